@@ -1,0 +1,43 @@
+//! The command line: one file per subcommand.
+//!
+//! Data goes to stdout, talk to stderr. Exit status 0 is success, 1 a failure, 2 bad input: nothing was touched.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub mod bad_input;
+pub mod cloud;
+pub mod controller;
+pub mod crds;
+pub mod demo;
+pub mod output;
+
+pub use bad_input::BadInput;
+
+/// A node provisioner for IBM Cloud VPC.
+#[derive(Debug, Parser)]
+#[command(name = "karpenter-ibm", version, propagate_version = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Controller(controller::Args),
+    Crds(crds::Args),
+    Cloud(cloud::Args),
+    Demo(demo::Args),
+}
+
+/// Parses the arguments, runs the command and says how it ended.
+pub fn run() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Controller(args) => controller::run(args),
+        Command::Crds(args) => crds::run(&args),
+        Command::Cloud(args) => cloud::run(args),
+        Command::Demo(args) => demo::run(args),
+    };
+    outcome.map_or_else(|error| bad_input::report(&error), |()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,5 @@
+//! One client machine under all typed endpoints.
+
+pub mod exchange;
+
+pub use exchange::{Exchange, ExchangeError};

@@ -1,0 +1,4 @@
+//! IBM Cloud: how it is spoken to, and what was known of it at build time.
+
+pub mod builtin;
+pub mod http;
