@@ -99,7 +99,7 @@ mod tests {
             .unwrap()
             .block_on(all(
                 LIST,
-                |thing| &thing.0,
+                |thing: &Thing| &thing.0,
                 async |_: Option<&str>| pages.next().expect("one page too many"),
             ))
     }
