@@ -23,7 +23,11 @@ impl Price {
         if !(dollars > 0.0 && dollars <= DOLLARS_MAX) {
             return None;
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: 0 < dollars <= 1e6")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked: 0 < dollars <= 1e6"
+        )]
         let nanos = (dollars * NANOS_PER_DOLLAR).round() as u64;
         NonZeroU64::new(nanos).map(Self)
     }

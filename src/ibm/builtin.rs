@@ -136,8 +136,26 @@ pub fn find_profile(name: &str) -> Option<&'static Profile> {
 fn parse(line: &'static str) -> Option<Profile> {
     let cells: Vec<&'static str> = line.split(',').collect();
     let [
-        name, series, family, vcpu, memory, bandwidth, volume_bandwidth, attachments, numa, disks, gpu_count,
-        gpu_model, gpu_manufacturer, gpu_memory, percentages, spot, status, usd, certainty, _spot_usd,
+        name,
+        series,
+        family,
+        vcpu,
+        memory,
+        bandwidth,
+        volume_bandwidth,
+        attachments,
+        numa,
+        disks,
+        gpu_count,
+        gpu_model,
+        gpu_manufacturer,
+        gpu_memory,
+        percentages,
+        spot,
+        status,
+        usd,
+        certainty,
+        _spot_usd,
     ] = cells.as_slice().try_into().ok()?;
     Some(Profile {
         name,
