@@ -26,7 +26,11 @@ struct Inner {
 #[derive(Debug)]
 enum Wall {
     System,
-    Simulated { epoch: Timestamp, started: Instant, speed: f64 },
+    Simulated {
+        epoch: Timestamp,
+        started: Instant,
+        speed: f64,
+    },
 }
 
 impl Clock {
@@ -42,19 +46,33 @@ impl Clock {
 
     /// Like [`Clock::simulated`], but `speed` simulated seconds pass in each second of tokio's time.
     pub fn simulated_at_speed(epoch: Timestamp, speed: f64) -> Self {
-        Self::of(Wall::Simulated { epoch, started: Instant::now(), speed })
+        Self::of(Wall::Simulated {
+            epoch,
+            started: Instant::now(),
+            speed,
+        })
     }
 
     fn of(wall: Wall) -> Self {
-        Self(Arc::new(Inner { wall, skew_nanos: AtomicI64::new(0) }))
+        Self(Arc::new(Inner {
+            wall,
+            skew_nanos: AtomicI64::new(0),
+        }))
     }
 
     /// The wall clock. Never use it to measure a duration.
     pub fn now(&self) -> Timestamp {
         let base = match &self.0.wall {
-            #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's wall clock")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one place that reads the system's wall clock"
+            )]
             Wall::System => Timestamp::now(),
-            Wall::Simulated { epoch, started, speed } => later(*epoch, started.elapsed().mul_f64(*speed)),
+            Wall::Simulated {
+                epoch,
+                started,
+                speed,
+            } => later(*epoch, started.elapsed().mul_f64(*speed)),
         };
         let skew = SignedDuration::from_nanos(self.0.skew_nanos.load(Ordering::Relaxed));
         base.checked_add(skew).unwrap_or(base)
@@ -87,7 +105,10 @@ impl Clock {
 
 /// `at + by`, saturating at the end of representable time instead of failing.
 pub fn later(at: Timestamp, by: Duration) -> Timestamp {
-    SignedDuration::try_from(by).ok().and_then(|by| at.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
+    SignedDuration::try_from(by)
+        .ok()
+        .and_then(|by| at.checked_add(by).ok())
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// The time from `earlier` to `later`, zero if it is the other way round.
@@ -131,6 +152,9 @@ mod tests {
     #[test]
     fn time_arithmetic_saturates() {
         assert_eq!(later(epoch(), Duration::MAX), Timestamp::MAX);
-        assert_eq!(between(later(epoch(), Duration::from_secs(1)), epoch()), Duration::ZERO);
+        assert_eq!(
+            between(later(epoch(), Duration::from_secs(1)), epoch()),
+            Duration::ZERO
+        );
     }
 }

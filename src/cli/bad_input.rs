@@ -16,7 +16,10 @@ pub struct BadInput {
 impl BadInput {
     /// `problem` names what is wrong, in lower case and without a full stop.
     pub fn new(problem: impl Into<String>) -> Self {
-        Self { problem: problem.into(), hint: None }
+        Self {
+            problem: problem.into(),
+            hint: None,
+        }
     }
 
     /// Adds what the user may do about it.
@@ -41,7 +44,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     output::talk(format_args!("error: {error:#}"));
-    let Some(bad_input) = error.downcast_ref::<BadInput>() else { return ExitCode::FAILURE };
+    let Some(bad_input) = error.downcast_ref::<BadInput>() else {
+        return ExitCode::FAILURE;
+    };
     if let Some(hint) = &bad_input.hint {
         output::talk(format_args!("hint: {hint}"));
     }

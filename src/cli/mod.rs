@@ -17,7 +17,12 @@ pub use bad_input::BadInput;
 
 /// A node provisioner for IBM Cloud VPC.
 #[derive(Debug, Parser)]
-#[command(name = "karpenter-ibm", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(
+    name = "karpenter-ibm",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

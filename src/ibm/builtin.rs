@@ -49,9 +49,16 @@ impl Certainty {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        [Self::Measured, Self::Captured, Self::CapturedOdd, Self::Derived, Self::Estimate, Self::Low]
-            .into_iter()
-            .find(|certainty| certainty.as_str() == word)
+        [
+            Self::Measured,
+            Self::Captured,
+            Self::CapturedOdd,
+            Self::Derived,
+            Self::Estimate,
+            Self::Low,
+        ]
+        .into_iter()
+        .find(|certainty| certainty.as_str() == word)
     }
 }
 
@@ -74,7 +81,11 @@ pub const REGIONS: [Region; 13] = [
 ];
 
 const fn region(name: &'static str, price_factor: f64, factor_certainty: Certainty) -> Region {
-    Region { name, price_factor, factor_certainty }
+    Region {
+        name,
+        price_factor,
+        factor_certainty,
+    }
 }
 
 /// The region called `name`.
@@ -124,7 +135,13 @@ pub struct Gpu {
 /// All profiles, in the order of the file.
 pub fn profiles() -> &'static [Profile] {
     static PROFILES: OnceLock<Vec<Profile>> = OnceLock::new();
-    PROFILES.get_or_init(|| include_str!("data/profiles.csv").lines().skip(1).filter_map(parse).collect())
+    PROFILES.get_or_init(|| {
+        include_str!("data/profiles.csv")
+            .lines()
+            .skip(1)
+            .filter_map(parse)
+            .collect()
+    })
 }
 
 /// The profile called `name`.
@@ -167,12 +184,22 @@ fn parse(line: &'static str) -> Option<Profile> {
         volume_bandwidth_mbps: volume_bandwidth.parse().ok()?,
         network_attachments_max: attachments.parse().ok()?,
         numa: numa.parse().ok(),
-        disks: disks.split_once('x').and_then(|(n, size)| Some((n.parse().ok()?, size.parse().ok()?))),
+        disks: disks
+            .split_once('x')
+            .and_then(|(n, size)| Some((n.parse().ok()?, size.parse().ok()?))),
         gpu: gpu_count.parse().ok().and_then(|count| {
             let memory_gib = gpu_memory.parse().ok()?;
-            Some(Gpu { count, model: gpu_model, manufacturer: gpu_manufacturer, memory_gib })
+            Some(Gpu {
+                count,
+                model: gpu_model,
+                manufacturer: gpu_manufacturer,
+                memory_gib,
+            })
         }),
-        vcpu_percentages: percentages.split_whitespace().filter_map(|share| share.parse().ok()).collect(),
+        vcpu_percentages: percentages
+            .split_whitespace()
+            .filter_map(|share| share.parse().ok())
+            .collect(),
         spot: spot == "yes",
         status,
         on_demand: Price::from_usd(usd.parse().ok()?)?,

@@ -30,6 +30,9 @@ pub enum ExchangeError {
     /// No whole answer within the deadline; the request may have been carried out, or may yet be.
     #[error("no answer within {0:?}")]
     Deadline(std::time::Duration),
+    /// The rate budget is spent for longer than a caller should wait: the server has not been asked.
+    #[error("held back by the rate limit")]
+    Held(tokio::time::Instant),
 }
 
 #[async_trait]
@@ -49,7 +52,9 @@ impl Exchange for reqwest::Client {
         let mut body = BytesMut::new();
         while let Some(chunk) = answer.chunk().await.map_err(|e| ExchangeError::Lost(chain(e)))? {
             if body.len() + chunk.len() > BODY_BYTES_MAX {
-                return Err(ExchangeError::Lost(format!("the answer is longer than {BODY_BYTES_MAX} bytes")));
+                return Err(ExchangeError::Lost(format!(
+                    "the answer is longer than {BODY_BYTES_MAX} bytes"
+                )));
             }
             body.extend_from_slice(&chunk);
         }
