@@ -4,7 +4,10 @@
 //! behind `#[cfg(test)]`, in a `tests.rs` or under `tests/` may import anything. Comments and strings are not read,
 //! so a macro that builds a path, or a name re-exported under another, is not seen.
 
-#![expect(clippy::unwrap_used, reason = "a check that cannot read the sources has failed")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a check that cannot read the sources has failed"
+)]
 
 use std::fmt;
 use std::fs;
@@ -64,7 +67,11 @@ const PURE: &[&str] = &[
 
 /// Modules that see less of what is below them than the order alone would allow.
 const ONLY: &[Only] = &[
-    Only { name: "main hands over to cli", of: "main", may_use: &["cli"] },
+    Only {
+        name: "main hands over to cli",
+        of: "main",
+        may_use: &["cli"],
+    },
     Only {
         name: "sim speaks on the wire and never reaches into what it tests",
         of: "sim",
@@ -137,7 +144,13 @@ const NEVER: &[Never] = &[
         words: &["print!", "println!", "eprint!", "eprintln!", "dbg!"],
         tests: Tests::Exempt,
     },
-    Never { name: "no unsafe", within: ORDER, paths: &[], words: &["unsafe"], tests: Tests::Included },
+    Never {
+        name: "no unsafe",
+        within: ORDER,
+        paths: &[],
+        words: &["unsafe"],
+        tests: Tests::Included,
+    },
 ];
 
 /// A file above this has more than one reason to exist.
@@ -178,7 +191,11 @@ struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {} (found `{}`)", self.file, self.line, self.rule, self.found)
+        write!(
+            f,
+            "{}:{}: {} (found `{}`)",
+            self.file, self.line, self.rule, self.found
+        )
     }
 }
 
@@ -187,15 +204,28 @@ fn check(file: &str, text: &str) -> Vec<Violation> {
     let module = module_path(file);
     let top = module.first().map_or("lib", String::as_str);
     let all = tokens(text);
-    let code = if is_test_file(file) { Vec::new() } else { without_tests(&all) };
+    let code = if is_test_file(file) {
+        Vec::new()
+    } else {
+        without_tests(&all)
+    };
     let paths = paths(&code, &module);
     let mut found = Vec::new();
     let mut report = |line: usize, rule: String, what: &str| {
-        found.push(Violation { file: file.to_owned(), line, rule, found: what.to_owned() });
+        found.push(Violation {
+            file: file.to_owned(),
+            line,
+            rule,
+            found: what.to_owned(),
+        });
     };
 
     if !ORDER.contains(&top) {
-        report(1, format!("`{top}` is not in the drawing: give it a place in ORDER"), top);
+        report(
+            1,
+            format!("`{top}` is not in the drawing: give it a place in ORDER"),
+            top,
+        );
     }
     for (line, path) in &paths {
         for rule in import_rules_broken(top, path) {
@@ -208,7 +238,11 @@ fn check(file: &str, text: &str) -> Vec<Violation> {
                 report(*line, never.name.to_owned(), path);
             }
         }
-        let words = if never.tests == Tests::Included { &all } else { &code };
+        let words = if never.tests == Tests::Included {
+            &all
+        } else {
+            &code
+        };
         for (line, word) in mentions(words, never.words) {
             report(line, never.name.to_owned(), word);
         }
@@ -235,7 +269,10 @@ fn import_rules_broken(top: &str, path: &str) -> Vec<String> {
     if target == "sim" && !MAY_USE_SIM.contains(&top) {
         broken.push("only cli, the campaign runner and tests use sim".to_owned());
     }
-    for only in ONLY.iter().filter(|only| only.of == top && place(target).is_some()) {
+    for only in ONLY
+        .iter()
+        .filter(|only| only.of == top && place(target).is_some())
+    {
         if !only.may_use.iter().any(|allowed| starts_with(inside, allowed)) {
             broken.push(only.name.to_owned());
         }
@@ -244,14 +281,16 @@ fn import_rules_broken(top: &str, path: &str) -> Vec<String> {
 }
 
 fn starts_with(path: &str, prefix: &str) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 fn mentions<'a>(tokens: &'a [Token], words: &'a [&str]) -> impl Iterator<Item = (usize, &'a str)> {
     tokens.iter().enumerate().flat_map(move |(at, token)| {
         let next = tokens.get(at + 1).map_or("", |next| next.text.as_str());
         let hit = move |word: &&&str| {
-            word.strip_suffix('!').map_or(token.text == **word, |name| token.text == name && next == "!")
+            word.strip_suffix('!')
+                .map_or(token.text == **word, |name| token.text == name && next == "!")
         };
         words.iter().filter(hit).map(|word| (token.line, *word))
     })
@@ -300,13 +339,20 @@ fn read(file: &str) -> String {
 #[test]
 fn dependencies_point_down_and_pure_modules_are_pure() {
     let files = rust_files("src");
-    assert!(files.contains(&"src/lib.rs".to_owned()), "the sources were not found");
+    assert!(
+        files.contains(&"src/lib.rs".to_owned()),
+        "the sources were not found"
+    );
     let violations: Vec<String> = files
         .iter()
         .flat_map(|file| check(file, &read(file)))
         .map(|violation| violation.to_string())
         .collect();
-    assert!(violations.is_empty(), "the house rules are broken:\n{}", violations.join("\n"));
+    assert!(
+        violations.is_empty(),
+        "the house rules are broken:\n{}",
+        violations.join("\n")
+    );
 }
 
 #[test]
@@ -316,9 +362,14 @@ fn no_file_is_too_long() {
     let files: Vec<String> = rust_files("src").into_iter().chain(rust_files("tests")).collect();
     let long: Vec<&String> = files.iter().filter(too_long).collect();
     let wrong: Vec<_> = long.iter().filter(|file| !excused(file)).collect();
-    assert!(wrong.is_empty(), "over {LINES_MAX} lines, split or give the reason in LONG: {wrong:?}");
-    let stale: Vec<_> =
-        LONG.iter().filter(|(path, _)| !long.iter().any(|file| file.as_str() == *path)).collect();
+    assert!(
+        wrong.is_empty(),
+        "over {LINES_MAX} lines, split or give the reason in LONG: {wrong:?}"
+    );
+    let stale: Vec<_> = LONG
+        .iter()
+        .filter(|(path, _)| !long.iter().any(|file| file.as_str() == *path))
+        .collect();
     assert!(stale.is_empty(), "listed in LONG but not long: {stale:?}");
 }
 
@@ -328,13 +379,20 @@ fn a_folder_of_modules_has_a_mod_rs() {
     for file in &files {
         let folder = file.rsplit_once('/').unwrap().0;
         let is_module = !["src", "src/bin"].contains(&folder);
-        assert!(!is_module || files.contains(&format!("{folder}/mod.rs")), "{folder} has no mod.rs");
+        assert!(
+            !is_module || files.contains(&format!("{folder}/mod.rs")),
+            "{folder} has no mod.rs"
+        );
     }
 }
 
 #[test]
 fn the_compiler_forbids_unsafe_code() {
-    assert!(read("Cargo.toml").lines().any(|line| line.trim() == r#"unsafe_code = "forbid""#));
+    assert!(
+        read("Cargo.toml")
+            .lines()
+            .any(|line| line.trim() == r#"unsafe_code = "forbid""#)
+    );
 }
 
 #[cfg(test)]
@@ -342,14 +400,21 @@ mod catches {
     use super::*;
 
     fn rules_broken(file: &str, text: &str) -> Vec<String> {
-        check(file, text).into_iter().map(|violation| violation.rule).collect()
+        check(file, text)
+            .into_iter()
+            .map(|violation| violation.rule)
+            .collect()
     }
 
     #[test]
     fn an_import_that_points_up_with_its_file_and_line() {
-        let broken =
-            check("src/ibm/vpc.rs", "//! Doc.\n\nuse crate::{\n    money::Price,\n    cli::output,\n};\n");
-        let [violation] = broken.as_slice() else { panic!("{broken:?}") };
+        let broken = check(
+            "src/ibm/vpc.rs",
+            "//! Doc.\n\nuse crate::{\n    money::Price,\n    cli::output,\n};\n",
+        );
+        let [violation] = broken.as_slice() else {
+            panic!("{broken:?}")
+        };
         assert_eq!(
             violation.to_string(),
             "src/ibm/vpc.rs:5: dependencies point down: cli is above ibm (found `crate::cli::output`)"
@@ -358,28 +423,46 @@ mod catches {
 
     #[test]
     fn a_path_that_climbs_by_super() {
-        let broken = rules_broken("src/api/nodepool.rs", "fn f() -> super::super::cloud::Error { todo!() }");
+        let broken = rules_broken(
+            "src/api/nodepool.rs",
+            "fn f() -> super::super::cloud::Error { todo!() }",
+        );
         assert_eq!(broken, ["dependencies point down: cloud is above api"]);
         assert!(rules_broken("src/api/nodepool.rs", "use super::names;").is_empty());
     }
 
     #[test]
     fn controllers_that_look_behind_the_cloud() {
-        assert_eq!(rules_broken("src/controllers/claim.rs", "use crate::ibm::vpc;").len(), 1);
+        assert_eq!(
+            rules_broken("src/controllers/claim.rs", "use crate::ibm::vpc;").len(),
+            1
+        );
         assert!(rules_broken("src/controllers/claim.rs", "use crate::cloud::Cloud;").is_empty());
     }
 
     #[test]
     fn an_ibm_client_that_knows_kubernetes() {
-        assert_eq!(rules_broken("src/ibm/tags.rs", "use kube::Client;"), ["ibm never sees kube"]);
-        assert_eq!(rules_broken("src/ibm/tags.rs", "type N = k8s_openapi::api::core::v1::Node;").len(), 1);
+        assert_eq!(
+            rules_broken("src/ibm/tags.rs", "use kube::Client;"),
+            ["ibm never sees kube"]
+        );
+        assert_eq!(
+            rules_broken("src/ibm/tags.rs", "type N = k8s_openapi::api::core::v1::Node;").len(),
+            1
+        );
         assert!(rules_broken("src/cluster/mod.rs", "use kube::Client;").is_empty());
     }
 
     #[test]
     fn a_simulator_that_reaches_inside() {
         assert!(rules_broken("src/sim/world.rs", "use crate::ibm::{builtin, http::Exchange};").is_empty());
-        for inside in ["ibm::vpc", "controllers::claim", "scheduling", "cli::output", "cluster"] {
+        for inside in [
+            "ibm::vpc",
+            "controllers::claim",
+            "scheduling",
+            "cli::output",
+            "cluster",
+        ] {
             assert!(
                 !rules_broken("src/sim/world.rs", &format!("use crate::{inside};")).is_empty(),
                 "{inside}"

@@ -25,27 +25,41 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
             '\'' if at(i + 1) == '\\' => i = skip_until(&chars, i + 3, |c| c == '\'') + 1,
             '\'' if at(i + 2) == '\'' => i += 3,
             ':' if at(i + 1) == ':' => {
-                found.push(Token { text: "::".to_owned(), line });
+                found.push(Token {
+                    text: "::".to_owned(),
+                    line,
+                });
                 i += 2;
             }
             c if is_word(c) => {
                 i = skip_until(&chars, i, |c| !is_word(c));
-                found.push(Token { text: chars[start..i].iter().collect(), line });
+                found.push(Token {
+                    text: chars[start..i].iter().collect(),
+                    line,
+                });
             }
             c => {
                 if !c.is_whitespace() && c != '\'' {
-                    found.push(Token { text: c.to_string(), line });
+                    found.push(Token {
+                        text: c.to_string(),
+                        line,
+                    });
                 }
                 i += 1;
             }
         }
-        line += chars[start..i.min(chars.len())].iter().filter(|c| **c == '\n').count();
+        line += chars[start..i.min(chars.len())]
+            .iter()
+            .filter(|c| **c == '\n')
+            .count();
     }
     found
 }
 
 fn skip_until(chars: &[char], from: usize, stop: impl Fn(char) -> bool) -> usize {
-    (from..chars.len()).find(|i| stop(chars[*i])).unwrap_or(chars.len())
+    (from..chars.len())
+        .find(|i| stop(chars[*i]))
+        .unwrap_or(chars.len())
 }
 
 fn end_of_string(chars: &[char], start: usize) -> usize {
@@ -72,7 +86,9 @@ fn end_of_raw_string(chars: &[char], start: usize) -> usize {
     let closes = |i: &usize| {
         chars[*i] == '"' && chars[i + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes
     };
-    (opened..chars.len()).find(closes).map_or(chars.len(), |i| i + 1 + hashes)
+    (opened..chars.len())
+        .find(closes)
+        .map_or(chars.len(), |i| i + 1 + hashes)
 }
 
 fn end_of_block_comment(chars: &[char], start: usize) -> usize {
@@ -231,7 +247,10 @@ fn resolve(path: &[String], here: &[String]) -> String {
     if !relative {
         return path.join("::");
     }
-    std::iter::once("crate").chain(base.iter().chain(rest).map(String::as_str)).collect::<Vec<_>>().join("::")
+    std::iter::once("crate")
+        .chain(base.iter().chain(rest).map(String::as_str))
+        .collect::<Vec<_>>()
+        .join("::")
 }
 
 #[cfg(test)]
@@ -240,7 +259,10 @@ mod tests {
 
     fn paths_in(module: &[&str], text: &str) -> Vec<String> {
         let module: Vec<String> = module.iter().map(|name| (*name).to_owned()).collect();
-        paths(&without_tests(&tokens(text)), &module).into_iter().map(|(_, path)| path).collect()
+        paths(&without_tests(&tokens(text)), &module)
+            .into_iter()
+            .map(|(_, path)| path)
+            .collect()
     }
 
     #[test]
@@ -251,15 +273,20 @@ mod tests {
 
     #[test]
     fn super_is_resolved_from_the_module_that_says_it() {
-        assert_eq!(paths_in(&["a", "b"], "use super::c; use super::super::d;"), ["crate::a::c", "crate::d"]);
+        assert_eq!(
+            paths_in(&["a", "b"], "use super::c; use super::super::d;"),
+            ["crate::a::c", "crate::d"]
+        );
         let inline = "mod inner { use super::c; } use super::d;";
         assert_eq!(paths_in(&["a", "b"], inline), ["crate::a::b::c", "crate::a::d"]);
     }
 
     #[test]
     fn paths_in_code_count_as_well_as_those_in_use() {
-        let found =
-            paths_in(&["a"], "fn f<'a>(x: &'a b::C) -> Vec<d::E> { x.g::<h::I>(':', '\\'', \"j::k\") }");
+        let found = paths_in(
+            &["a"],
+            "fn f<'a>(x: &'a b::C) -> Vec<d::E> { x.g::<h::I>(':', '\\'', \"j::k\") }",
+        );
         assert_eq!(found, ["b::C", "d::E", "h::I"]);
     }
 
