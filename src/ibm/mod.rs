@@ -4,4 +4,6 @@ pub mod builtin;
 pub mod endpoints;
 pub mod entropy;
 pub mod http;
+pub mod iam;
 pub mod secret;
+pub mod vpc;

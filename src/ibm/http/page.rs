@@ -19,19 +19,13 @@ pub struct Page<T> {
     pub total: Option<u64>,
 }
 
-/// Something with an identity, so that an item seen on two pages counts once.
-pub trait Identified {
-    /// What no two different items share.
-    fn identity(&self) -> &str;
-}
-
-/// Follows every page. `fetch` must send the same filters each time: a token need not carry them.
+/// Follows every page. `fetch` must send the same filters each time: a token need not carry them. `identity` is what
+/// no two different items share, so that an item seen on two pages counts once.
 ///
 /// Guarantees: each item once; an error if any page fails, if a token repeats, or if fewer items came than every
 /// page's total announced (an item lost between pages).
-pub async fn all<T, F>(operation: Operation, mut fetch: F) -> Result<Vec<T>, Error>
+pub async fn all<T, F>(operation: Operation, identity: fn(&T) -> &str, mut fetch: F) -> Result<Vec<T>, Error>
 where
-    T: Identified,
     F: AsyncFnMut(Option<&str>) -> Result<Page<T>, Error>,
 {
     let mut items: Vec<T> = Vec::new();
@@ -41,7 +35,7 @@ where
         let page = fetch(token.as_deref()).await?;
         announced = [announced, page.total].into_iter().flatten().min();
         for item in page.items {
-            if seen.insert(item.identity().to_owned()) {
+            if seen.insert(identity(&item).to_owned()) {
                 items.push(item);
             }
         }
@@ -94,12 +88,6 @@ mod tests {
     #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
     struct Thing(String);
 
-    impl Identified for Thing {
-        fn identity(&self) -> &str {
-            &self.0
-        }
-    }
-
     fn things(names: &[u32]) -> Vec<Thing> {
         names.iter().map(|n| Thing(n.to_string())).collect()
     }
@@ -109,9 +97,11 @@ mod tests {
         tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap()
-            .block_on(all(LIST, async |_: Option<&str>| {
-                pages.next().expect("one page too many")
-            }))
+            .block_on(all(
+                LIST,
+                |thing| &thing.0,
+                async |_: Option<&str>| pages.next().expect("one page too many"),
+            ))
     }
 
     fn page(names: &[u32], next: Option<&str>, total: Option<u64>) -> Result<Page<Thing>, Error> {

@@ -78,7 +78,7 @@ impl<E> Retry<E> {
         let answer = match outcome {
             Ok(answer) => answer,
             Err(ExchangeError::NotSent(_)) => return Some(Duration::ZERO),
-            Err(ExchangeError::Held(_)) => return None,
+            Err(ExchangeError::Held(_) | ExchangeError::NoToken(_)) => return None,
             Err(ExchangeError::Lost(_) | ExchangeError::Deadline(_)) => {
                 return (repeat == Repeat::Safe).then_some(Duration::ZERO);
             }

@@ -26,8 +26,8 @@ fn seconds(text: &str) -> Option<Duration> {
 }
 
 fn until_date(text: &str, now: Timestamp) -> Option<Duration> {
-    let date = Timestamp::try_from(httpdate::parse_http_date(text).ok()?).ok()?;
-    Some(between(now, date))
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(between(now, Timestamp::try_from(date).unwrap_or(Timestamp::MAX)))
 }
 
 #[cfg(test)]

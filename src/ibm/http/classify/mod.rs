@@ -137,6 +137,7 @@ pub fn no_answer(operation: Operation, subject: &str, error: &ExchangeError) -> 
         ..Answer::default()
     });
     match error {
+        ExchangeError::NoToken(error) => (**error).clone(),
         ExchangeError::Held(until) => Error::RateLimited {
             until: *until,
             answer,
