@@ -5,5 +5,6 @@ pub mod endpoints;
 pub mod entropy;
 pub mod http;
 pub mod iam;
+pub mod prices;
 pub mod secret;
 pub mod vpc;
