@@ -1,10 +1,16 @@
 //! IBM Cloud: how it is spoken to, and what was known of it at build time.
 
 pub mod builtin;
+pub mod client;
 pub mod endpoints;
 pub mod entropy;
 pub mod http;
 pub mod iam;
 pub mod prices;
+pub mod resource_groups;
+pub mod search;
 pub mod secret;
+pub mod tags;
 pub mod vpc;
+
+pub use client::{Client, Config, Transports};

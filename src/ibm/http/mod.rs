@@ -16,6 +16,8 @@ pub mod operation;
 pub mod page;
 pub mod retry;
 pub mod retry_after;
+#[cfg(test)]
+pub(crate) mod scripted;
 pub mod trace;
 
 pub use api::{Api, Call};

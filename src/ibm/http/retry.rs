@@ -104,3 +104,74 @@ fn describe(outcome: &Result<Response<Bytes>, ExchangeError>) -> String {
         Err(error) => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::ibm::http::Service;
+    use crate::ibm::http::scripted::{Scripted, later, text};
+
+    const READ: Operation = Operation::list(Service::Vpc, "read");
+    const CREATE: Operation = Operation::create(Service::Vpc, "create");
+
+    async fn tries(operation: Operation, answer: fn() -> Result<Response<Bytes>, ExchangeError>) -> usize {
+        let transport = Scripted::new(move |_, _| answer());
+        let retry = Retry::new(transport.clone(), Clock::system(), Entropy::seeded(1));
+        let mut request = Request::new(Bytes::new());
+        request.extensions_mut().insert(operation);
+        let _ = retry.exchange(request).await;
+        transport.sent().len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_certainly_was_not_carried_out_is_sent_again() {
+        for operation in [READ, CREATE] {
+            assert_eq!(
+                tries(operation, || Err(ExchangeError::NotSent("refused".into()))).await,
+                4
+            );
+            assert_eq!(tries(operation, || later(429, 1)).await, 4);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_create_of_unknown_fate_is_never_sent_again() {
+        assert_eq!(
+            tries(CREATE, || Err(ExchangeError::Lost("reset".into()))).await,
+            1
+        );
+        assert_eq!(
+            tries(CREATE, || Err(ExchangeError::Deadline(Duration::from_secs(1)))).await,
+            1
+        );
+        for status in [408, 500, 502, 503, 504, 520] {
+            let answer: fn() -> _ = match status {
+                408 => || text(408, ""),
+                500 => || text(500, ""),
+                502 => || text(502, ""),
+                503 => || text(503, ""),
+                504 => || text(504, ""),
+                _ => || text(520, ""),
+            };
+            assert_eq!(tries(CREATE, answer).await, 1, "{status}");
+            assert_eq!(tries(READ, answer).await, 4, "{status}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_will_not_change_is_not_asked_for_again() {
+        assert_eq!(tries(READ, || text(404, "")).await, 1);
+        assert_eq!(tries(READ, || text(400, "")).await, 1);
+        assert_eq!(tries(READ, || text(200, "")).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_server_is_given_the_time_it_asks_for_but_not_the_callers_whole_patience() {
+        let before = Instant::now();
+        assert_eq!(tries(READ, || later(503, 20)).await, 4);
+        assert!(before.elapsed() >= Duration::from_mins(1));
+        assert_eq!(tries(READ, || later(503, 31)).await, 1);
+    }
+}

@@ -158,13 +158,13 @@ impl Catalog {
         query: &str,
         include: &str,
     ) -> Result<Vec<Entry>, Error> {
-        page::all(operation, Entry::id, async |token: Option<&str>| {
-            let offset = token.unwrap_or("0");
+        page::all(operation, Entry::id, |token| async move {
+            let offset = token.unwrap_or_else(|| "0".to_owned());
             let call = Call::new(operation, Method::GET, path)
                 .about(path[0])
                 .query("q", query)
                 .query("include", include)
-                .query("_offset", offset)
+                .query("_offset", offset.as_str())
                 .query("_limit", PAGE_ENTRIES.to_string());
             let Entries { total, entries } = self.api.fetch(call).await?;
             let seen = offset.parse().unwrap_or(0) + entries.len();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::credentials::Credentials;
+use super::Credentials;
 use super::grant::Grantors;
 use crate::clock::Clock;
 use crate::cloud::Error;
@@ -127,3 +127,6 @@ impl Tokens {
         Ok(secret)
     }
 }
+
+#[cfg(test)]
+mod tests;
