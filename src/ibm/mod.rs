@@ -6,6 +6,7 @@ pub mod endpoints;
 pub mod entropy;
 pub mod http;
 pub mod iam;
+pub mod prices;
 pub mod resource_groups;
 pub mod search;
 pub mod secret;

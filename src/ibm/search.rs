@@ -82,10 +82,11 @@ impl Search {
                 format!("{query} AND tags:\"{}\"", tag.as_str())
             },
         );
+        let query = &query;
         page::all(
             SEARCH,
             |found: &Found| &found.crn,
-            async |cursor: Option<&str>| {
+            |cursor| async move {
                 let mut body = json!({"query": query, "fields": ["crn", "name", "tags"]});
                 if let Some(cursor) = cursor {
                     body["search_cursor"] = cursor.into();

@@ -87,8 +87,8 @@ impl Tagging {
         page::all(
             LIST,
             |tag: &String| tag,
-            async |offset: Option<&str>| {
-                let offset: usize = offset.and_then(|offset| offset.parse().ok()).unwrap_or(0);
+            |offset| async move {
+                let offset: usize = offset.and_then(|offset: String| offset.parse().ok()).unwrap_or(0);
                 let call = Call::new(LIST, Method::GET, &["tags"])
                     .about(crn)
                     .query("tag_type", "user")

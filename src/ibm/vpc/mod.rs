@@ -71,7 +71,7 @@ impl Vpc {
         identity: fn(&T) -> &str,
         filters: &[(&'static str, &str)],
     ) -> Result<Vec<T>, Error> {
-        page::all(operation, identity, async |token: Option<&str>| {
+        page::all(operation, identity, |token| async move {
             let mut call = Self::call(operation, Method::GET, path)
                 .query("limit", PAGE_SIZE)
                 .query_opt("start", token);
@@ -153,4 +153,15 @@ const fn list(name: &'static str) -> Operation {
 
 const fn on(name: &'static str, resource: &'static str) -> Operation {
     Operation::on(Service::Vpc, name, resource)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Vpc;
+
+    #[test]
+    fn a_list_can_be_read_in_a_task_of_its_own() {
+        fn is_send(_: impl Send) {}
+        let _ = |vpc: Vpc| is_send(async move { vpc.list_keys().await });
+    }
 }

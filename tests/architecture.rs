@@ -1,0 +1,530 @@
+//! The drawing in `src/lib.rs`, kept true: reads every source file and refuses an import that points up.
+//!
+//! The tables below are the whole policy; modules that are drawn but not yet built are in them already. What is
+//! behind `#[cfg(test)]`, in a `tests.rs` or under `tests/` may import anything. Comments and strings are not read,
+//! so a macro that builds a path, or a name re-exported under another, is not seen.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a check that cannot read the sources has failed"
+)]
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[path = "architecture/source.rs"]
+mod source;
+
+use source::{Token, paths, tokens, without_tests};
+
+/// From top to bottom. A module may use those after it, never those before it.
+const ORDER: &[&str] = &[
+    "lib",
+    "bin",
+    "main",
+    "cli",
+    "sim",
+    "operator",
+    "controllers",
+    "cluster",
+    "ibm",
+    "cloud",
+    "audit",
+    "disruption",
+    "scheduling",
+    "workload",
+    "allocation",
+    "lifecycle",
+    "drain",
+    "model",
+    "api",
+    "resources",
+    "cron",
+    "quantity",
+    "money",
+    "hash",
+    "clock",
+];
+
+/// Decisions and values: no effect, no time and no chance of their own.
+const PURE: &[&str] = &[
+    "audit",
+    "disruption",
+    "scheduling",
+    "workload",
+    "allocation",
+    "lifecycle",
+    "drain",
+    "model",
+    "api",
+    "resources",
+    "cron",
+    "quantity",
+    "money",
+    "hash",
+];
+
+/// Modules that see less of what is below them than the order alone would allow.
+const ONLY: &[Only] = &[
+    Only {
+        name: "main hands over to cli",
+        of: "main",
+        may_use: &["cli"],
+    },
+    Only {
+        name: "sim speaks on the wire and never reaches into what it tests",
+        of: "sim",
+        may_use: &[
+            "operator",
+            "ibm::http",
+            "ibm::builtin",
+            "cloud",
+            "audit",
+            "api",
+            "resources",
+            "cron",
+            "quantity",
+            "money",
+            "hash",
+            "clock",
+        ],
+    },
+];
+
+/// Everyone but these is kept from `sim`, which is not in the shipped binary.
+const MAY_USE_SIM: &[&str] = &["bin", "cli", "sim"];
+
+/// What certain modules must not mention.
+const NEVER: &[Never] = &[
+    Never {
+        name: "controllers know a cloud only through `cloud`",
+        within: &["controllers", "cluster"],
+        paths: &["crate::ibm"],
+        words: &[],
+        tests: Tests::Exempt,
+    },
+    Never {
+        name: "ibm never sees kube",
+        within: &["ibm"],
+        paths: &["kube", "k8s_openapi"],
+        words: &[],
+        tests: Tests::Exempt,
+    },
+    Never {
+        name: "a pure module has no effects",
+        within: PURE,
+        paths: &[
+            "tokio",
+            "reqwest",
+            "kube::Client",
+            "kube::client",
+            "kube::Api",
+            "kube::api::Api",
+            "kube::runtime",
+            "std::env",
+            "std::fs",
+            "std::net",
+            "std::process",
+        ],
+        words: &["async", "await"],
+        tests: Tests::Exempt,
+    },
+    Never {
+        name: "a pure module takes time and chance as arguments",
+        within: PURE,
+        paths: &["fastrand"],
+        words: &["Clock", "Instant", "SystemTime"],
+        tests: Tests::Exempt,
+    },
+    Never {
+        name: "output goes through cli::output or tracing",
+        within: ORDER,
+        paths: &[],
+        words: &["print!", "println!", "eprint!", "eprintln!", "dbg!"],
+        tests: Tests::Exempt,
+    },
+    Never {
+        name: "no unsafe",
+        within: ORDER,
+        paths: &[],
+        words: &["unsafe"],
+        tests: Tests::Included,
+    },
+];
+
+/// A file above this has more than one reason to exist.
+const LINES_MAX: usize = 600;
+
+/// Files that may be longer, each with the reason.
+const LONG: &[(&str, &str)] = &[];
+
+struct Only {
+    name: &'static str,
+    of: &'static str,
+    may_use: &'static [&'static str],
+}
+
+struct Never {
+    name: &'static str,
+    within: &'static [&'static str],
+    /// Path prefixes, in whole segments.
+    paths: &'static [&'static str],
+    /// Identifiers and keywords; with `!` at the end, macros.
+    words: &'static [&'static str],
+    tests: Tests,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Tests {
+    Exempt,
+    Included,
+}
+
+#[derive(Debug, PartialEq)]
+struct Violation {
+    file: String,
+    line: usize,
+    rule: String,
+    found: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{}: {} (found `{}`)",
+            self.file, self.line, self.rule, self.found
+        )
+    }
+}
+
+/// Every violation in one source file. `file` is its path from the root of the crate, `src/ibm/http/mod.rs`.
+fn check(file: &str, text: &str) -> Vec<Violation> {
+    let module = module_path(file);
+    let top = module.first().map_or("lib", String::as_str);
+    let all = tokens(text);
+    let code = if is_test_file(file) {
+        Vec::new()
+    } else {
+        without_tests(&all)
+    };
+    let paths = paths(&code, &module);
+    let mut found = Vec::new();
+    let mut report = |line: usize, rule: String, what: &str| {
+        found.push(Violation {
+            file: file.to_owned(),
+            line,
+            rule,
+            found: what.to_owned(),
+        });
+    };
+
+    if !ORDER.contains(&top) {
+        report(
+            1,
+            format!("`{top}` is not in the drawing: give it a place in ORDER"),
+            top,
+        );
+    }
+    for (line, path) in &paths {
+        for rule in import_rules_broken(top, path) {
+            report(*line, rule, path);
+        }
+    }
+    for never in NEVER.iter().filter(|never| never.within.contains(&top)) {
+        for (line, path) in &paths {
+            if never.paths.iter().any(|prefix| starts_with(path, prefix)) {
+                report(*line, never.name.to_owned(), path);
+            }
+        }
+        let words = if never.tests == Tests::Included {
+            &all
+        } else {
+            &code
+        };
+        for (line, word) in mentions(words, never.words) {
+            report(line, never.name.to_owned(), word);
+        }
+    }
+    found
+}
+
+/// The import rules that `path`, used in the module `top`, breaks.
+fn import_rules_broken(top: &str, path: &str) -> Vec<String> {
+    let Some(inside) = path.strip_prefix("crate::") else {
+        return Vec::new();
+    };
+    let target = inside.split("::").next().unwrap_or(inside);
+    if target == top {
+        return Vec::new();
+    }
+    let place = |name: &str| ORDER.iter().position(|module| *module == name);
+    let mut broken = Vec::new();
+    if let (Some(user), Some(used)) = (place(top), place(target))
+        && used < user
+    {
+        broken.push(format!("dependencies point down: {target} is above {top}"));
+    }
+    if target == "sim" && !MAY_USE_SIM.contains(&top) {
+        broken.push("only cli, the campaign runner and tests use sim".to_owned());
+    }
+    for only in ONLY
+        .iter()
+        .filter(|only| only.of == top && place(target).is_some())
+    {
+        if !only.may_use.iter().any(|allowed| starts_with(inside, allowed)) {
+            broken.push(only.name.to_owned());
+        }
+    }
+    broken
+}
+
+fn starts_with(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+fn mentions<'a>(tokens: &'a [Token], words: &'a [&str]) -> impl Iterator<Item = (usize, &'a str)> {
+    tokens.iter().enumerate().flat_map(move |(at, token)| {
+        let next = tokens.get(at + 1).map_or("", |next| next.text.as_str());
+        let hit = move |word: &&&str| {
+            word.strip_suffix('!')
+                .map_or(token.text == **word, |name| token.text == name && next == "!")
+        };
+        words.iter().filter(hit).map(|word| (token.line, *word))
+    })
+}
+
+/// `src/ibm/http/exchange.rs` is the module `ibm::http::exchange`; the files of `src/bin` are all `bin`.
+fn module_path(file: &str) -> Vec<String> {
+    let inside = file.trim_start_matches("src/").trim_end_matches(".rs");
+    let mut segments: Vec<String> = inside.split('/').map(str::to_owned).collect();
+    if matches!(segments.last().map(String::as_str), Some("mod" | "lib")) {
+        segments.pop();
+    }
+    segments
+}
+
+fn is_test_file(file: &str) -> bool {
+    file.ends_with("/tests.rs") || file.contains("/tests/")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All Rust files below `folder`, in order, by their path from the root of the crate.
+fn rust_files(folder: &str) -> Vec<String> {
+    let mut folders: Vec<PathBuf> = vec![root().join(folder)];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap()
+}
+
+#[test]
+fn dependencies_point_down_and_pure_modules_are_pure() {
+    let files = rust_files("src");
+    assert!(
+        files.contains(&"src/lib.rs".to_owned()),
+        "the sources were not found"
+    );
+    let violations: Vec<String> = files
+        .iter()
+        .flat_map(|file| check(file, &read(file)))
+        .map(|violation| violation.to_string())
+        .collect();
+    assert!(
+        violations.is_empty(),
+        "the house rules are broken:\n{}",
+        violations.join("\n")
+    );
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let too_long = |file: &&String| read(file).lines().count() > LINES_MAX;
+    let excused = |file: &String| LONG.iter().any(|(path, _)| *path == file.as_str());
+    let files: Vec<String> = rust_files("src").into_iter().chain(rust_files("tests")).collect();
+    let long: Vec<&String> = files.iter().filter(too_long).collect();
+    let wrong: Vec<_> = long.iter().filter(|file| !excused(file)).collect();
+    assert!(
+        wrong.is_empty(),
+        "over {LINES_MAX} lines, split or give the reason in LONG: {wrong:?}"
+    );
+    let stale: Vec<_> = LONG
+        .iter()
+        .filter(|(path, _)| !long.iter().any(|file| file.as_str() == *path))
+        .collect();
+    assert!(stale.is_empty(), "listed in LONG but not long: {stale:?}");
+}
+
+#[test]
+fn a_folder_of_modules_has_a_mod_rs() {
+    let files = rust_files("src");
+    for file in &files {
+        let folder = file.rsplit_once('/').unwrap().0;
+        let is_module = !["src", "src/bin"].contains(&folder);
+        assert!(
+            !is_module || files.contains(&format!("{folder}/mod.rs")),
+            "{folder} has no mod.rs"
+        );
+    }
+}
+
+#[test]
+fn the_compiler_forbids_unsafe_code() {
+    assert!(
+        read("Cargo.toml")
+            .lines()
+            .any(|line| line.trim() == r#"unsafe_code = "forbid""#)
+    );
+}
+
+#[cfg(test)]
+mod catches {
+    use super::*;
+
+    fn rules_broken(file: &str, text: &str) -> Vec<String> {
+        check(file, text)
+            .into_iter()
+            .map(|violation| violation.rule)
+            .collect()
+    }
+
+    #[test]
+    fn an_import_that_points_up_with_its_file_and_line() {
+        let broken = check(
+            "src/ibm/vpc.rs",
+            "//! Doc.\n\nuse crate::{\n    money::Price,\n    cli::output,\n};\n",
+        );
+        let [violation] = broken.as_slice() else {
+            panic!("{broken:?}")
+        };
+        assert_eq!(
+            violation.to_string(),
+            "src/ibm/vpc.rs:5: dependencies point down: cli is above ibm (found `crate::cli::output`)"
+        );
+    }
+
+    #[test]
+    fn a_path_that_climbs_by_super() {
+        let broken = rules_broken(
+            "src/api/nodepool.rs",
+            "fn f() -> super::super::cloud::Error { todo!() }",
+        );
+        assert_eq!(broken, ["dependencies point down: cloud is above api"]);
+        assert!(rules_broken("src/api/nodepool.rs", "use super::names;").is_empty());
+    }
+
+    #[test]
+    fn controllers_that_look_behind_the_cloud() {
+        assert_eq!(
+            rules_broken("src/controllers/claim.rs", "use crate::ibm::vpc;").len(),
+            1
+        );
+        assert!(rules_broken("src/controllers/claim.rs", "use crate::cloud::Cloud;").is_empty());
+    }
+
+    #[test]
+    fn an_ibm_client_that_knows_kubernetes() {
+        assert_eq!(
+            rules_broken("src/ibm/tags.rs", "use kube::Client;"),
+            ["ibm never sees kube"]
+        );
+        assert_eq!(
+            rules_broken("src/ibm/tags.rs", "type N = k8s_openapi::api::core::v1::Node;").len(),
+            1
+        );
+        assert!(rules_broken("src/cluster/mod.rs", "use kube::Client;").is_empty());
+    }
+
+    #[test]
+    fn a_simulator_that_reaches_inside() {
+        assert!(rules_broken("src/sim/world.rs", "use crate::ibm::{builtin, http::Exchange};").is_empty());
+        for inside in [
+            "ibm::vpc",
+            "controllers::claim",
+            "scheduling",
+            "cli::output",
+            "cluster",
+        ] {
+            assert!(
+                !rules_broken("src/sim/world.rs", &format!("use crate::{inside};")).is_empty(),
+                "{inside}"
+            );
+        }
+    }
+
+    #[test]
+    fn shipped_code_that_needs_the_simulator() {
+        assert!(rules_broken("src/cli/demo.rs", "use crate::sim;").is_empty());
+        assert!(rules_broken("src/bin/simulate.rs", "use karpenter_ibm::sim::world;").is_empty());
+        assert!(!rules_broken("src/operator/mod.rs", "use crate::sim;").is_empty());
+        assert!(!rules_broken("src/main.rs", "fn main() { karpenter_ibm::sim::run() }").is_empty());
+    }
+
+    #[test]
+    fn a_decision_with_an_effect_a_clock_or_a_die() {
+        for impure in [
+            "async fn solve() {}",
+            "fn f() { g().await }",
+            "use tokio::sync::Mutex;",
+            "use kube::{Api, ResourceExt};",
+            "fn f(clock: &Clock) {}",
+            "use std::{env, fmt};",
+            "fn f() { std::fs::read(p) }",
+            "fn f() -> u64 { fastrand::u64(..) }",
+        ] {
+            assert_eq!(rules_broken("src/scheduling/mod.rs", impure).len(), 1, "{impure}");
+            assert!(rules_broken("src/operator/mod.rs", impure).is_empty(), "{impure}");
+        }
+        assert!(rules_broken("src/api/mod.rs", "use kube::{CustomResource, api::ObjectMeta};").is_empty());
+        assert!(rules_broken("src/lifecycle.rs", "use crate::clock::later;").is_empty());
+    }
+
+    #[test]
+    fn printing_and_unsafe_code() {
+        assert_eq!(rules_broken("src/lib.rs", "fn f() { println!(\"x\") }").len(), 1);
+        assert!(rules_broken("src/lib.rs", "#[cfg(test)]\nmod tests { fn f() { println!() } }").is_empty());
+        assert_eq!(
+            rules_broken("src/hash.rs", "#[cfg(test)]\nmod tests { fn f() { unsafe {} } }"),
+            ["no unsafe"]
+        );
+    }
+
+    #[test]
+    fn a_module_that_is_not_drawn() {
+        assert_eq!(rules_broken("src/utils.rs", "").len(), 1);
+    }
+
+    #[test]
+    fn nothing_in_tests_comments_or_strings() {
+        for harmless in [
+            "#[cfg(test)]\nmod tests { use crate::sim::ibm; async fn f() {} }",
+            "// use crate::cli;",
+            "/* use /* nested */ crate::cli; */",
+            "//! [`crate::cli`]",
+            r##"const X: &str = "crate::cli"; const Y: &str = r#"a "crate::cli" b"#;"##,
+        ] {
+            assert_eq!(rules_broken("src/hash.rs", harmless), [""; 0], "{harmless}");
+        }
+        assert!(rules_broken("src/ibm/prices/tests.rs", "use crate::sim;").is_empty());
+        assert!(!rules_broken("src/hash.rs", "#[cfg(test)]\nmod tests {}\nuse crate::cli;").is_empty());
+        assert!(!rules_broken("src/hash.rs", "#[cfg(not(test))]\nuse crate::cli;").is_empty());
+    }
+}
