@@ -1,0 +1,218 @@
+//! How the API server says no: a `Status` object with the code and reason that a real one gives.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+/// A request that is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    code: u16,
+    reason: &'static str,
+    message: String,
+    details: Map<String, Value>,
+    causes: Vec<Cause>,
+}
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Where: `spec.template.spec.requirements[0].key`.
+    pub field: String,
+    /// In the API server's word: `FieldValueInvalid`.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// What a refusal is about: group, plural and name, as `details` wants them.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The API group, empty for the core.
+    pub group: &'a str,
+    /// The plural name of the resource (the kind's name where the object itself is invalid).
+    pub kind: &'a str,
+    /// The name of the object, empty for a collection.
+    pub name: &'a str,
+}
+
+impl Refusal {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: Map::new(), causes: Vec::new() }
+    }
+
+    fn about(mut self, about: About<'_>) -> Self {
+        for (field, value) in [("name", about.name), ("group", about.group), ("kind", about.kind)] {
+            if !value.is_empty() {
+                self.details.insert(field.to_owned(), value.into());
+            }
+        }
+        self
+    }
+
+    /// 400: the request cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 401: nobody knows who asks.
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403: whoever asks may not.
+    pub fn forbidden(about: About<'_>, why: impl Into<String>) -> Self {
+        let message = format!("{} \"{}\" is forbidden: {}", resource(about), about.name, why.into());
+        Self::new(403, "Forbidden", message).about(about)
+    }
+
+    /// 404: no such object.
+    pub fn not_found(about: About<'_>) -> Self {
+        Self::new(404, "NotFound", format!("{} \"{}\" not found", resource(about), about.name)).about(about)
+    }
+
+    /// 404: no such path; the server has no such resource at all.
+    pub fn no_such_path() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// 405: the resource does not know the verb.
+    pub fn method_not_allowed() -> Self {
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    }
+
+    /// 409: the object was changed since it was read.
+    pub fn conflict(about: About<'_>, why: impl Into<String>) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{}\": {}", resource(about), about.name, why.into());
+        Self::new(409, "Conflict", message).about(about)
+    }
+
+    /// 409: an object of that name exists.
+    pub fn already_exists(about: About<'_>) -> Self {
+        let message = format!("{} \"{}\" already exists", resource(about), about.name);
+        Self::new(409, "AlreadyExists", message).about(about)
+    }
+
+    /// 410: the version asked for is no longer kept.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 413: too large.
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// 415: a content type that this resource does not take.
+    pub fn unsupported_media_type(message: impl Into<String>) -> Self {
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 422: the object is well-formed but not valid. `about.kind` is the kind here, not the plural.
+    pub fn invalid(about: About<'_>, causes: Vec<Cause>) -> Self {
+        let list: Vec<_> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let message = format!("{} \"{}\" is invalid: {}", resource(about), about.name, list.join(", "));
+        let mut refusal = Self::new(422, "Invalid", message).about(about);
+        refusal.causes = causes;
+        refusal
+    }
+
+    /// 429: later. `seconds` becomes `retryAfterSeconds` and the `Retry-After` header.
+    pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
+        let mut refusal = Self::new(429, "TooManyRequests", message);
+        if seconds > 0 {
+            refusal.details.insert("retryAfterSeconds".to_owned(), seconds.into());
+        }
+        refusal
+    }
+
+    /// 504: the server has not caught up yet; try again after so many seconds.
+    pub fn timeout(message: impl Into<String>, seconds: u32) -> Self {
+        let mut refusal = Self::new(504, "Timeout", message);
+        refusal.details.insert("retryAfterSeconds".to_owned(), seconds.into());
+        refusal
+    }
+
+    /// 500: the server itself is at a loss.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "InternalError", message)
+    }
+
+    /// Adds causes to any refusal.
+    #[must_use]
+    pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
+        self.causes.extend(causes);
+        self
+    }
+
+    /// The HTTP status.
+    pub fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// The machine-readable reason.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// The words.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The `Status` object.
+    pub fn status(&self) -> Value {
+        let mut details = self.details.clone();
+        if !self.causes.is_empty() {
+            let causes: Vec<Value> = self.causes.iter().map(Cause::json).collect();
+            details.insert("causes".to_owned(), causes.into());
+        }
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code,
+        });
+        if !details.is_empty() {
+            status["details"] = details.into();
+        }
+        status
+    }
+}
+
+impl Cause {
+    /// A value that is wrong.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), reason: "FieldValueInvalid", message: message.into() }
+    }
+
+    /// A value that is missing.
+    pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), reason: "FieldValueRequired", message: message.into() }
+    }
+
+    fn json(&self) -> Value {
+        let mut cause = json!({"reason": self.reason, "message": self.message});
+        if !self.field.is_empty() {
+            cause["field"] = self.field.clone().into();
+        }
+        cause
+    }
+}
+
+fn resource(about: About<'_>) -> String {
+    if about.group.is_empty() { about.kind.to_owned() } else { format!("{}.{}", about.kind, about.group) }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.status().to_string()));
+        *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.details.get("retryAfterSeconds").and_then(Value::as_u64) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,297 @@
+//! A request, taken apart: what it is about, what is to be done, and how.
+
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use super::refusal::Refusal;
+use super::selector::{FieldSelector, LabelSelector};
+
+/// The path of a request to a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The API group, empty for the core.
+    pub group: String,
+    /// The API version.
+    pub version: String,
+    /// The plural name of the resource.
+    pub plural: String,
+    /// The namespace, if the path names one.
+    pub namespace: Option<String>,
+    /// The object, if the path names one.
+    pub name: Option<String>,
+    /// The path below the object, if there is one.
+    pub subresource: Option<String>,
+}
+
+impl Target {
+    /// Takes a path apart; `None` if it is not the path of a resource (discovery, health, …).
+    pub fn parse(path: &str) -> Option<Self> {
+        let mut parts = path.trim_matches('/').split('/').map(decode);
+        let (group, version) = match parts.next()?.as_str() {
+            "api" => (String::new(), parts.next()?),
+            "apis" => (parts.next()?, parts.next()?),
+            _ => return None,
+        };
+        let rest: Vec<String> = parts.collect();
+        let own = |text: &str| Some(text.to_owned());
+        let texts: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let target = |plural: &str, namespace, name, subresource| {
+            Some(Self { group, version, plural: plural.to_owned(), namespace, name, subresource })
+        };
+        match texts.as_slice() {
+            // `namespaces` is both a resource and the prefix of others.
+            ["namespaces", name] => target("namespaces", None, own(name), None),
+            ["namespaces", name, sub @ ("status" | "finalize")] => target("namespaces", None, own(name), own(sub)),
+            ["namespaces", namespace, plural] => target(plural, own(namespace), None, None),
+            ["namespaces", namespace, plural, name] => target(plural, own(namespace), own(name), None),
+            ["namespaces", namespace, plural, name, sub] => target(plural, own(namespace), own(name), own(sub)),
+            [plural] if !plural.is_empty() => target(plural, None, None, None),
+            [plural, name] => target(plural, None, own(name), None),
+            [plural, name, sub] => target(plural, None, own(name), own(sub)),
+            _ => None,
+        }
+    }
+}
+
+fn decode(part: &str) -> String {
+    percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned()
+}
+
+/// What is to be done, in the words of authorization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+impl Verb {
+    /// As RBAC rules write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+
+    /// The verb of a method on a target.
+    pub fn of(method: &Method, target: &Target, watch: bool) -> Option<Self> {
+        match (method.as_str(), target.name.is_some()) {
+            ("GET" | "HEAD", _) if watch => Some(Self::Watch),
+            ("GET" | "HEAD", true) => Some(Self::Get),
+            ("GET" | "HEAD", false) => Some(Self::List),
+            ("POST", _) => Some(Self::Create),
+            ("PUT", true) => Some(Self::Update),
+            ("PATCH", true) => Some(Self::Patch),
+            ("DELETE", true) => Some(Self::Delete),
+            ("DELETE", false) => Some(Self::DeleteCollection),
+            _ => None,
+        }
+    }
+}
+
+/// The query of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Only objects with these labels.
+    pub labels: LabelSelector,
+    /// Only objects with these fields.
+    pub fields: FieldSelector,
+    /// From or at which revision.
+    pub resource_version: Option<String>,
+    /// How `resource_version` is meant: `Exact`, `NotOlderThan`.
+    pub resource_version_match: Option<String>,
+    /// At most so many objects.
+    pub limit: Option<usize>,
+    /// Go on with a list.
+    pub continue_token: Option<String>,
+    /// Stream changes.
+    pub watch: bool,
+    /// Now and then say how far the stream is.
+    pub bookmarks: bool,
+    /// Begin the stream with what is there.
+    pub send_initial_events: Option<bool>,
+    /// End the stream after so many seconds.
+    pub timeout_seconds: Option<u64>,
+    /// Do everything but store it.
+    pub dry_run: bool,
+    /// Who writes, for field ownership.
+    pub field_manager: Option<String>,
+    /// What to do about unknown fields.
+    pub field_validation: FieldValidation,
+    /// Take fields from other managers.
+    pub force: bool,
+    /// `Background`, `Foreground`, `Orphan`.
+    pub propagation: Option<String>,
+    /// Seconds until a pod is gone.
+    pub grace_period: Option<i64>,
+}
+
+/// What to do about unknown and duplicate fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Drop them.
+    Ignore,
+    /// Drop them and say so in a `Warning` header.
+    #[default]
+    Warn,
+    /// Refuse the request.
+    Strict,
+}
+
+impl Options {
+    /// Reads the query of a request.
+    pub fn parse(query: &str) -> Result<Self, Refusal> {
+        let mut options = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            options.set(&name, value.into_owned())?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: String) -> Result<(), Refusal> {
+        let bad = |value: &str| Refusal::bad_request(format!("invalid value \"{value}\" for query parameter {name}"));
+        let truth = |value: &str| match value {
+            "true" | "1" | "" => Ok(true),
+            "false" | "0" => Ok(false),
+            other => Err(bad(other)),
+        };
+        match name {
+            "labelSelector" => self.labels = LabelSelector::parse(&value)?,
+            "fieldSelector" => self.fields = FieldSelector::parse(&value)?,
+            "resourceVersion" if !value.is_empty() => self.resource_version = Some(value),
+            "resourceVersionMatch" if !value.is_empty() => self.resource_version_match = Some(value),
+            "limit" => self.limit = Some(value.parse().map_err(|_| bad(&value))?).filter(|limit| *limit > 0),
+            "continue" if !value.is_empty() => self.continue_token = Some(value),
+            "watch" => self.watch = truth(&value)?,
+            "allowWatchBookmarks" => self.bookmarks = truth(&value)?,
+            "sendInitialEvents" => self.send_initial_events = Some(truth(&value)?),
+            "timeoutSeconds" => self.timeout_seconds = Some(value.parse().map_err(|_| bad(&value))?),
+            "dryRun" => match value.as_str() {
+                "All" => self.dry_run = true,
+                "" => {}
+                other => return Err(bad(other)),
+            },
+            "fieldManager" if !value.is_empty() => self.field_manager = Some(value),
+            "fieldValidation" => match value.as_str() {
+                "Ignore" => self.field_validation = FieldValidation::Ignore,
+                "Warn" | "" => self.field_validation = FieldValidation::Warn,
+                "Strict" => self.field_validation = FieldValidation::Strict,
+                other => return Err(bad(other)),
+            },
+            "force" => self.force = truth(&value)?,
+            "propagationPolicy" => self.propagation = Some(value),
+            "gracePeriodSeconds" => self.grace_period = Some(value.parse().map_err(|_| bad(&value))?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// In which form the client wants objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The objects themselves.
+    Full,
+    /// Only their metadata.
+    Metadata,
+    /// Rows for people.
+    Table,
+}
+
+impl Form {
+    /// The first form of the `Accept` header that this server knows.
+    pub fn accepted(headers: &HeaderMap) -> Self {
+        let accept = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        for part in accept.split(',').map(str::trim).filter(|part| part.starts_with("application/json")) {
+            if part.contains("as=Table") {
+                return Self::Table;
+            }
+            if part.contains("as=PartialObjectMetadata") {
+                return Self::Metadata;
+            }
+            return Self::Full;
+        }
+        Self::Full
+    }
+}
+
+/// A request to a resource, taken apart.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// What it is about.
+    pub target: Target,
+    /// What is to be done.
+    pub verb: Verb,
+    /// How.
+    pub options: Options,
+    /// In which form the answer is wanted.
+    pub form: Form,
+    /// The media type of the body, without parameters.
+    pub content_type: String,
+    /// Who sends it, by its own account: the default field manager.
+    pub user_agent: String,
+}
+
+impl Ask {
+    /// Takes a request apart; `None` if it is not about a resource.
+    pub fn parse(parts: &Parts) -> Option<Result<Self, Refusal>> {
+        let target = Target::parse(parts.uri.path())?;
+        let options = match Options::parse(parts.uri.query().unwrap_or_default()) {
+            Ok(options) => options,
+            Err(refusal) => return Some(Err(refusal)),
+        };
+        let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media = text(http::header::CONTENT_TYPE).split(';').next().unwrap_or_default();
+        let verb = Verb::of(&parts.method, &target, options.watch).ok_or_else(Refusal::method_not_allowed);
+        Some(verb.map(|verb| Self {
+            form: Form::accepted(&parts.headers),
+            content_type: media.trim().to_owned(),
+            user_agent: text(http::header::USER_AGENT).to_owned(),
+            target,
+            verb,
+            options,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart() {
+        let target = |path: &str| {
+            let t = Target::parse(path)?;
+            let or = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
+            Some(format!("{}/{} {} {} {} {}", t.group, t.version, t.plural, or(t.namespace), or(t.name), or(t.subresource)))
+        };
+        let table = [
+            ("/api/v1/pods", Some("/v1 pods - - -")),
+            ("/api/v1/namespaces", Some("/v1 namespaces - - -")),
+            ("/api/v1/namespaces/a", Some("/v1 namespaces - a -")),
+            ("/api/v1/namespaces/a/status", Some("/v1 namespaces - a status")),
+            ("/api/v1/namespaces/a/pods/b/eviction", Some("/v1 pods a b eviction")),
+            ("/apis/apps/v1/namespaces/a/deployments", Some("apps/v1 deployments a - -")),
+            ("/apis/karpenter.sh/v1/nodepools/x/scale", Some("karpenter.sh/v1 nodepools - x scale")),
+            ("/api/v1/nodes/a%2Fb", Some("/v1 nodes - a/b -")),
+            ("/api/v1", None),
+            ("/apis/apps/v1", None),
+            ("/version", None),
+        ];
+        for (path, expected) in table {
+            assert_eq!(target(path).as_deref(), expected, "{path}");
+        }
+    }
+}

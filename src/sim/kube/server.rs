@@ -1,0 +1,222 @@
+//! The server: takes a request apart, asks who sends it and whether they may, and hands it to its verb.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderValue, Request, StatusCode, header};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::identity::{self, Identity, User};
+use super::kind::{Kind, Verbs};
+use super::refusal::{About, Refusal};
+use super::registry::Registry;
+use super::request::{Ask, Verb};
+use super::store::Store;
+use super::usage::Usage;
+use super::{delete, discovery, patch, read, subresource, watching, write};
+use crate::clock::Clock;
+
+/// The largest request body, as etcd's default allows.
+const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// An embedded Kubernetes API server. Clones are the same server.
+#[derive(Clone)]
+pub struct ApiServer(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    /// The revision of the last write; watchers wait for it to move.
+    revision: watch::Sender<u64>,
+    clock: Clock,
+    rng: Mutex<fastrand::Rng>,
+    identity: Identity,
+    usage: Mutex<Usage>,
+    watching: watching::Control,
+}
+
+/// Everything that requests read and change.
+#[derive(Debug, Default)]
+pub struct State {
+    /// The objects.
+    pub store: Store,
+    /// The kinds.
+    pub registry: Registry,
+}
+
+/// How a server is made.
+#[derive(Clone)]
+pub struct Options {
+    /// Its clock.
+    pub clock: Clock,
+    /// Where its uids and name suffixes come from.
+    pub seed: u64,
+}
+
+impl ApiServer {
+    /// A new cluster with the namespaces, roles and accounts that every cluster has.
+    pub fn new(options: Options) -> Self {
+        let server = Self(Arc::new(Inner {
+            state: Mutex::default(),
+            revision: watch::Sender::new(1),
+            rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),
+            identity: Identity::new(&options.clock, options.seed),
+            clock: options.clock,
+            usage: Mutex::default(),
+            watching: watching::Control::default(),
+        }));
+        super::bootstrap::populate(&server);
+        server
+    }
+
+    /// The server as a tower service: for `kube::Client::new` and for TCP alike.
+    pub fn router(&self) -> Router {
+        Router::new().fallback(handle).with_state(self.clone())
+    }
+
+    /// Looks at or changes the state; held only for as long as `with` runs.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// Who may do what, and how they prove who they are.
+    pub fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    /// How watchers are held back on purpose.
+    pub fn watching(&self) -> &watching::Control {
+        &self.0.watching
+    }
+
+    /// Which verbs on which resources were used, by whom.
+    pub fn usage(&self) -> Usage {
+        self.0.usage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells watchers that something was written.
+    pub fn announce(&self) {
+        let revision = self.state().store.revision();
+        self.0.revision.send_if_modified(|last| std::mem::replace(last, revision) != revision);
+    }
+
+    /// Follows the revision of the last write.
+    pub fn revisions(&self) -> watch::Receiver<u64> {
+        self.0.revision.subscribe()
+    }
+
+    /// A fresh uid.
+    pub fn new_uid(&self) -> String {
+        let mut rng = self.0.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let (high, low) = (rng.u64(..), rng.u64(..));
+        let (high, low) = ((high & !0xf000) | 0x4000, (low & (u64::MAX >> 2)) | (1 << 63));
+        format!(
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xffff,
+            low >> 48,
+            low & 0xffff_ffff_ffff
+        )
+    }
+
+    /// Five random characters, as `generateName` appends them: no vowels, nothing that looks like a digit.
+    pub fn new_suffix(&self) -> String {
+        const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut rng = self.0.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..5).map(|_| char::from(ALPHABET[rng.usize(..ALPHABET.len())])).collect()
+    }
+
+    /// Now, as timestamps in metadata are written: whole seconds.
+    pub fn timestamp(&self) -> String {
+        let now = self.0.clock.now();
+        let whole = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
+        whole.to_string()
+    }
+}
+
+/// Each request runs in a task of its own: a client that vanishes never undoes or halves a write.
+async fn handle(Shared(server): Shared<ApiServer>, request: Request<Body>) -> Response {
+    match tokio::spawn(async move { server.answer(request).await }).await {
+        Ok(response) => response,
+        Err(_) => Refusal::internal("the request handler panicked").into_response(),
+    }
+}
+
+impl ApiServer {
+    async fn answer(&self, request: Request<Body>) -> Response {
+        self.try_answer(request).await.unwrap_or_else(IntoResponse::into_response)
+    }
+
+    async fn try_answer(&self, request: Request<Body>) -> Result<Response, Refusal> {
+        let (parts, body) = request.into_parts();
+        let user = identity::authenticate(self, &parts)?;
+        let Some(ask) = Ask::parse(&parts) else { return discovery::answer(self, &user, &parts) };
+        let mut ask = ask?;
+        let target = &ask.target;
+        let kind = self.state().registry.find(&target.group, &target.version, &target.plural);
+        let kind = kind.ok_or_else(Refusal::no_such_path)?;
+        if let Some(subresource) = &target.subresource
+            && !kind.has_subresource(subresource)
+        {
+            return Err(Refusal::no_such_path());
+        }
+        // A watch of one object is a get with `watch` in older clients; both are lists with a field selector.
+        if kind.verbs == Verbs::CreateOnly && ask.verb != Verb::Create {
+            return Err(Refusal::method_not_allowed());
+        }
+        identity::authorize(self, &user, &ask)?;
+        self.record(&user, &ask);
+        let body = to_bytes(body, BODY_BYTES_MAX)
+            .await
+            .map_err(|_| Refusal::too_large(format!("the body is longer than {BODY_BYTES_MAX} bytes")))?;
+        self.dispatch(&user, &kind, &mut ask, body).await
+    }
+
+    async fn dispatch(&self, user: &User, kind: &Arc<Kind>, ask: &mut Ask, body: Bytes) -> Result<Response, Refusal> {
+        if let Some(response) = subresource::answer(self, user, kind, ask, &body).await? {
+            return Ok(response);
+        }
+        match ask.verb {
+            Verb::Get => read::get(self, user, kind, ask),
+            Verb::List => read::list(self, user, kind, ask),
+            Verb::Watch => watching::watch(self, user, kind, ask),
+            Verb::Create => write::create(self, user, kind, ask, &body).await,
+            Verb::Update => write::update(self, user, kind, ask, &body).await,
+            Verb::Patch => patch::patch(self, user, kind, ask, &body).await,
+            Verb::Delete => delete::delete(self, user, kind, ask, &body).await,
+            Verb::DeleteCollection => delete::collection(self, user, kind, ask, &body).await,
+        }
+    }
+
+    fn record(&self, user: &User, ask: &Ask) {
+        self.0.usage.lock().unwrap_or_else(PoisonError::into_inner).record(&user.name, ask);
+    }
+}
+
+/// What a refusal about this request's object names.
+pub fn about<'a>(kind: &'a Kind, name: &'a str) -> About<'a> {
+    About { group: &kind.group, kind: &kind.plural, name }
+}
+
+/// An object as an answer.
+pub fn json_response(code: StatusCode, body: &Value) -> Response {
+    bytes_response(code, body.to_string().into())
+}
+
+/// JSON that is encoded already, as an answer.
+pub fn bytes_response(code: StatusCode, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
