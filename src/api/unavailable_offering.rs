@@ -50,7 +50,11 @@ pub struct UnavailableOfferingSpec {
 impl UnavailableOffering {
     /// The object that withholds what `key` covers.
     pub fn withhold(key: &OfferingKey, reason: &str, until: Time) -> Self {
-        let spec = UnavailableOfferingSpec { key: key.to_string(), reason: reason.to_owned(), until };
+        let spec = UnavailableOfferingSpec {
+            key: key.to_string(),
+            reason: reason.to_owned(),
+            until,
+        };
         Self::new(&key.object_name(), spec)
     }
 
@@ -69,7 +73,8 @@ impl UnavailableOffering {
         at_most(REASON_LENGTH_MAX, &self.spec.reason, at.at("reason"), &mut found);
         let name = self.metadata.name.as_deref().unwrap_or_default();
         let stands_for_it = self.key().is_none_or(|key| key.object_name() == name);
-        let message = "the name must be the key with dots for colons, or end in '.all' or '.gpu' for a whole class";
+        let message =
+            "the name must be the key with dots for colons, or end in '.all' or '.gpu' for a whole class";
         found.require(stands_for_it, Field::root(ROOT), message);
         found.verdict()
     }

@@ -68,7 +68,10 @@ pub enum QuantityError {
 
 impl Quantity {
     /// Nothing.
-    pub const ZERO: Self = Self { nanos: 0, notation: Notation::Decimal };
+    pub const ZERO: Self = Self {
+        nanos: 0,
+        notation: Notation::Decimal,
+    };
 
     /// An amount given in nano-units.
     pub const fn from_nanos(nanos: i128, notation: Notation) -> Self {
@@ -77,7 +80,10 @@ impl Quantity {
 
     /// An amount given in whole units.
     pub const fn from_units(units: i64) -> Self {
-        Self { nanos: units as i128 * NANOS, notation: Notation::Decimal }
+        Self {
+            nanos: units as i128 * NANOS,
+            notation: Notation::Decimal,
+        }
     }
 
     /// The amount in nano-units.
@@ -137,20 +143,27 @@ impl FromStr for Quantity {
             Some(b'+') => (false, &text[1..]),
             _ => (false, text),
         };
-        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let end = unsigned
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
             return Err(malformed());
         }
         let scale = Scale::parse(suffix).ok_or_else(|| QuantityError::UnknownSuffix(text.to_owned()))?;
-        let magnitude = scale.magnitude(whole, fraction).ok_or_else(|| QuantityError::OutOfRange(text.to_owned()))?;
+        let magnitude = scale
+            .magnitude(whole, fraction)
+            .ok_or_else(|| QuantityError::OutOfRange(text.to_owned()))?;
         let notation = if scale.notation == Notation::Binary && magnitude > 0 && magnitude < NANOS {
             Notation::Decimal
         } else {
             scale.notation
         };
-        Ok(Self { nanos: if negative { -magnitude } else { magnitude }, notation })
+        Ok(Self {
+            nanos: if negative { -magnitude } else { magnitude },
+            notation,
+        })
     }
 }
 
@@ -163,15 +176,24 @@ struct Scale {
 impl Scale {
     fn parse(suffix: &str) -> Option<Self> {
         if let Some((exponent, _)) = DECIMAL_SUFFIXES.iter().find(|(_, known)| *known == suffix) {
-            return Some(Self { notation: Notation::Decimal, exponent: *exponent });
+            return Some(Self {
+                notation: Notation::Decimal,
+                exponent: *exponent,
+            });
         }
         if let Some(power) = BINARY_SUFFIXES.iter().position(|known| *known == suffix) {
-            return Some(Self { notation: Notation::Binary, exponent: i32::try_from(power).ok()? * 10 });
+            return Some(Self {
+                notation: Notation::Binary,
+                exponent: i32::try_from(power).ok()? * 10,
+            });
         }
         let exponent = suffix.strip_prefix(['e', 'E'])?;
         // An exponent that does not fit is out of any range; clamping keeps that verdict for `magnitude`.
         let exponent = exponent.parse::<i64>().ok()?.clamp(-1_000_000, 1_000_000);
-        Some(Self { notation: Notation::Exponent, exponent: i32::try_from(exponent).ok()? })
+        Some(Self {
+            notation: Notation::Exponent,
+            exponent: i32::try_from(exponent).ok()?,
+        })
     }
 
     /// The absolute amount in nano-units, rounded up; `None` when it does not fit.
@@ -226,10 +248,16 @@ fn decimal_to_nanos(digits: &str, exponent: i64, guard: u32) -> Option<Shifted> 
     let truncated = digits[kept.len()..].bytes().any(|digit| digit != b'0');
     let mut nanos: i128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
     if shift > 0 {
-        let factor = u32::try_from(shift).ok().and_then(|shift| 10_i128.checked_pow(shift))?;
+        let factor = u32::try_from(shift)
+            .ok()
+            .and_then(|shift| 10_i128.checked_pow(shift))?;
         nanos = nanos.checked_mul(factor)?;
     }
-    Some(Shifted { nanos, guard, truncated })
+    Some(Shifted {
+        nanos,
+        guard,
+        truncated,
+    })
 }
 
 impl fmt::Display for Quantity {
@@ -256,7 +284,10 @@ impl Quantity {
 
     fn decimal(self) -> String {
         let (number, exponent) = self.thousands(18);
-        let suffix = DECIMAL_SUFFIXES.iter().find(|(power, _)| *power == exponent).map_or("", |(_, suffix)| suffix);
+        let suffix = DECIMAL_SUFFIXES
+            .iter()
+            .find(|(power, _)| *power == exponent)
+            .map_or("", |(_, suffix)| suffix);
         format!("{number}{suffix}")
     }
 
@@ -286,7 +317,10 @@ impl Quantity {
 pub fn whole_number(number: f64) -> Option<i64> {
     // Up to 2^53-1, beyond which floats skip some integers and the API server takes none of them for one.
     const MAX: f64 = 9_007_199_254_740_991.0;
-    #[expect(clippy::cast_possible_truncation, reason = "checked: whole, and inside the range of i64")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "checked: whole, and inside the range of i64"
+    )]
     (number.fract() == 0.0 && number.abs() <= MAX).then_some(number as i64)
 }
 
@@ -341,7 +375,9 @@ impl<'de> Deserialize<'de> for WrittenQuantity {
             }
 
             fn visit_u64<E: de::Error>(self, units: u64) -> Result<WrittenQuantity, E> {
-                i64::try_from(units).map(WrittenQuantity::Number).map_err(E::custom)
+                i64::try_from(units)
+                    .map(WrittenQuantity::Number)
+                    .map_err(E::custom)
             }
 
             fn visit_f64<E: de::Error>(self, units: f64) -> Result<WrittenQuantity, E> {

@@ -24,22 +24,49 @@ fn renames(kind: &Kind) -> bool {
 
 /// A stored object as this kind shows it.
 pub fn shown(kind: &Kind, stored: &Stored) -> Bytes {
-    if renames(kind) { renamed(stored.value(), &kind.api_version(), true).to_string().into() } else { stored.body.clone() }
+    if renames(kind) {
+        outwards(kind, stored.value()).to_string().into()
+    } else {
+        stored.body.clone()
+    }
+}
+
+/// An object as this kind shows it.
+pub fn outwards(kind: &Kind, object: Value) -> Value {
+    if renames(kind) {
+        renamed(object, &kind.api_version(), true)
+    } else {
+        object
+    }
 }
 
 /// A sent object as it is stored.
 pub fn stored(kind: &Kind, object: Value) -> Value {
-    if renames(kind) { renamed(object, "v1", false) } else { object }
+    if renames(kind) {
+        renamed(object, "v1", false)
+    } else {
+        object
+    }
 }
 
 fn renamed(mut object: Value, api_version: &str, outwards: bool) -> Value {
     object["apiVersion"] = api_version.into();
-    let Value::Object(fields) = object else { return object };
-    let rename = |field: String| {
-        let pair = NAMES.iter().map(|(core, new)| if outwards { (*core, *new) } else { (*new, *core) });
-        pair.into_iter().find(|(from, _)| *from == field).map_or(field.clone(), |(_, to)| to.to_owned())
+    let Value::Object(fields) = object else {
+        return object;
     };
-    fields.into_iter().map(|(field, value)| (rename(field), value)).collect::<Map<_, _>>().into()
+    let rename = |field: String| {
+        let pair = NAMES
+            .iter()
+            .map(|(core, new)| if outwards { (*core, *new) } else { (*new, *core) });
+        pair.into_iter()
+            .find(|(from, _)| *from == field)
+            .map_or(field.clone(), |(_, to)| to.to_owned())
+    };
+    fields
+        .into_iter()
+        .map(|(field, value)| (rename(field), value))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 #[cfg(test)]
@@ -54,7 +81,10 @@ mod tests {
                           "count": 2, "reason": "SpotPreemption", "type": "Warning"});
         let new = renamed(core.clone(), "events.k8s.io/v1", true);
         assert_eq!(new["regarding"]["name"], "a");
-        assert_eq!((new["note"].as_str(), new["deprecatedCount"].as_i64()), (Some("m"), Some(2)));
+        assert_eq!(
+            (new["note"].as_str(), new["deprecatedCount"].as_i64()),
+            (Some("m"), Some(2))
+        );
         assert_eq!(renamed(new, "v1", false), core);
     }
 }

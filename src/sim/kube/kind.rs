@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::schema::Schema;
+
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -14,7 +16,7 @@ pub enum Scope {
 }
 
 /// A kind of object under one API version.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Kind {
     /// The API group, empty for the core.
     pub group: String,
@@ -52,7 +54,7 @@ pub enum Verbs {
 }
 
 /// Whether a kind came with the server or was defined on it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Nature {
     /// Comes with Kubernetes.
     BuiltIn,
@@ -61,10 +63,12 @@ pub enum Nature {
 }
 
 /// What a CustomResourceDefinition says about a kind.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug)]
 pub struct Custom {
-    /// `openAPIV3Schema`
-    pub schema: Value,
+    /// `openAPIV3Schema`, as it was given.
+    pub open_api: Value,
+    /// The same, compiled.
+    pub schema: Schema,
     /// `additionalPrinterColumns`
     pub columns: Vec<Value>,
     /// Paths of the scale subresource: spec, status, selector.
@@ -85,19 +89,56 @@ pub struct ScalePaths {
 impl Kind {
     /// `apps/v1`, or `v1` for the core.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// Where its objects are stored: by group and plural, since all versions of a kind are the same objects. Events
     /// of both groups are stored once, as core events.
     pub fn table(&self) -> TableKey {
-        let group = if self.plural == "events" { String::new() } else { self.group.clone() };
-        TableKey { group, plural: self.plural.clone() }
+        let group = if self.plural == "events" {
+            String::new()
+        } else {
+            self.group.clone()
+        };
+        TableKey {
+            group,
+            plural: self.plural.clone(),
+        }
+    }
+
+    /// Whether its objects count the changes of their specification.
+    pub fn has_generation(&self) -> bool {
+        const COUNTED: [&str; 14] = [
+            "customresourcedefinitions",
+            "cronjobs",
+            "daemonsets",
+            "deployments",
+            "endpointslices",
+            "jobs",
+            "mutatingwebhookconfigurations",
+            "poddisruptionbudgets",
+            "pods",
+            "priorityclasses",
+            "replicasets",
+            "replicationcontrollers",
+            "statefulsets",
+            "validatingwebhookconfigurations",
+        ];
+        self.custom().is_some() || COUNTED.contains(&self.plural.as_str())
     }
 
     /// Whether there is a path `/{subresource}` below its objects.
     pub fn has_subresource(&self, name: &str) -> bool {
         self.subresources.iter().any(|subresource| subresource == name)
+    }
+
+    /// The shape of its objects, if it is known.
+    pub fn schema(&self) -> Option<&Schema> {
+        self.custom().map(|custom| &custom.schema)
     }
 
     /// The definition, if it is a custom kind.
@@ -121,6 +162,9 @@ pub struct TableKey {
 impl TableKey {
     /// A table by group and plural.
     pub fn of(group: &str, plural: &str) -> Self {
-        Self { group: group.to_owned(), plural: plural.to_owned() }
+        Self {
+            group: group.to_owned(),
+            plural: plural.to_owned(),
+        }
     }
 }

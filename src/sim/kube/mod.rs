@@ -1,3 +1,33 @@
-//! A Kubernetes API server in small. So far: what it does with a custom resource before storing it.
+//! A Kubernetes API server in small: starts in milliseconds, keeps history, and can be made to show the past.
+//!
+//! One router serves `kube::Client` in this process and `kubectl` over TCP. Each request runs in a task of its own.
 
+pub mod admission;
+pub mod bootstrap;
+pub mod client;
+pub mod collector;
+pub mod decode;
+pub mod definitions;
+pub mod delete;
+pub mod discovery;
+pub mod events;
+pub mod identity;
+pub mod kind;
+pub mod metadata;
+pub mod object;
+pub mod patch;
+pub mod read;
+pub mod refusal;
+pub mod registry;
+pub mod request;
 pub mod schema;
+pub mod selector;
+pub mod server;
+pub mod store;
+pub mod subresource;
+pub mod table;
+pub mod usage;
+pub mod watching;
+pub mod write;
+
+pub use server::{ApiServer, Options};

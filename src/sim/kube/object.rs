@@ -31,7 +31,12 @@ pub fn labels(object: &Value) -> BTreeMap<String, String> {
 
 /// `metadata.finalizers`
 pub fn finalizers(object: &Value) -> Vec<&str> {
-    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    object["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// Whether somebody has asked for its deletion.
@@ -47,7 +52,9 @@ pub fn generation(object: &Value) -> i64 {
 /// A map of texts, whatever else stands in it left out.
 pub fn texts(map: &Value) -> BTreeMap<String, String> {
     let entries = map.as_object().into_iter().flatten();
-    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+    entries
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 /// The metadata, made if it is not there.
@@ -68,7 +75,9 @@ pub fn object_mut(value: &mut Value) -> &mut Map<String, Value> {
 
 /// The value at a dotted path such as `spec.nodeName`; null where there is none.
 pub fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
-    path.split('.').filter(|part| !part.is_empty()).fold(object, |value, part| &value[part])
+    path.split('.')
+        .filter(|part| !part.is_empty())
+        .fold(object, |value, part| &value[part])
 }
 
 /// A scalar as a field selector compares it.

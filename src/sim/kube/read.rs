@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use super::events;
 use super::identity::User;
 use super::kind::Kind;
-use super::refusal::Refusal;
+use super::refusal::{About, Refusal};
 use super::request::{Ask, Form, Options};
+use super::schema::{Cause, Reason};
 use super::server::{ApiServer, about, bytes_response, json_response};
 use super::store::{ObjectKey, Stored};
 use super::table;
@@ -32,18 +33,27 @@ pub fn get(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Re
     Ok(match ask.form {
         Form::Full => bytes_response(StatusCode::OK, events::shown(kind, &stored)),
         Form::Metadata => json_response(StatusCode::OK, &partial(&stored.value())),
-        Form::Table => json_response(StatusCode::OK, &table::of_objects(kind, &[stored.value()], "", server.clock())),
+        Form::Table => json_response(
+            StatusCode::OK,
+            &table::of_objects(kind, &[stored.value()], "", server.clock()),
+        ),
     })
 }
 
 /// The key of the object that a request names.
 pub fn key(ask: &Ask) -> ObjectKey {
-    ObjectKey::new(ask.target.namespace.as_deref().unwrap_or_default(), ask.target.name.as_deref().unwrap_or_default())
+    ObjectKey::new(
+        ask.target.namespace.as_deref().unwrap_or_default(),
+        ask.target.name.as_deref().unwrap_or_default(),
+    )
 }
 
 /// The table as a client that is held back sees it, if it is and its reads are.
 fn stale(server: &ApiServer, user: &User, kind: &Kind) -> Option<BTreeMap<ObjectKey, Arc<Stored>>> {
-    let hold = server.watching().hold(&user.name, &kind.table()).filter(|hold| hold.reads == Reads::Stale)?;
+    let hold = server
+        .watching()
+        .hold(&user.name, &kind.table())
+        .filter(|hold| hold.reads == Reads::Stale)?;
     server.state().store.at(&kind.table(), hold.revision)
 }
 
@@ -56,37 +66,62 @@ pub fn visible(server: &ApiServer, user: &str, kind: &Kind) -> (Vec<Arc<Stored>>
     {
         return (objects.into_values().collect(), hold.revision);
     }
-    (state.store.list(&table, None).cloned().collect(), state.store.revision())
+    (
+        state.store.list(&table, None).cloned().collect(),
+        state.store.revision(),
+    )
 }
 
 /// Every object that is selected, in pages if so asked.
 pub fn list(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Response, Refusal> {
     check_fields(kind, ask)?;
     check_version_match(&ask.options)?;
-    let past = server.watching().hold(&user.name, &kind.table()).filter(|hold| hold.reads == Reads::Stale);
+    let past = server
+        .watching()
+        .hold(&user.name, &kind.table())
+        .filter(|hold| hold.reads == Reads::Stale);
     let page = {
         let state = server.state();
-        let token = ask.options.continue_token.as_deref().map(Continue::decode).transpose()?;
+        let token = ask
+            .options
+            .continue_token
+            .as_deref()
+            .map(Continue::decode)
+            .transpose()?;
         match token {
             Some(token) => {
                 let objects = state.store.at(&kind.table(), token.rv).ok_or_else(|| {
-                    Refusal::expired("The provided continue parameter is too old to display a consistent list result.")
+                    Refusal::expired(
+                        "The provided continue parameter is too old to display a consistent list result.",
+                    )
                 })?;
-                Page::of(objects.values().filter(|stored| stored.key > token.after()), ask, token.rv)
+                Page::of(
+                    objects.values().filter(|stored| stored.key > token.after()),
+                    ask,
+                    token.rv,
+                )
             }
             None => match exact_revision(&ask.options)?.or(past.map(|hold| hold.revision)) {
                 Some(revision) if revision > state.store.revision() => {
                     return Err(too_large_version(revision, state.store.revision()));
                 }
                 Some(revision) => {
-                    let too_old = || Refusal::expired(format!("The resourceVersion for the provided list is too old: {revision}"));
+                    let too_old = || {
+                        Refusal::expired(format!(
+                            "The resourceVersion for the provided list is too old: {revision}"
+                        ))
+                    };
                     let objects = state.store.at(&kind.table(), revision).ok_or_else(too_old)?;
                     Page::of(objects.values(), ask, revision)
                 }
                 None => {
                     check_not_ahead(&ask.options, state.store.revision())?;
                     let namespace = ask.target.namespace.as_deref();
-                    Page::of(state.store.list(&kind.table(), namespace), ask, state.store.revision())
+                    Page::of(
+                        state.store.list(&kind.table(), namespace),
+                        ask,
+                        state.store.revision(),
+                    )
                 }
             },
         }
@@ -110,8 +145,16 @@ pub fn list(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<R
 
 /// Whether a stored object is selected by a request.
 pub fn selects(ask: &Ask, stored: &Stored) -> bool {
-    let here = ask.target.namespace.as_ref().is_none_or(|namespace| *namespace == stored.key.namespace);
-    let named = ask.target.name.as_ref().is_none_or(|name| *name == stored.key.name);
+    let here = ask
+        .target
+        .namespace
+        .as_ref()
+        .is_none_or(|namespace| *namespace == stored.key.namespace);
+    let named = ask
+        .target
+        .name
+        .as_ref()
+        .is_none_or(|name| *name == stored.key.name);
     here && named
         && ask.options.labels.matches(&stored.labels)
         && ask.options.fields.matches(|field| stored.field(field))
@@ -120,26 +163,35 @@ pub fn selects(ask: &Ask, stored: &Stored) -> bool {
 /// Only the fields that the kind makes selectable may be named.
 pub fn check_fields(kind: &Kind, ask: &Ask) -> Result<(), Refusal> {
     let known = |field: &str| {
-        matches!(field, "metadata.name" | "metadata.namespace") || kind.selectable.iter().any(|known| known == field)
+        matches!(field, "metadata.name" | "metadata.namespace")
+            || kind.selectable.iter().any(|known| known == field)
     };
     match ask.options.fields.fields().find(|field| !known(field)) {
-        Some(field) => Err(Refusal::bad_request(format!("field label not supported: {field}"))),
+        Some(field) => Err(Refusal::bad_request(format!(
+            "field label not supported: {field}"
+        ))),
         None => Ok(()),
     }
 }
 
 fn check_version_match(options: &Options) -> Result<(), Refusal> {
-    match (options.resource_version_match.as_deref(), options.resource_version.as_deref()) {
+    match (
+        options.resource_version_match.as_deref(),
+        options.resource_version.as_deref(),
+    ) {
         (None, _) => Ok(()),
         (Some("Exact"), Some(version)) if version != "0" => Ok(()),
         (Some("NotOlderThan"), Some(_)) => Ok(()),
         (Some(_), _) => Err(Refusal::invalid(
-            super::refusal::About { group: "meta.k8s.io", kind: "ListOptions", name: "" },
-            vec![super::refusal::Cause {
-                field: "resourceVersionMatch".to_owned(),
-                reason: "FieldValueForbidden",
-                message: "resourceVersionMatch is forbidden for this resourceVersion".to_owned(),
-            }],
+            About {
+                group: "meta.k8s.io",
+                kind: "ListOptions",
+                name: "",
+            },
+            vec![Cause::forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for this resourceVersion",
+            )],
         )),
     }
 }
@@ -155,25 +207,35 @@ fn exact_revision(options: &Options) -> Result<Option<u64>, Refusal> {
 }
 
 fn check_not_ahead(options: &Options, current: u64) -> Result<(), Refusal> {
-    let Some(version) = options.resource_version.as_deref() else { return Ok(()) };
+    let Some(version) = options.resource_version.as_deref() else {
+        return Ok(());
+    };
     let wanted = parse_revision(version)?;
-    if wanted > current { Err(too_large_version(wanted, current)) } else { Ok(()) }
+    if wanted > current {
+        Err(too_large_version(wanted, current))
+    } else {
+        Ok(())
+    }
 }
 
 /// 504 with the cause that clients look for: they retry until the server has caught up.
 pub fn too_large_version(wanted: u64, current: u64) -> Refusal {
-    Refusal::timeout(format!("Too large resource version: {wanted}, current: {current}"), 1).with_causes(vec![
-        super::refusal::Cause {
-            field: String::new(),
-            reason: "ResourceVersionTooLarge",
-            message: "Too large resource version".to_owned(),
-        },
-    ])
+    Refusal::timeout(
+        format!("Too large resource version: {wanted}, current: {current}"),
+        1,
+    )
+    .with_causes(vec![Cause::new(
+        "",
+        Reason::ResourceVersionTooLarge,
+        "Too large resource version".to_owned(),
+    )])
 }
 
 /// A resource version as a number.
 pub fn parse_revision(version: &str) -> Result<u64, Refusal> {
-    version.parse().map_err(|_| Refusal::bad_request(format!("Invalid value: \"{version}\": resourceVersion")))
+    version
+        .parse()
+        .map_err(|_| Refusal::bad_request(format!("Invalid value: \"{version}\": resourceVersion")))
 }
 
 /// Metadata alone, as `PartialObjectMetadata`.
@@ -195,10 +257,18 @@ impl Page {
         let limit = ask.options.limit.unwrap_or(usize::MAX);
         let items: Vec<_> = selected.by_ref().take(limit).cloned().collect();
         let left = selected.count();
-        let next = items.last().filter(|_| left > 0).map(|last| Continue::new(revision, &last.key).encode());
+        let next = items
+            .last()
+            .filter(|_| left > 0)
+            .map(|last| Continue::new(revision, &last.key).encode());
         // With selectors a real server does not know how many are left.
         let plain = ask.options.labels.is_empty() && ask.options.fields.is_empty();
-        Self { items, revision, next, remaining: (left > 0 && plain).then_some(left) }
+        Self {
+            items,
+            revision,
+            next,
+            remaining: (left > 0 && plain).then_some(left),
+        }
     }
 
     fn metadata(&self) -> Value {
@@ -241,7 +311,11 @@ struct Continue {
 
 impl Continue {
     fn new(revision: u64, last: &ObjectKey) -> Self {
-        Self { rv: revision, ns: last.namespace.clone(), name: last.name.clone() }
+        Self {
+            rv: revision,
+            ns: last.namespace.clone(),
+            name: last.name.clone(),
+        }
     }
 
     fn encode(&self) -> String {

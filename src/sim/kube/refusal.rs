@@ -5,6 +5,8 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
+use super::schema::Cause;
+
 /// A request that is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
@@ -13,17 +15,6 @@ pub struct Refusal {
     message: String,
     details: Map<String, Value>,
     causes: Vec<Cause>,
-}
-
-/// One thing that is wrong with an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// Where: `spec.template.spec.requirements[0].key`.
-    pub field: String,
-    /// In the API server's word: `FieldValueInvalid`.
-    pub reason: &'static str,
-    /// For people.
-    pub message: String,
 }
 
 /// What a refusal is about: group, plural and name, as `details` wants them.
@@ -39,7 +30,13 @@ pub struct About<'a> {
 
 impl Refusal {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Map::new(), causes: Vec::new() }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Map::new(),
+            causes: Vec::new(),
+        }
     }
 
     fn about(mut self, about: About<'_>) -> Self {
@@ -63,29 +60,51 @@ impl Refusal {
 
     /// 403: whoever asks may not.
     pub fn forbidden(about: About<'_>, why: impl Into<String>) -> Self {
-        let message = format!("{} \"{}\" is forbidden: {}", resource(about), about.name, why.into());
+        let message = format!(
+            "{} \"{}\" is forbidden: {}",
+            resource(about),
+            about.name,
+            why.into()
+        );
         Self::new(403, "Forbidden", message).about(about)
     }
 
     /// 404: no such object.
     pub fn not_found(about: About<'_>) -> Self {
-        Self::new(404, "NotFound", format!("{} \"{}\" not found", resource(about), about.name)).about(about)
+        Self::new(
+            404,
+            "NotFound",
+            format!("{} \"{}\" not found", resource(about), about.name),
+        )
+        .about(about)
     }
 
     /// 404: no such path; the server has no such resource at all.
     pub fn no_such_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource")
+        Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
     }
 
     /// 405: the resource does not know the verb.
     pub fn method_not_allowed() -> Self {
-        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
     }
 
     /// 409: the object was changed since it was read.
     pub fn conflict(about: About<'_>, why: impl Into<String>) -> Self {
-        let message =
-            format!("Operation cannot be fulfilled on {} \"{}\": {}", resource(about), about.name, why.into());
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{}\": {}",
+            resource(about),
+            about.name,
+            why.into()
+        );
         Self::new(409, "Conflict", message).about(about)
     }
 
@@ -112,8 +131,13 @@ impl Refusal {
 
     /// 422: the object is well-formed but not valid. `about.kind` is the kind here, not the plural.
     pub fn invalid(about: About<'_>, causes: Vec<Cause>) -> Self {
-        let list: Vec<_> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
-        let message = format!("{} \"{}\" is invalid: {}", resource(about), about.name, list.join(", "));
+        let list: Vec<_> = causes.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "{} \"{}\" is invalid: {}",
+            resource(about),
+            about.name,
+            list.join(", ")
+        );
         let mut refusal = Self::new(422, "Invalid", message).about(about);
         refusal.causes = causes;
         refusal
@@ -123,7 +147,9 @@ impl Refusal {
     pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
         let mut refusal = Self::new(429, "TooManyRequests", message);
         if seconds > 0 {
-            refusal.details.insert("retryAfterSeconds".to_owned(), seconds.into());
+            refusal
+                .details
+                .insert("retryAfterSeconds".to_owned(), seconds.into());
         }
         refusal
     }
@@ -131,7 +157,9 @@ impl Refusal {
     /// 504: the server has not caught up yet; try again after so many seconds.
     pub fn timeout(message: impl Into<String>, seconds: u32) -> Self {
         let mut refusal = Self::new(504, "Timeout", message);
-        refusal.details.insert("retryAfterSeconds".to_owned(), seconds.into());
+        refusal
+            .details
+            .insert("retryAfterSeconds".to_owned(), seconds.into());
         refusal
     }
 
@@ -166,7 +194,7 @@ impl Refusal {
     pub fn status(&self) -> Value {
         let mut details = self.details.clone();
         if !self.causes.is_empty() {
-            let causes: Vec<Value> = self.causes.iter().map(Cause::json).collect();
+            let causes: Vec<Value> = self.causes.iter().map(cause_json).collect();
             details.insert("causes".to_owned(), causes.into());
         }
         let mut status = json!({
@@ -180,28 +208,20 @@ impl Refusal {
     }
 }
 
-impl Cause {
-    /// A value that is wrong.
-    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), reason: "FieldValueInvalid", message: message.into() }
+fn cause_json(cause: &Cause) -> Value {
+    let mut json = json!({"reason": cause.reason.as_str(), "message": cause.message});
+    if !cause.field.is_empty() {
+        json["field"] = cause.field.clone().into();
     }
-
-    /// A value that is missing.
-    pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), reason: "FieldValueRequired", message: message.into() }
-    }
-
-    fn json(&self) -> Value {
-        let mut cause = json!({"reason": self.reason, "message": self.message});
-        if !self.field.is_empty() {
-            cause["field"] = self.field.clone().into();
-        }
-        cause
-    }
+    json
 }
 
 fn resource(about: About<'_>) -> String {
-    if about.group.is_empty() { about.kind.to_owned() } else { format!("{}.{}", about.kind, about.group) }
+    if about.group.is_empty() {
+        about.kind.to_owned()
+    } else {
+        format!("{}.{}", about.kind, about.group)
+    }
 }
 
 impl IntoResponse for Refusal {

@@ -7,10 +7,21 @@ use serde_json::Value;
 
 use super::kind::{Custom, Kind, Nature, ScalePaths, Scope, Verbs};
 use super::object;
+use super::schema::{Schema, SchemaError};
 
 /// A line of the table of built-in kinds: group, version, kind, plural, scope, short names, categories,
 /// subresources, selectable fields. Lists are separated by spaces.
-type Line = (&'static str, &'static str, &'static str, &'static str, Scope, &'static str, &'static str, &'static str, &'static str);
+type Line = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    Scope,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
 
 use Scope::{Cluster, Namespaced};
 
@@ -79,7 +90,9 @@ pub struct Registry {
 
 impl Default for Registry {
     fn default() -> Self {
-        let mut registry = Self { kinds: BTreeMap::new() };
+        let mut registry = Self {
+            kinds: BTreeMap::new(),
+        };
         for line in BUILT_IN {
             registry.add(built_in(line));
         }
@@ -90,17 +103,25 @@ impl Default for Registry {
 impl Registry {
     /// The kind behind a path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
-        self.kinds.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+        self.kinds
+            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+            .cloned()
     }
 
     /// The kind of a group by its name, in any version.
     pub fn by_kind(&self, group: &str, kind: &str) -> Option<Arc<Kind>> {
-        self.kinds.values().find(|known| known.group == group && known.kind == kind).cloned()
+        self.kinds
+            .values()
+            .find(|known| known.group == group && known.kind == kind)
+            .cloned()
     }
 
     /// The kind of a group by its plural, in any version.
     pub fn by_plural(&self, group: &str, plural: &str) -> Option<Arc<Kind>> {
-        self.kinds.values().find(|known| known.group == group && known.plural == plural).cloned()
+        self.kinds
+            .values()
+            .find(|known| known.group == group && known.plural == plural)
+            .cloned()
     }
 
     /// Every kind, by group, version and plural.
@@ -114,18 +135,25 @@ impl Registry {
     }
 
     /// Makes the kinds of a CustomResourceDefinition known, and forgets versions that it no longer serves.
-    pub fn define(&mut self, crd: &Value) {
+    pub fn define(&mut self, crd: &Value) -> Result<(), SchemaError> {
+        let kinds = custom(crd)?;
         self.forget(crd);
-        for kind in custom(crd) {
+        for kind in kinds {
             self.add(kind);
         }
+        Ok(())
     }
 
     /// Forgets the kinds of a CustomResourceDefinition.
     pub fn forget(&mut self, crd: &Value) {
-        let (group, plural) = (object::at(crd, "spec.group").as_str(), object::at(crd, "spec.names.plural").as_str());
+        let (group, plural) = (
+            object::at(crd, "spec.group").as_str(),
+            object::at(crd, "spec.names.plural").as_str(),
+        );
         self.kinds.retain(|(its_group, _, its_plural), kind| {
-            kind.custom().is_none() || group != Some(its_group.as_str()) || plural != Some(its_plural.as_str())
+            kind.custom().is_none()
+                || group != Some(its_group.as_str())
+                || plural != Some(its_plural.as_str())
         });
     }
 }
@@ -136,7 +164,11 @@ fn words(text: &str) -> Vec<String> {
 
 fn built_in(line: &Line) -> Kind {
     let &(group, version, kind, plural, scope, short_names, categories, subresources, selectable) = line;
-    let verbs = if kind.ends_with("Review") { Verbs::CreateOnly } else { Verbs::All };
+    let verbs = if kind.ends_with("Review") {
+        Verbs::CreateOnly
+    } else {
+        Verbs::All
+    };
     Kind {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -154,21 +186,33 @@ fn built_in(line: &Line) -> Kind {
 }
 
 /// The kinds that a definition serves, one per version.
-fn custom(crd: &Value) -> Vec<Kind> {
+fn custom(crd: &Value) -> Result<Vec<Kind>, SchemaError> {
     let spec = &crd["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |value: &Value| -> Vec<String> {
-        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     };
     let names = &spec["names"];
-    let served = spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true);
+    let served = spec["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|version| version["served"] == true);
     served
         .map(|version| {
             let scale = scale_paths(&version["subresources"]["scale"]);
             let has_status = version["subresources"]["status"].is_object();
             let subresources = [("status", has_status), ("scale", scale.is_some())];
             let selectable = version["selectableFields"].as_array().into_iter().flatten();
-            Kind {
+            let open_api = version["schema"]["openAPIV3Schema"].clone();
+            let schema = Schema::compile(&open_api)?;
+            Ok(Kind {
                 group: text(&spec["group"]),
                 version: text(&version["name"]),
                 kind: text(&names["kind"]),
@@ -177,21 +221,33 @@ fn custom(crd: &Value) -> Vec<Kind> {
                     Some(singular) => singular.to_owned(),
                     None => text(&names["kind"]).to_lowercase(),
                 },
-                scope: if spec["scope"] == "Namespaced" { Namespaced } else { Cluster },
+                scope: if spec["scope"] == "Namespaced" {
+                    Namespaced
+                } else {
+                    Cluster
+                },
                 short_names: list(&names["shortNames"]),
                 categories: list(&names["categories"]),
-                subresources: subresources.iter().filter(|(_, has)| *has).map(|(name, _)| (*name).to_owned()).collect(),
+                subresources: subresources
+                    .iter()
+                    .filter(|(_, has)| *has)
+                    .map(|(name, _)| (*name).to_owned())
+                    .collect(),
                 verbs: Verbs::All,
                 selectable: selectable
                     .filter_map(|field| field["jsonPath"].as_str())
                     .map(|path| path.trim_start_matches('.').to_owned())
                     .collect(),
                 nature: Nature::Custom(Arc::new(Custom {
-                    schema: version["schema"]["openAPIV3Schema"].clone(),
-                    columns: version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default(),
+                    open_api,
+                    schema,
+                    columns: version["additionalPrinterColumns"]
+                        .as_array()
+                        .cloned()
+                        .unwrap_or_default(),
                     scale,
                 })),
-            }
+            })
         })
         .collect()
 }
@@ -216,13 +272,13 @@ mod tests {
             "group": "karpenter.sh", "scope": "Cluster",
             "names": {"kind": "NodePool", "plural": "nodepools", "categories": ["karpenter"]},
             "versions": [
-                {"name": "v1", "served": true, "subresources": {"status": {},
+                {"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"type": "object"}}, "subresources": {"status": {},
                     "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"}}},
                 {"name": "v1beta1", "served": false},
             ],
         }});
         let mut registry = Registry::default();
-        registry.define(&crd);
+        registry.define(&crd).unwrap();
         let kind = registry.find("karpenter.sh", "v1", "nodepools").unwrap();
         assert_eq!((kind.singular.as_str(), kind.scope), ("nodepool", Cluster));
         assert!(kind.has_subresource("scale") && kind.has_subresource("status"));

@@ -36,15 +36,26 @@ impl Target {
         let own = |text: &str| Some(text.to_owned());
         let texts: Vec<&str> = rest.iter().map(String::as_str).collect();
         let target = |plural: &str, namespace, name, subresource| {
-            Some(Self { group, version, plural: plural.to_owned(), namespace, name, subresource })
+            Some(Self {
+                group,
+                version,
+                plural: plural.to_owned(),
+                namespace,
+                name,
+                subresource,
+            })
         };
         match texts.as_slice() {
             // `namespaces` is both a resource and the prefix of others.
             ["namespaces", name] => target("namespaces", None, own(name), None),
-            ["namespaces", name, sub @ ("status" | "finalize")] => target("namespaces", None, own(name), own(sub)),
+            ["namespaces", name, sub @ ("status" | "finalize")] => {
+                target("namespaces", None, own(name), own(sub))
+            }
             ["namespaces", namespace, plural] => target(plural, own(namespace), None, None),
             ["namespaces", namespace, plural, name] => target(plural, own(namespace), own(name), None),
-            ["namespaces", namespace, plural, name, sub] => target(plural, own(namespace), own(name), own(sub)),
+            ["namespaces", namespace, plural, name, sub] => {
+                target(plural, own(namespace), own(name), own(sub))
+            }
             [plural] if !plural.is_empty() => target(plural, None, None, None),
             [plural, name] => target(plural, None, own(name), None),
             [plural, name, sub] => target(plural, None, own(name), own(sub)),
@@ -54,7 +65,9 @@ impl Target {
 }
 
 fn decode(part: &str) -> String {
-    percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned()
+    percent_encoding::percent_decode_str(part)
+        .decode_utf8_lossy()
+        .into_owned()
 }
 
 /// What is to be done, in the words of authorization.
@@ -161,7 +174,9 @@ impl Options {
     }
 
     fn set(&mut self, name: &str, value: String) -> Result<(), Refusal> {
-        let bad = |value: &str| Refusal::bad_request(format!("invalid value \"{value}\" for query parameter {name}"));
+        let bad = |value: &str| {
+            Refusal::bad_request(format!("invalid value \"{value}\" for query parameter {name}"))
+        };
         let truth = |value: &str| match value {
             "true" | "1" | "" => Ok(true),
             "false" | "0" => Ok(false),
@@ -213,8 +228,15 @@ pub enum Form {
 impl Form {
     /// The first form of the `Accept` header that this server knows.
     pub fn accepted(headers: &HeaderMap) -> Self {
-        let accept = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        for part in accept.split(',').map(str::trim).filter(|part| part.starts_with("application/json")) {
+        let accept = headers
+            .get(http::header::ACCEPT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        for part in accept
+            .split(',')
+            .map(str::trim)
+            .filter(|part| part.starts_with("application/json"))
+        {
             if part.contains("as=Table") {
                 return Self::Table;
             }
@@ -252,8 +274,17 @@ impl Ask {
             Ok(options) => options,
             Err(refusal) => return Some(Err(refusal)),
         };
-        let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let media = text(http::header::CONTENT_TYPE).split(';').next().unwrap_or_default();
+        let text = |name| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+        };
+        let media = text(http::header::CONTENT_TYPE)
+            .split(';')
+            .next()
+            .unwrap_or_default();
         let verb = Verb::of(&parts.method, &target, options.watch).ok_or_else(Refusal::method_not_allowed);
         Some(verb.map(|verb| Self {
             form: Form::accepted(&parts.headers),
@@ -275,16 +306,33 @@ mod tests {
         let target = |path: &str| {
             let t = Target::parse(path)?;
             let or = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
-            Some(format!("{}/{} {} {} {} {}", t.group, t.version, t.plural, or(t.namespace), or(t.name), or(t.subresource)))
+            Some(format!(
+                "{}/{} {} {} {} {}",
+                t.group,
+                t.version,
+                t.plural,
+                or(t.namespace),
+                or(t.name),
+                or(t.subresource)
+            ))
         };
         let table = [
             ("/api/v1/pods", Some("/v1 pods - - -")),
             ("/api/v1/namespaces", Some("/v1 namespaces - - -")),
             ("/api/v1/namespaces/a", Some("/v1 namespaces - a -")),
             ("/api/v1/namespaces/a/status", Some("/v1 namespaces - a status")),
-            ("/api/v1/namespaces/a/pods/b/eviction", Some("/v1 pods a b eviction")),
-            ("/apis/apps/v1/namespaces/a/deployments", Some("apps/v1 deployments a - -")),
-            ("/apis/karpenter.sh/v1/nodepools/x/scale", Some("karpenter.sh/v1 nodepools - x scale")),
+            (
+                "/api/v1/namespaces/a/pods/b/eviction",
+                Some("/v1 pods a b eviction"),
+            ),
+            (
+                "/apis/apps/v1/namespaces/a/deployments",
+                Some("apps/v1 deployments a - -"),
+            ),
+            (
+                "/apis/karpenter.sh/v1/nodepools/x/scale",
+                Some("karpenter.sh/v1 nodepools - x scale"),
+            ),
             ("/api/v1/nodes/a%2Fb", Some("/v1 nodes - a/b -")),
             ("/api/v1", None),
             ("/apis/apps/v1", None),

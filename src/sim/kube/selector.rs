@@ -27,9 +27,18 @@ enum Test {
 impl LabelSelector {
     /// Parses `a=b,c!=d,e in (f,g),!h,i`.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
-        split_terms(text).into_iter().map(str::trim).filter(|term| !term.is_empty()).map(Term::parse).collect::<Option<_>>().map(Self).ok_or_else(
-            || Refusal::bad_request(format!("unable to parse requirement: invalid label selector \"{text}\"")),
-        )
+        split_terms(text)
+            .into_iter()
+            .map(str::trim)
+            .filter(|term| !term.is_empty())
+            .map(Term::parse)
+            .collect::<Option<_>>()
+            .map(Self)
+            .ok_or_else(|| {
+                Refusal::bad_request(format!(
+                    "unable to parse requirement: invalid label selector \"{text}\""
+                ))
+            })
     }
 
     /// Whether it selects everything.
@@ -39,7 +48,9 @@ impl LabelSelector {
 
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|term| term.matches(labels.get(&term.key).map(String::as_str)))
+        self.0
+            .iter()
+            .all(|term| term.matches(labels.get(&term.key).map(String::as_str)))
     }
 }
 
@@ -63,7 +74,12 @@ fn split_terms(text: &str) -> Vec<&str> {
 
 impl Term {
     fn parse(text: &str) -> Option<Self> {
-        let term = |key: &str, test| is_key(key.trim()).then(|| Self { key: key.trim().to_owned(), test });
+        let term = |key: &str, test| {
+            is_key(key.trim()).then(|| Self {
+                key: key.trim().to_owned(),
+                test,
+            })
+        };
         if let Some((key, values)) = set(text, " notin ") {
             return term(key, Test::NotIn(values?));
         }
@@ -74,7 +90,10 @@ impl Term {
             return term(key, Test::DoesNotExist);
         }
         for (operator, test) in [
-            ("!=", (|value| Some(Test::NotIn(vec![value]))) as fn(String) -> Option<Test>),
+            (
+                "!=",
+                (|value| Some(Test::NotIn(vec![value]))) as fn(String) -> Option<Test>,
+            ),
             ("==", |value| Some(Test::In(vec![value]))),
             ("=", |value| Some(Test::In(vec![value]))),
             (">", |value| value.parse().ok().map(Test::GreaterThan)),
@@ -82,7 +101,11 @@ impl Term {
         ] {
             if let Some((key, value)) = text.split_once(operator) {
                 let value = value.trim();
-                return if is_value(value) { term(key, test(value.to_owned())?) } else { None };
+                return if is_value(value) {
+                    term(key, test(value.to_owned())?)
+                } else {
+                    None
+                };
             }
         }
         term(text, Test::Exists)
@@ -105,18 +128,29 @@ impl Term {
 /// `key in (a, b)`; the inner option is `None` when the set itself is malformed.
 fn set<'a>(text: &'a str, operator: &str) -> Option<(&'a str, Option<Vec<String>>)> {
     let (key, set) = text.split_once(operator)?;
-    let values = set.trim().strip_prefix('(').and_then(|set| set.strip_suffix(')')).and_then(|set| {
-        set.split(',').map(str::trim).map(|value| is_value(value).then(|| value.to_owned())).collect()
-    });
+    let values = set
+        .trim()
+        .strip_prefix('(')
+        .and_then(|set| set.strip_suffix(')'))
+        .and_then(|set| {
+            set.split(',')
+                .map(str::trim)
+                .map(|value| is_value(value).then(|| value.to_owned()))
+                .collect()
+        });
     Some((key, values))
 }
 
 fn is_key(key: &str) -> bool {
-    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = key
+        .rsplit_once('/')
+        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let named = |part: &str| {
         !part.is_empty()
             && part.len() <= 63
-            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
             && part.starts_with(|c: char| c.is_ascii_alphanumeric())
             && part.ends_with(|c: char| c.is_ascii_alphanumeric())
     };
@@ -148,9 +182,16 @@ impl FieldSelector {
                 let (field, value, equal) = match (term.split_once("!="), term.split_once("==")) {
                     (Some((field, value)), _) => (field, value, false),
                     (None, Some((field, value))) => (field, value, true),
-                    (None, None) => term.split_once('=').map(|(field, value)| (field, value, true)).ok_or_else(bad)?,
+                    (None, None) => term
+                        .split_once('=')
+                        .map(|(field, value)| (field, value, true))
+                        .ok_or_else(bad)?,
                 };
-                Ok(FieldTerm { field: field.to_owned(), value: value.to_owned(), equal })
+                Ok(FieldTerm {
+                    field: field.to_owned(),
+                    value: value.to_owned(),
+                    equal,
+                })
             })
             .collect::<Result<_, _>>()
             .map(Self)
@@ -163,7 +204,10 @@ impl FieldSelector {
 
     /// The one name it demands, if it demands one: a list that is really a get.
     pub fn demanded_name(&self) -> Option<&str> {
-        self.0.iter().find(|term| term.equal && term.field == "metadata.name").map(|term| term.value.as_str())
+        self.0
+            .iter()
+            .find(|term| term.equal && term.field == "metadata.name")
+            .map(|term| term.value.as_str())
     }
 
     /// Whether it selects everything.
@@ -173,7 +217,9 @@ impl FieldSelector {
 
     /// Whether an object is selected; `value` gives the object's value of a field, empty where it has none.
     pub fn matches<'a>(&self, value: impl Fn(&str) -> &'a str) -> bool {
-        self.0.iter().all(|term| (value(&term.field) == term.value) == term.equal)
+        self.0
+            .iter()
+            .all(|term| (value(&term.field) == term.value) == term.equal)
     }
 }
 
@@ -182,7 +228,10 @@ mod tests {
     use super::*;
 
     fn labels(text: &str) -> BTreeMap<String, String> {
-        text.split(',').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+        text.split(',')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
     }
 
     #[test]
@@ -202,14 +251,22 @@ mod tests {
             ("n<3", "n=x", false),
         ];
         for (selector, on, selected) in table {
-            assert_eq!(LabelSelector::parse(selector).unwrap().matches(&labels(on)), selected, "{selector} on {on}");
+            assert_eq!(
+                LabelSelector::parse(selector).unwrap().matches(&labels(on)),
+                selected,
+                "{selector} on {on}"
+            );
         }
     }
 
     #[test]
     fn nonsense_is_refused() {
         for nonsense in ["a=b c", "=b", "a in b", "a in (b", "a,,/=", "n>x", "a//b=c"] {
-            assert_eq!(LabelSelector::parse(nonsense).unwrap_err().code(), 400, "{nonsense}");
+            assert_eq!(
+                LabelSelector::parse(nonsense).unwrap_err().code(),
+                400,
+                "{nonsense}"
+            );
         }
         assert_eq!(FieldSelector::parse("metadata.name").unwrap_err().code(), 400);
     }

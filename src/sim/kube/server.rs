@@ -100,13 +100,19 @@ impl ApiServer {
 
     /// Which verbs on which resources were used, by whom.
     pub fn usage(&self) -> Usage {
-        self.0.usage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .usage
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Tells watchers that something was written.
     pub fn announce(&self) {
         let revision = self.state().store.revision();
-        self.0.revision.send_if_modified(|last| std::mem::replace(last, revision) != revision);
+        self.0
+            .revision
+            .send_if_modified(|last| std::mem::replace(last, revision) != revision);
     }
 
     /// Follows the revision of the last write.
@@ -133,7 +139,9 @@ impl ApiServer {
     pub fn new_suffix(&self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut rng = self.0.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..5).map(|_| char::from(ALPHABET[rng.usize(..ALPHABET.len())])).collect()
+        (0..5)
+            .map(|_| char::from(ALPHABET[rng.usize(..ALPHABET.len())]))
+            .collect()
     }
 
     /// Now, as timestamps in metadata are written: whole seconds.
@@ -154,16 +162,23 @@ async fn handle(Shared(server): Shared<ApiServer>, request: Request<Body>) -> Re
 
 impl ApiServer {
     async fn answer(&self, request: Request<Body>) -> Response {
-        self.try_answer(request).await.unwrap_or_else(IntoResponse::into_response)
+        self.try_answer(request)
+            .await
+            .unwrap_or_else(IntoResponse::into_response)
     }
 
     async fn try_answer(&self, request: Request<Body>) -> Result<Response, Refusal> {
         let (parts, body) = request.into_parts();
         let user = identity::authenticate(self, &parts)?;
-        let Some(ask) = Ask::parse(&parts) else { return discovery::answer(self, &user, &parts) };
+        let Some(ask) = Ask::parse(&parts) else {
+            return discovery::answer(self, &user, &parts);
+        };
         let mut ask = ask?;
         let target = &ask.target;
-        let kind = self.state().registry.find(&target.group, &target.version, &target.plural);
+        let kind = self
+            .state()
+            .registry
+            .find(&target.group, &target.version, &target.plural);
         let kind = kind.ok_or_else(Refusal::no_such_path)?;
         if let Some(subresource) = &target.subresource
             && !kind.has_subresource(subresource)
@@ -182,7 +197,13 @@ impl ApiServer {
         self.dispatch(&user, &kind, &mut ask, body).await
     }
 
-    async fn dispatch(&self, user: &User, kind: &Arc<Kind>, ask: &mut Ask, body: Bytes) -> Result<Response, Refusal> {
+    async fn dispatch(
+        &self,
+        user: &User,
+        kind: &Arc<Kind>,
+        ask: &mut Ask,
+        body: Bytes,
+    ) -> Result<Response, Refusal> {
         if let Some(response) = subresource::answer(self, user, kind, ask, &body).await? {
             return Ok(response);
         }
@@ -199,13 +220,21 @@ impl ApiServer {
     }
 
     fn record(&self, user: &User, ask: &Ask) {
-        self.0.usage.lock().unwrap_or_else(PoisonError::into_inner).record(&user.name, ask);
+        self.0
+            .usage
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .record(&user.name, ask);
     }
 }
 
 /// What a refusal about this request's object names.
 pub fn about<'a>(kind: &'a Kind, name: &'a str) -> About<'a> {
-    About { group: &kind.group, kind: &kind.plural, name }
+    About {
+        group: &kind.group,
+        kind: &kind.plural,
+        name,
+    }
 }
 
 /// An object as an answer.
@@ -217,6 +246,8 @@ pub fn json_response(code: StatusCode, body: &Value) -> Response {
 pub fn bytes_response(code: StatusCode, body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

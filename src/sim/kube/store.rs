@@ -28,7 +28,10 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// The key of `name` in `namespace`.
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
     }
 }
 
@@ -101,7 +104,10 @@ pub struct Store {
 impl Default for Store {
     /// Begins at revision 1: 0 means "any" in a request.
     fn default() -> Self {
-        Self { revision: 1, tables: BTreeMap::new() }
+        Self {
+            revision: 1,
+            tables: BTreeMap::new(),
+        }
     }
 }
 
@@ -147,7 +153,12 @@ impl Store {
         let stored = Arc::new(encode(kind, object, self.revision));
         let table = self.tables.entry(kind.table()).or_default();
         let before = table.objects.insert(stored.key.clone(), Arc::clone(&stored));
-        table.remember(Change { revision: self.revision, before, after: Arc::clone(&stored), deleted: false });
+        table.remember(Change {
+            revision: self.revision,
+            before,
+            after: Arc::clone(&stored),
+            deleted: false,
+        });
         stored
     }
 
@@ -157,24 +168,37 @@ impl Store {
         let before = table.objects.remove(key)?;
         self.revision += 1;
         let after = Arc::new(encode(kind, last, self.revision));
-        let change = Change { revision: self.revision, before: Some(before), after: Arc::clone(&after), deleted: true };
+        let change = Change {
+            revision: self.revision,
+            before: Some(before),
+            after: Arc::clone(&after),
+            deleted: true,
+        };
         table.remember(change);
         Some(after)
     }
 
     /// What happened in a table after a revision, or `None` if that is no longer known.
     pub fn since(&self, table: &TableKey, revision: u64) -> Option<Vec<Change>> {
-        let Some(table) = self.tables.get(table) else { return Some(Vec::new()) };
+        let Some(table) = self.tables.get(table) else {
+            return Some(Vec::new());
+        };
         if revision < table.floor {
             return None;
         }
-        let first = table.history.partition_point(|change| change.revision <= revision);
+        let first = table
+            .history
+            .partition_point(|change| change.revision <= revision);
         Some(table.history.range(first..).cloned().collect())
     }
 
     /// The objects of a table as they were at a revision, or `None` if that is no longer known.
     pub fn at(&self, table: &TableKey, revision: u64) -> Option<BTreeMap<ObjectKey, Arc<Stored>>> {
-        let mut objects = self.tables.get(table).map(|table| table.objects.clone()).unwrap_or_default();
+        let mut objects = self
+            .tables
+            .get(table)
+            .map(|table| table.objects.clone())
+            .unwrap_or_default();
         for change in self.since(table, revision)?.into_iter().rev() {
             let key = change.after.key.clone();
             match change.before {
@@ -204,7 +228,11 @@ impl Table {
     }
 
     fn forget_until(&mut self, revision: u64) {
-        while self.history.front().is_some_and(|change| change.revision <= revision) {
+        while self
+            .history
+            .front()
+            .is_some_and(|change| change.revision <= revision)
+        {
             self.history.pop_front();
         }
         self.floor = self.floor.max(revision);

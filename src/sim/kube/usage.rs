@@ -29,7 +29,12 @@ impl Usage {
             None => ask.target.plural.clone(),
         };
         let group = ask.target.group.clone();
-        self.0.insert(Used { user: user.to_owned(), group, resource, verb: ask.verb.as_str() });
+        self.0.insert(Used {
+            user: user.to_owned(),
+            group,
+            resource,
+            verb: ask.verb.as_str(),
+        });
     }
 
     /// What one user did.

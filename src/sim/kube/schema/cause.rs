@@ -34,6 +34,12 @@ pub enum Reason {
     TypeInvalid,
     /// A rule says that the value may not be there.
     Forbidden,
+    /// The version asked for is ahead of the server's.
+    ResourceVersionTooLarge,
+    /// Another manager owns the field.
+    ManagerConflict,
+    /// A disruption budget does not allow it now.
+    DisruptionBudget,
 }
 
 impl Reason {
@@ -48,29 +54,49 @@ impl Reason {
             Self::TooMany => "FieldValueTooMany",
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::Forbidden => "FieldValueForbidden",
+            Self::ResourceVersionTooLarge => "ResourceVersionTooLarge",
+            Self::ManagerConflict => "FieldManagerConflict",
+            Self::DisruptionBudget => "DisruptionBudget",
         }
     }
 
     /// Whether CEL rules cannot be trusted with an object that has such a mistake.
     pub(super) fn stops_rules(self) -> bool {
-        matches!(self, Self::NotSupported | Self::Required | Self::TooLong | Self::TooMany | Self::TypeInvalid)
+        matches!(
+            self,
+            Self::NotSupported | Self::Required | Self::TooLong | Self::TooMany | Self::TypeInvalid
+        )
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = if self.field.is_empty() { "<nil>" } else { &self.field };
+        let field = if self.field.is_empty() {
+            "<nil>"
+        } else {
+            &self.field
+        };
         write!(f, "{field}: {}", self.message)
     }
 }
 
 impl Cause {
-    fn new(field: &str, reason: Reason, message: String) -> Self {
-        Self { field: field.to_owned(), reason, message }
+    /// A cause with its full message.
+    pub fn new(field: &str, reason: Reason, message: String) -> Self {
+        Self {
+            field: field.to_owned(),
+            reason,
+            message,
+        }
     }
 
-    pub(super) fn invalid(field: &str, value: &Value, detail: impl fmt::Display) -> Self {
-        Self::new(field, Reason::Invalid, format!("Invalid value: {}: {detail}", shown(value)))
+    /// A value that is wrong.
+    pub fn invalid(field: &str, value: &Value, detail: impl fmt::Display) -> Self {
+        Self::new(
+            field,
+            Reason::Invalid,
+            format!("Invalid value: {}: {detail}", shown(value)),
+        )
     }
 
     /// A rule about an object or array does not hold; such values are not shown.
@@ -78,41 +104,73 @@ impl Cause {
         Self::new(field, Reason::Invalid, format!("Invalid value: {detail}"))
     }
 
-    pub(super) fn required(field: &str, detail: &str) -> Self {
-        let message = if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+    /// A value that is missing.
+    pub fn required(field: &str, detail: &str) -> Self {
+        let message = if detail.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {detail}")
+        };
         Self::new(field, Reason::Required, message)
     }
 
-    pub(super) fn forbidden(field: &str, detail: &str) -> Self {
+    /// A value that may not be there.
+    pub fn forbidden(field: &str, detail: &str) -> Self {
         Self::new(field, Reason::Forbidden, format!("Forbidden: {detail}"))
     }
 
-    pub(super) fn duplicate(field: &str, value: &Value) -> Self {
-        Self::new(field, Reason::Duplicate, format!("Duplicate value: {}", shown(value)))
+    /// A value that is there twice.
+    pub fn duplicate(field: &str, value: &Value) -> Self {
+        Self::new(
+            field,
+            Reason::Duplicate,
+            format!("Duplicate value: {}", shown(value)),
+        )
     }
 
-    pub(super) fn not_supported(field: &str, value: &Value, supported: &[Value]) -> Self {
+    /// A value that is none of those allowed.
+    pub fn not_supported(field: &str, value: &Value, supported: &[Value]) -> Self {
         let supported: Vec<String> = supported
             .iter()
-            .map(|value| value.as_str().map_or_else(|| format!("{:?}", value.to_string()), |text| format!("{text:?}")))
+            .map(|value| {
+                value
+                    .as_str()
+                    .map_or_else(|| format!("{:?}", value.to_string()), |text| format!("{text:?}"))
+            })
             .collect();
-        let message = format!("Unsupported value: {}: supported values: {}", shown(value), supported.join(", "));
+        let message = format!(
+            "Unsupported value: {}: supported values: {}",
+            shown(value),
+            supported.join(", ")
+        );
         Self::new(field, Reason::NotSupported, message)
     }
 
     pub(super) fn too_long(field: &str, max: u64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
-        Self::new(field, Reason::TooLong, format!("Too long: may not be more than {max} {unit}"))
+        Self::new(
+            field,
+            Reason::TooLong,
+            format!("Too long: may not be more than {max} {unit}"),
+        )
     }
 
     pub(super) fn too_many(field: &str, actual: usize, max: u64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
-        Self::new(field, Reason::TooMany, format!("Too many: {actual}: must have at most {max} {unit}"))
+        Self::new(
+            field,
+            Reason::TooMany,
+            format!("Too many: {actual}: must have at most {max} {unit}"),
+        )
     }
 
     pub(super) fn wrong_type(field: &str, actual: &str, expected: &str) -> Self {
         let detail = format!("{field} in body must be of type {expected}: {actual:?}");
-        Self::new(field, Reason::TypeInvalid, format!("Invalid value: {actual:?}: {detail}"))
+        Self::new(
+            field,
+            Reason::TypeInvalid,
+            format!("Invalid value: {actual:?}: {detail}"),
+        )
     }
 
     pub(super) fn rules_not_checked() -> Self {
@@ -124,5 +182,7 @@ impl Cause {
 
 /// A value as an API server shows it: texts quoted, the rest as JSON.
 fn shown(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"))
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), |text| format!("{text:?}"))
 }

@@ -110,16 +110,29 @@ pub(super) enum ListType {
 impl Node {
     pub(super) fn compile(schema: &Value, path: &str) -> Result<Self, SchemaError> {
         let Some(keywords) = schema.as_object() else {
-            return Err(SchemaError::NotASchema { path: path.to_owned() });
+            return Err(SchemaError::NotASchema {
+                path: path.to_owned(),
+            });
         };
         let number = |keyword: &str| keywords.get(keyword).and_then(Value::as_f64);
         let count = |keyword: &str| keywords.get(keyword).and_then(Value::as_u64);
         let text = |keyword: &str| keywords.get(keyword).and_then(Value::as_str);
         let flag = |keyword: &str| keywords.get(keyword).and_then(Value::as_bool).unwrap_or_default();
-        let limit = |keyword, exclusive| number(keyword).map(|value| Limit { value, exclusive: flag(exclusive) });
+        let limit = |keyword, exclusive| {
+            number(keyword).map(|value| Limit {
+                value,
+                exclusive: flag(exclusive),
+            })
+        };
         let branches = |keyword: &str| {
-            let branches = keywords.get(keyword).and_then(Value::as_array).into_iter().flatten();
-            branches.map(|branch| Self::compile(branch, &format!("{path}.{keyword}"))).collect::<Result<Vec<_>, _>>()
+            let branches = keywords
+                .get(keyword)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
+            branches
+                .map(|branch| Self::compile(branch, &format!("{path}.{keyword}")))
+                .collect::<Result<Vec<_>, _>>()
         };
         let types = if flag("x-kubernetes-int-or-string") {
             vec!["integer".to_owned(), "string".to_owned()]
@@ -130,12 +143,30 @@ impl Node {
             types,
             nullable: flag("nullable"),
             format: text("format").map(str::to_owned),
-            default: keywords.get("default").filter(|default| !default.is_null()).cloned(),
-            allowed: keywords.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
-            pattern: text("pattern").map(|pattern| compile_pattern(pattern, path)).transpose()?,
-            length: Bounds { min: count("minLength"), max: count("maxLength") },
-            items_count: Bounds { min: count("minItems"), max: count("maxItems") },
-            properties_count: Bounds { min: count("minProperties"), max: count("maxProperties") },
+            default: keywords
+                .get("default")
+                .filter(|default| !default.is_null())
+                .cloned(),
+            allowed: keywords
+                .get("enum")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default(),
+            pattern: text("pattern")
+                .map(|pattern| compile_pattern(pattern, path))
+                .transpose()?,
+            length: Bounds {
+                min: count("minLength"),
+                max: count("maxLength"),
+            },
+            items_count: Bounds {
+                min: count("minItems"),
+                max: count("maxItems"),
+            },
+            properties_count: Bounds {
+                min: count("minProperties"),
+                max: count("maxProperties"),
+            },
             minimum: limit("minimum", "exclusiveMinimum"),
             maximum: limit("maximum", "exclusiveMaximum"),
             multiple_of: number("multipleOf"),
@@ -173,7 +204,10 @@ fn texts(list: Option<&Value>) -> Vec<String> {
 }
 
 fn boxed(schema: Option<&Value>, path: &str) -> Result<Option<Box<Node>>, SchemaError> {
-    Ok(schema.map(|schema| Node::compile(schema, path)).transpose()?.map(Box::new))
+    Ok(schema
+        .map(|schema| Node::compile(schema, path))
+        .transpose()?
+        .map(Box::new))
 }
 
 fn properties(schemas: Option<&Value>, path: &str) -> Result<BTreeMap<String, Node>, SchemaError> {
@@ -187,7 +221,10 @@ fn additional(schema: Option<&Value>, path: &str) -> Result<Additional, SchemaEr
     match schema {
         None | Some(Value::Bool(false)) => Ok(Additional::Unknown),
         Some(Value::Bool(true)) => Ok(Additional::Any),
-        Some(schema) => Ok(Additional::Schema(Box::new(Node::compile(schema, &format!("{path}[*]"))?))),
+        Some(schema) => Ok(Additional::Schema(Box::new(Node::compile(
+            schema,
+            &format!("{path}[*]"),
+        )?))),
     }
 }
 
@@ -203,27 +240,39 @@ fn compile_pattern(pattern: &str, path: &str) -> Result<(String, Regex), SchemaE
 /// The node's own rules. They are compiled with the schema below them, which says how values become CEL values, but
 /// without the rules further down: those run at their own nodes, with the old values that belong to them.
 fn compile_rules(schema: &Value, path: &str) -> Result<Option<CompiledSchema>, SchemaError> {
-    let Some(rules) = schema.get("x-kubernetes-validations") else { return Ok(None) };
+    let Some(rules) = schema.get("x-kubernetes-validations") else {
+        return Ok(None);
+    };
     let mut alone = schema.clone();
     strip(&mut alone);
     alone["x-kubernetes-validations"] = rules.clone();
     let compiled = compile_schema(&alone);
     match compiled.compilation_errors().first() {
-        Some(error) => Err(SchemaError::Rule { path: path.to_owned(), problem: error.to_string() }),
+        Some(error) => Err(SchemaError::Rule {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        }),
         None => Ok(Some(compiled)),
     }
 }
 
 /// Takes rules and defaults off a schema; defaults have been filled in before any rule runs.
 fn strip(schema: &mut Value) {
-    let Some(keywords) = schema.as_object_mut() else { return };
+    let Some(keywords) = schema.as_object_mut() else {
+        return;
+    };
     keywords.remove("x-kubernetes-validations");
     keywords.remove("default");
     for keyword in ["items", "additionalProperties", "not"] {
         keywords.get_mut(keyword).into_iter().for_each(strip);
     }
     for keyword in ["allOf", "anyOf", "oneOf"] {
-        keywords.get_mut(keyword).and_then(Value::as_array_mut).into_iter().flatten().for_each(strip);
+        keywords
+            .get_mut(keyword)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+            .for_each(strip);
     }
     if let Some(properties) = keywords.get_mut("properties").and_then(Value::as_object_mut) {
         properties.values_mut().for_each(strip);

@@ -33,7 +33,8 @@ fn is_date_time(text: &str) -> bool {
     static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})$").ok()
     });
-    text.split_once(['T', 't']).is_some_and(|(date, clock)| is_date(date) && matches(&CLOCK, clock))
+    text.split_once(['T', 't'])
+        .is_some_and(|(date, clock)| is_date(date) && matches(&CLOCK, clock))
 }
 
 /// As Go's `time.ParseDuration` reads it.
@@ -52,7 +53,9 @@ fn is_uuid(text: &str) -> bool {
 }
 
 fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
     let max = match (address.parse::<Ipv4Addr>(), address.parse::<Ipv6Addr>()) {
         (Ok(_), _) => 32,
         (_, Ok(_)) => 128,

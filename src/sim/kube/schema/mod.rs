@@ -33,7 +33,9 @@ pub struct Schema {
 impl Schema {
     /// Compiles a CRD's `openAPIV3Schema`.
     pub fn compile(open_api_v3_schema: &Value) -> Result<Self, SchemaError> {
-        Ok(Self { root: Node::compile(open_api_v3_schema, "")? })
+        Ok(Self {
+            root: Node::compile(open_api_v3_schema, "")?,
+        })
     }
 
     /// The paths of fields that the schema does not know, sorted: what strict field validation complains about.

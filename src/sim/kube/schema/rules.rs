@@ -39,8 +39,12 @@ pub(super) fn validate(value: &Value, old: Option<&Value>, schema: &Node, at: &s
 
 /// The element of the old list that this one is an update of.
 fn counterpart<'a>(element: &Value, old: &'a Value, list_type: &ListType) -> Option<&'a Value> {
-    let ListType::Map(keys) = list_type else { return None };
-    old.as_array()?.iter().find(|candidate| key_of(candidate, keys) == key_of(element, keys))
+    let ListType::Map(keys) = list_type else {
+        return None;
+    };
+    old.as_array()?
+        .iter()
+        .find(|candidate| key_of(candidate, keys) == key_of(element, keys))
 }
 
 fn cause(failure: &ValidationError, value: &Value, at: &str) -> Cause {
@@ -53,7 +57,11 @@ fn cause(failure: &ValidationError, value: &Value, at: &str) -> Cause {
     if failure.kind != ErrorKind::ValidationFailure {
         let type_name = Value::from(if value.is_array() { "array" } else { "object" });
         let shown = if compound { &type_name } else { value };
-        return Cause::invalid(&field, shown, format_args!("{} evaluating rule: {}", failure.message, failure.rule));
+        return Cause::invalid(
+            &field,
+            shown,
+            format_args!("{} evaluating rule: {}", failure.message, failure.rule),
+        );
     }
     match failure.reason.as_deref() {
         Some("FieldValueForbidden") => Cause::forbidden(&field, &failure.message),

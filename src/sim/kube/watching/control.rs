@@ -17,7 +17,8 @@ pub struct Who {
 
 impl Who {
     fn is(&self, user: &str, table: &TableKey) -> bool {
-        self.user.as_deref().is_none_or(|known| known == user) && self.table.as_ref().is_none_or(|known| known == table)
+        self.user.as_deref().is_none_or(|known| known == user)
+            && self.table.as_ref().is_none_or(|known| known == table)
     }
 }
 
@@ -66,7 +67,10 @@ struct Rules {
 
 impl Default for Control {
     fn default() -> Self {
-        Self { rules: Mutex::default(), changes: watch::Sender::new(0) }
+        Self {
+            rules: Mutex::default(),
+            changes: watch::Sender::new(0),
+        }
     }
 }
 
@@ -98,13 +102,21 @@ impl Control {
     pub fn hold(&self, user: &str, table: &TableKey) -> Option<Hold> {
         let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let matching = rules.holds.iter().filter(|(_, who, _)| who.is(user, table));
-        matching.map(|(_, _, hold)| hold).min_by_key(|hold| hold.revision).cloned()
+        matching
+            .map(|(_, _, hold)| hold)
+            .min_by_key(|hold| hold.revision)
+            .cloned()
     }
 
     /// How changes of a kind reach a user.
     pub fn delivery(&self, user: &str, table: &TableKey) -> Delivery {
         let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.deliveries.iter().find(|(_, who, _)| who.is(user, table)).map(|(_, _, delivery)| *delivery).unwrap_or_default()
+        rules
+            .deliveries
+            .iter()
+            .find(|(_, who, _)| who.is(user, table))
+            .map(|(_, _, delivery)| *delivery)
+            .unwrap_or_default()
     }
 
     /// Streams of an older epoch are over.

@@ -18,8 +18,9 @@ pub use control::{Control, Delivery, Hold, Reads, Who};
 
 use super::identity::User;
 use super::kind::Kind;
-use super::refusal::Refusal;
+use super::refusal::{About, Refusal};
 use super::request::{Ask, Form};
+use super::schema::Cause;
 use super::server::ApiServer;
 use super::store::{Change, Stored};
 use super::{events, read, table};
@@ -35,7 +36,11 @@ pub fn watch(server: &ApiServer, user: &User, kind: &Arc<Kind>, ask: &Ask) -> Re
     read::check_fields(kind, ask)?;
     let mut stream = Stream::open(server, user, kind, ask)?;
     let clock = server.clock();
-    let lasts = ask.options.timeout_seconds.filter(|seconds| *seconds > 0).map_or(LASTS, Duration::from_secs);
+    let lasts = ask
+        .options
+        .timeout_seconds
+        .filter(|seconds| *seconds > 0)
+        .map_or(LASTS, Duration::from_secs);
     stream.ends_at = clock.instant() + clock.real(lasts);
     let body = Body::from_stream(futures::stream::unfold(stream, |mut stream| async move {
         let line = stream.next().await?;
@@ -43,7 +48,9 @@ pub fn watch(server: &ApiServer, user: &User, kind: &Arc<Kind>, ask: &Ask) -> Re
     }));
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
@@ -85,16 +92,24 @@ impl Stream {
             over: false,
         };
         let options = &ask.options;
-        let version = options.resource_version.as_deref().map(read::parse_revision).transpose()?.unwrap_or(0);
+        let version = options
+            .resource_version
+            .as_deref()
+            .map(read::parse_revision)
+            .transpose()?
+            .unwrap_or(0);
         let initial = options.send_initial_events == Some(true);
         if initial && options.resource_version_match.as_deref() != Some("NotOlderThan") {
             return Err(Refusal::invalid(
-                super::refusal::About { group: "meta.k8s.io", kind: "ListOptions", name: "" },
-                vec![super::refusal::Cause {
-                    field: "resourceVersionMatch".to_owned(),
-                    reason: "FieldValueForbidden",
-                    message: "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan".to_owned(),
-                }],
+                About {
+                    group: "meta.k8s.io",
+                    kind: "ListOptions",
+                    name: "",
+                },
+                vec![Cause::forbidden(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                )],
             ));
         }
         if initial || (version == 0 && options.send_initial_events.is_none()) {
@@ -157,7 +172,8 @@ impl Stream {
         };
         let Some(mut changes) = changes else {
             let refusal = Refusal::expired(format!("too old resource version: {}", self.cursor));
-            self.ready.push_back(encode("ERROR", &refusal.status().to_string().into()));
+            self.ready
+                .push_back(encode("ERROR", &refusal.status().to_string().into()));
             self.over = true;
             return;
         };
@@ -176,7 +192,10 @@ impl Stream {
 
     /// How a change looks through the selectors of this watcher.
     fn seen(&self, change: &Change) -> Option<Bytes> {
-        let was = change.before.as_ref().is_some_and(|before| read::selects(&self.ask, before));
+        let was = change
+            .before
+            .as_ref()
+            .is_some_and(|before| read::selects(&self.ask, before));
         let is = !change.deleted && read::selects(&self.ask, &change.after);
         match (was, is) {
             (false, true) => Some(self.line("ADDED", &change.after)),
@@ -216,10 +235,16 @@ impl Stream {
             metadata["annotations"] = annotations.clone();
         }
         let object = match self.ask.form {
-            Form::Full => json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata}),
-            Form::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}),
-            Form::Table => json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": self.cursor.to_string()},
-                                  "columnDefinitions": [], "rows": []}),
+            Form::Full => {
+                json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata})
+            }
+            Form::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
+            Form::Table => {
+                json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": self.cursor.to_string()},
+                                  "columnDefinitions": [], "rows": []})
+            }
         };
         encode("BOOKMARK", &object.to_string().into())
     }
@@ -230,8 +255,16 @@ impl Stream {
 fn coalesce(changes: Vec<Change>) -> Vec<Change> {
     let mut latest: Vec<Change> = Vec::new();
     for change in changes {
-        match latest.iter_mut().find(|seen| seen.after.key == change.after.key && !seen.deleted) {
-            Some(seen) => *seen = Change { before: seen.before.clone(), ..change },
+        match latest
+            .iter_mut()
+            .find(|seen| seen.after.key == change.after.key && !seen.deleted)
+        {
+            Some(seen) => {
+                *seen = Change {
+                    before: seen.before.clone(),
+                    ..change
+                }
+            }
             None => latest.push(change),
         }
     }

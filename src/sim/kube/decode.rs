@@ -1,0 +1,86 @@
+//! From a request body to an object of the right kind, without fields that the kind does not have.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::kind::Kind;
+use super::refusal::Refusal;
+use super::request::{Ask, FieldValidation};
+
+/// A decoded object, and what should be said about it although it is accepted.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The object, still to be admitted.
+    pub object: Value,
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+/// Decodes an object of `kind`.
+pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> {
+    let object = any(&ask.content_type, body)?;
+    check_type(kind, &object)?;
+    let warnings = unknown_fields(kind, ask.options.field_validation, &object)?;
+    Ok(Decoded { object, warnings })
+}
+
+/// Decodes a JSON (or YAML) object of whatever kind.
+pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
+    let value: Value = match content_type {
+        "" | "application/json" => {
+            serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?
+        }
+        "application/yaml" | "application/apply-patch+yaml" => {
+            let text = std::str::from_utf8(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+            serde_saphyr::from_str(text).map_err(|error| Refusal::bad_request(error.to_string()))?
+        }
+        other => {
+            let problem = format!(
+                "the body of the request was in an unknown format ({other}) - accepted media types include: application/json, application/yaml"
+            );
+            return Err(Refusal::unsupported_media_type(problem));
+        }
+    };
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(Refusal::bad_request("the body is not a JSON object"))
+    }
+}
+
+fn check_type(kind: &Kind, object: &Value) -> Result<(), Refusal> {
+    let (its_version, its_kind) = (object["apiVersion"].as_str(), object["kind"].as_str());
+    match (its_version, its_kind) {
+        (_, None | Some("")) => Err(Refusal::bad_request("Object 'Kind' is missing")),
+        (None | Some(""), _) => Err(Refusal::bad_request("Object 'apiVersion' is missing")),
+        (Some(version), Some(name)) if version == kind.api_version() && name == kind.kind => Ok(()),
+        (Some(version), Some(name)) => Err(Refusal::bad_request(format!(
+            "the API version in the data ({version}, Kind={name}) does not match the expected API version ({}, Kind={})",
+            kind.api_version(),
+            kind.kind
+        ))),
+    }
+}
+
+/// Complains about fields that the kind does not have, as loudly as the client asked.
+pub fn unknown_fields(
+    kind: &Kind,
+    validation: FieldValidation,
+    object: &Value,
+) -> Result<Vec<String>, Refusal> {
+    let Some(schema) = kind.schema().filter(|_| validation != FieldValidation::Ignore) else {
+        return Ok(Vec::new());
+    };
+    let complaints: Vec<String> = schema
+        .unknown_fields(object)
+        .into_iter()
+        .map(|field| format!("unknown field \"{field}\""))
+        .collect();
+    match validation {
+        FieldValidation::Strict if !complaints.is_empty() => {
+            let list = complaints.join(", ");
+            Err(Refusal::bad_request(format!("strict decoding error: {list}")))
+        }
+        _ => Ok(complaints),
+    }
+}

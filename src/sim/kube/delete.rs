@@ -1,0 +1,277 @@
+//! Delete, one or many: preconditions, grace, finalizers, propagation.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::admission::{self, Admission, Operation};
+use super::decode;
+use super::events;
+use super::identity::User;
+use super::kind::Kind;
+use super::object;
+use super::refusal::Refusal;
+use super::request::Ask;
+use super::server::{ApiServer, about, json_response};
+use super::store::ObjectKey;
+use super::write::{commit, is_finished, remove};
+use super::{collector, read};
+
+/// How a deletion is meant: from the query, and from a `DeleteOptions` body, which counts more.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    grace: Option<i64>,
+    propagation: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    dry_run: bool,
+}
+
+impl Manner {
+    fn of(ask: &Ask, body: &Bytes) -> Result<Self, Refusal> {
+        let mut manner = Self {
+            grace: ask.options.grace_period,
+            propagation: ask.options.propagation.clone(),
+            dry_run: ask.options.dry_run,
+            ..Self::default()
+        };
+        if !body.is_empty() {
+            manner.read(&decode::any(&ask.content_type, body)?);
+        }
+        match manner.propagation.as_deref() {
+            None | Some("Background" | "Foreground" | "Orphan") => Ok(manner),
+            Some(other) => Err(Refusal::bad_request(format!(
+                "invalid propagation policy {other}"
+            ))),
+        }
+    }
+
+    /// Reads a `DeleteOptions` object.
+    pub fn read(&mut self, options: &Value) {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        self.grace = options["gracePeriodSeconds"].as_i64().or(self.grace);
+        self.propagation = text(&options["propagationPolicy"]).or(self.propagation.take());
+        self.uid = text(&options["preconditions"]["uid"]);
+        self.resource_version = text(&options["preconditions"]["resourceVersion"]);
+        self.dry_run |= options["dryRun"]
+            .as_array()
+            .is_some_and(|values| values.contains(&json!("All")));
+    }
+}
+
+/// `DELETE` of one object.
+pub async fn delete(
+    server: &ApiServer,
+    user: &User,
+    kind: &Arc<Kind>,
+    ask: &Ask,
+    body: &Bytes,
+) -> Result<Response, Refusal> {
+    let manner = Manner::of(ask, body)?;
+    let key = read::key(ask);
+    let deleted = delete_object(server, user, kind, &key, &manner).await?;
+    Ok(match deleted {
+        Deleted::Gone { uid } => {
+            let details = json!({"name": key.name, "group": kind.group, "kind": kind.plural, "uid": uid});
+            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+            json_response(StatusCode::OK, &status)
+        }
+        Deleted::GoneWithObject(object) | Deleted::Going(object) => {
+            json_response(StatusCode::OK, &events::outwards(kind, object))
+        }
+    })
+}
+
+/// `DELETE` of every object that is selected.
+pub async fn collection(
+    server: &ApiServer,
+    user: &User,
+    kind: &Arc<Kind>,
+    ask: &Ask,
+    body: &Bytes,
+) -> Result<Response, Refusal> {
+    let manner = Manner::of(ask, body)?;
+    read::check_fields(kind, ask)?;
+    let keys: Vec<ObjectKey> = {
+        let state = server.state();
+        let namespace = ask.target.namespace.as_deref();
+        let selected = state
+            .store
+            .list(&kind.table(), namespace)
+            .filter(|stored| read::selects(ask, stored));
+        selected.map(|stored| stored.key.clone()).collect()
+    };
+    let mut items = Vec::new();
+    for key in keys {
+        let before = server
+            .state()
+            .store
+            .get(&kind.table(), &key)
+            .map(|stored| stored.value());
+        match delete_object(server, user, kind, &key, &manner).await {
+            Ok(Deleted::Going(object)) => items.push(events::outwards(kind, object)),
+            Ok(_) => items.extend(before.map(|object| events::outwards(kind, object))),
+            Err(refusal) if refusal.code() == 404 => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    let revision = server.state().store.revision().to_string();
+    let list = json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(),
+                      "metadata": {"resourceVersion": revision}, "items": items});
+    Ok(json_response(StatusCode::OK, &list))
+}
+
+/// What became of a deletion.
+#[derive(Debug)]
+pub enum Deleted {
+    /// It is gone.
+    Gone {
+        /// What it was.
+        uid: String,
+    },
+    /// It is gone, and kinds like pods show what they were.
+    GoneWithObject(Value),
+    /// It will go when its finalizers or its grace period let it.
+    Going(Value),
+}
+
+/// Deletes an object, or marks it for deletion.
+pub async fn delete_object(
+    server: &ApiServer,
+    user: &User,
+    kind: &Arc<Kind>,
+    key: &ObjectKey,
+    manner: &Manner,
+) -> Result<Deleted, Refusal> {
+    let old = {
+        let state = server.state();
+        let stored = state.store.get(&kind.table(), key);
+        stored
+            .map(|stored| stored.value())
+            .ok_or_else(|| Refusal::not_found(about(kind, &key.name)))?
+    };
+    check(kind, &old, manner)?;
+    let admission = Admission {
+        kind,
+        user,
+        operation: Operation::Delete,
+        subresource: None,
+        old: Some(&old),
+        dry_run: manner.dry_run,
+    };
+    admission::validate(&server.state(), &admission, &old)?;
+    admission::validating_webhooks(server, &admission, &old).await?;
+    let deleted = {
+        let mut state = server.state();
+        let Some(current) = state.store.get(&kind.table(), key).map(|stored| stored.value()) else {
+            return Err(Refusal::not_found(about(kind, &key.name)));
+        };
+        check(kind, &current, manner)?;
+        let marked = marked(server, kind, current.clone(), manner);
+        match (is_finished(&marked), manner.dry_run) {
+            (true, true) => Deleted::Gone {
+                uid: object::uid(&marked).to_owned(),
+            },
+            (false, true) => Deleted::Going(marked),
+            (true, false) => {
+                let uid = object::uid(&marked).to_owned();
+                let last = remove(&mut state, kind, key, marked);
+                if kind.plural == "pods" {
+                    Deleted::GoneWithObject(last)
+                } else {
+                    Deleted::Gone { uid }
+                }
+            }
+            (false, false) if marked == current => Deleted::Going(current),
+            (false, false) => Deleted::Going(commit(&mut state, kind, marked)?),
+        }
+    };
+    if !manner.dry_run {
+        server.announce();
+        collector::collect(server);
+    }
+    Ok(deleted)
+}
+
+fn check(kind: &Kind, object: &Value, manner: &Manner) -> Result<(), Refusal> {
+    let name = object::name(object);
+    for (what, wanted, actual) in [
+        ("UID", &manner.uid, object::uid(object)),
+        (
+            "ResourceVersion",
+            &manner.resource_version,
+            object::meta(object, "resourceVersion"),
+        ),
+    ] {
+        if let Some(wanted) = wanted
+            && wanted != actual
+        {
+            let why = format!(
+                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
+            );
+            return Err(Refusal::conflict(about(kind, name), why));
+        }
+    }
+    Ok(())
+}
+
+/// The object with its deletion written on it.
+fn marked(server: &ApiServer, kind: &Kind, mut object: Value, manner: &Manner) -> Value {
+    let grace = grace_seconds(kind, &object, manner);
+    let first = !object::is_deleting(&object);
+    let shorter = object["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .is_none_or(|left| grace < left);
+    let deadline = crate::clock::later(
+        server.clock().now(),
+        std::time::Duration::from_secs(u64::try_from(grace).unwrap_or(0)),
+    );
+    let deadline = jiff::Timestamp::from_second(deadline.as_second())
+        .unwrap_or(deadline)
+        .to_string();
+    let counts = kind.has_generation();
+    let generation = object::generation(&object) + 1;
+    let finalizer = match manner.propagation.as_deref() {
+        Some("Foreground") => Some("foregroundDeletion"),
+        Some("Orphan") => Some("orphan"),
+        _ => None,
+    };
+    let metadata = object::metadata_mut(&mut object);
+    if first || shorter {
+        metadata.insert("deletionTimestamp".to_owned(), deadline.into());
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+    }
+    if first {
+        if counts {
+            metadata.insert("generation".to_owned(), generation.into());
+        }
+        if let Some(finalizer) = finalizer {
+            let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
+            if let Some(list) = list
+                .as_array_mut()
+                .filter(|list| !list.contains(&json!(finalizer)))
+            {
+                list.push(finalizer.into());
+            }
+        }
+    }
+    object
+}
+
+/// Pods get the time they ask for to end, if they run on a node; everything else goes at once.
+fn grace_seconds(kind: &Kind, object: &Value, manner: &Manner) -> i64 {
+    if kind.plural != "pods" || !kind.group.is_empty() {
+        return 0;
+    }
+    let ended = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() || ended {
+        return 0;
+    }
+    let own = object["spec"]["terminationGracePeriodSeconds"]
+        .as_i64()
+        .unwrap_or(30);
+    manner.grace.unwrap_or(own).max(0)
+}

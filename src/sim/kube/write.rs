@@ -1,0 +1,514 @@
+//! Create and update: from a decoded object through admission to the store.
+//!
+//! Admission may wait for webhooks, so an object is drafted, judged and only then committed, if nothing else was
+//! written to it meanwhile; otherwise it is drafted anew, as a real server does.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::admission::{self, Admission, Operation};
+use super::decode;
+use super::events;
+use super::identity::User;
+use super::kind::{Kind, Scope};
+use super::object;
+use super::patch::managed;
+use super::refusal::{About, Refusal};
+use super::request::{Ask, Form};
+use super::schema::Cause;
+use super::server::{ApiServer, State, about, json_response};
+use super::store::{ObjectKey, Stored};
+use super::{read, table};
+
+/// How often an object is drafted anew before the client is told to do it itself.
+const TRIES_MAX: usize = 5;
+
+/// What became of a write.
+#[derive(Debug)]
+pub struct Written {
+    /// The object as it is now (or would be, in a dry run).
+    pub object: Value,
+    /// Whether it did not exist before.
+    pub created: bool,
+    /// Whether it is gone: its last finalizer was taken off.
+    pub removed: bool,
+}
+
+/// `POST` of a new object.
+pub async fn create(
+    server: &ApiServer,
+    user: &User,
+    kind: &Arc<Kind>,
+    ask: &Ask,
+    body: &Bytes,
+) -> Result<Response, Refusal> {
+    if ask.target.name.is_some() {
+        return Err(Refusal::method_not_allowed());
+    }
+    let decoded = decode::object(kind, ask, body)?;
+    let mut object = events::stored(kind, decoded.object);
+    place(kind, ask, &mut object)?;
+    name_it(server, &mut object);
+    let written = create_object(server, user, kind, ask, object).await?;
+    Ok(respond(server, kind, ask, &written, &decoded.warnings))
+}
+
+/// Stores a new object after admission.
+pub async fn create_object(
+    server: &ApiServer,
+    user: &User,
+    kind: &Arc<Kind>,
+    ask: &Ask,
+    mut object: Value,
+) -> Result<Written, Refusal> {
+    begin_life(server, kind, &mut object)?;
+    let admission = Admission {
+        kind,
+        user,
+        operation: Operation::Create,
+        subresource: None,
+        old: None,
+        dry_run: ask.options.dry_run,
+    };
+    admission::mutate(&server.state(), &admission, &mut object)?;
+    let mut object = admission::mutating_webhooks(server, &admission, object).await?;
+    managed::created(ask, server, &mut object);
+    check_metadata(kind, &object)?;
+    admission::validate(&server.state(), &admission, &object)?;
+    admission::validating_webhooks(server, &admission, &object).await?;
+    let name = object::name(&object).to_owned();
+    let key = ObjectKey::new(object::namespace(&object), &name);
+    let object = {
+        let mut state = server.state();
+        if state.store.get(&kind.table(), &key).is_some() {
+            return Err(Refusal::already_exists(about(kind, &name)));
+        }
+        if ask.options.dry_run {
+            object
+        } else {
+            commit(&mut state, kind, object)?
+        }
+    };
+    server.announce();
+    Ok(Written {
+        object,
+        created: true,
+        removed: false,
+    })
+}
+
+/// `PUT` of an object.
+pub async fn update(
+    server: &ApiServer,
+    user: &User,
+    kind: &Arc<Kind>,
+    ask: &Ask,
+    body: &Bytes,
+) -> Result<Response, Refusal> {
+    let decoded = decode::object(kind, ask, body)?;
+    let mut sent = events::stored(kind, decoded.object);
+    place(kind, ask, &mut sent)?;
+    let name = ask.target.name.as_deref().unwrap_or_default();
+    if object::name(&sent).is_empty() {
+        object::metadata_mut(&mut sent).insert("name".to_owned(), name.into());
+    }
+    if object::name(&sent) != name {
+        let problem = format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            object::name(&sent)
+        );
+        return Err(Refusal::bad_request(problem));
+    }
+    if kind.custom().is_some() && object::meta(&sent, "resourceVersion").is_empty() {
+        let cause = Cause::invalid(
+            "metadata.resourceVersion",
+            &json!(0),
+            "must be specified for an update",
+        );
+        return Err(Refusal::invalid(
+            About {
+                group: &kind.group,
+                kind: &kind.kind,
+                name,
+            },
+            vec![cause],
+        ));
+    }
+    let written = change(server, user, kind, ask, &|_| Ok(sent.clone())).await?;
+    Ok(respond(server, kind, ask, &written, &decoded.warnings))
+}
+
+/// Changes an existing object: `to` makes the new one from the old, and may be asked again if it changed meanwhile.
+pub async fn change(
+    server: &ApiServer,
+    user: &User,
+    kind: &Arc<Kind>,
+    ask: &Ask,
+    to: &(dyn Fn(&Value) -> Result<Value, Refusal> + Send + Sync),
+) -> Result<Written, Refusal> {
+    let key = read::key(ask);
+    for _ in 0..TRIES_MAX {
+        let Some(old) = server.state().store.get(&kind.table(), &key).cloned() else {
+            return Err(Refusal::not_found(about(kind, &key.name)));
+        };
+        let old_value = old.value();
+        let sent = to(&old_value)?;
+        check_preconditions(kind, &old_value, &sent)?;
+        if let Some(written) = try_change(server, user, kind, ask, &old, &old_value, sent).await? {
+            return Ok(written);
+        }
+    }
+    Err(Refusal::conflict(about(kind, &key.name), MODIFIED))
+}
+
+const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+/// One try; `None` if the object changed meanwhile.
+async fn try_change(
+    server: &ApiServer,
+    user: &User,
+    kind: &Arc<Kind>,
+    ask: &Ask,
+    old: &Arc<Stored>,
+    old_value: &Value,
+    sent: Value,
+) -> Result<Option<Written>, Refusal> {
+    let subresource = ask.target.subresource.as_deref();
+    let mut object = carry_over(kind, subresource, old_value, sent);
+    let admission = Admission {
+        kind,
+        user,
+        operation: Operation::Update,
+        subresource,
+        old: Some(old_value),
+        dry_run: ask.options.dry_run,
+    };
+    admission::mutate(&server.state(), &admission, &mut object)?;
+    let mut object = admission::mutating_webhooks(server, &admission, object).await?;
+    count_generation(kind, old_value, &mut object);
+    managed::updated(ask, server, old_value, &mut object);
+    check_metadata(kind, &object)?;
+    check_finalizers(kind, old_value, &object)?;
+    admission::validate(&server.state(), &admission, &object)?;
+    admission::validating_webhooks(server, &admission, &object).await?;
+
+    let mut state = server.state();
+    match state.store.get(&kind.table(), &old.key) {
+        None => return Err(Refusal::not_found(about(kind, &old.key.name))),
+        Some(current) if current.revision != old.revision => return Ok(None),
+        Some(_) => {}
+    }
+    let gone = is_finished(&object);
+    if managed::same(old_value, &object) {
+        return Ok(Some(Written {
+            object: old_value.clone(),
+            created: false,
+            removed: false,
+        }));
+    }
+    if ask.options.dry_run {
+        return Ok(Some(Written {
+            object,
+            created: false,
+            removed: false,
+        }));
+    }
+    let object = if gone {
+        remove(&mut state, kind, &old.key, object)
+    } else {
+        commit(&mut state, kind, object)?
+    };
+    drop(state);
+    server.announce();
+    Ok(Some(Written {
+        object,
+        created: false,
+        removed: gone,
+    }))
+}
+
+/// Puts an object into the store, and a definition into the registry.
+pub fn commit(state: &mut State, kind: &Kind, mut object: Value) -> Result<Value, Refusal> {
+    if kind.plural == "customresourcedefinitions" {
+        super::definitions::establish(&mut object);
+        state.registry.define(&object).map_err(|error| {
+            let cause = Cause::invalid("spec.versions", &Value::Null, error);
+            Refusal::invalid(
+                About {
+                    group: &kind.group,
+                    kind: &kind.kind,
+                    name: object::name(&object),
+                },
+                vec![cause],
+            )
+        })?;
+    }
+    Ok(state.store.put(kind, object).value())
+}
+
+/// Takes an object out of the store; what it was last.
+pub fn remove(state: &mut State, kind: &Kind, key: &ObjectKey, last: Value) -> Value {
+    if kind.plural == "customresourcedefinitions" {
+        state.registry.forget(&last);
+    }
+    state
+        .store
+        .remove(kind, key, last)
+        .map_or(Value::Null, |stored| stored.value())
+}
+
+/// Stores an object past admission: what a cluster begins with, and what the server itself keeps.
+pub fn insert(server: &ApiServer, mut object: Value) {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let kind = {
+        let state = server.state();
+        let name = object["kind"].as_str().unwrap_or_default();
+        state
+            .registry
+            .by_kind(group, name)
+            .filter(|kind| kind.version == version)
+    };
+    let Some(kind) = kind else { return };
+    // An object without a life of its own yet; it cannot be one that says otherwise.
+    let _ = begin_life(server, &kind, &mut object);
+    let _ = commit(&mut server.state(), &kind, object);
+    server.announce();
+}
+
+/// Puts the object into the namespace of the path, or refuses one that says otherwise.
+pub fn place(kind: &Kind, ask: &Ask, object: &mut Value) -> Result<(), Refusal> {
+    let its = object::namespace(object).to_owned();
+    match (kind.scope, ask.target.namespace.as_deref()) {
+        (Scope::Namespaced, Some(namespace)) if its.is_empty() || its == namespace => {
+            object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
+            Ok(())
+        }
+        (Scope::Namespaced, None) => Err(Refusal::bad_request(
+            "an empty namespace may not be set during creation",
+        )),
+        (Scope::Cluster, _) => {
+            object::metadata_mut(object).remove("namespace");
+            Ok(())
+        }
+        (Scope::Namespaced, Some(namespace)) => Err(Refusal::bad_request(format!(
+            "the namespace of the provided object does not match the namespace sent on the request ({its} != {namespace})"
+        ))),
+    }
+}
+
+/// Makes a name from `generateName` where none is given.
+pub fn name_it(server: &ApiServer, object: &mut Value) {
+    const PREFIX_MAX: usize = 58;
+    let prefix: String = object::meta(object, "generateName")
+        .chars()
+        .take(PREFIX_MAX)
+        .collect();
+    if !object::name(object).is_empty() || prefix.is_empty() {
+        return;
+    }
+    let name = format!("{prefix}{}", server.new_suffix());
+    object::metadata_mut(object).insert("name".to_owned(), name.into());
+}
+
+/// What the server alone decides about a new object.
+fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
+    if !object::meta(object, "resourceVersion").is_empty() {
+        return Err(Refusal::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    if kind.custom().is_some() && kind.has_subresource("status") {
+        object::object_mut(object).remove("status");
+    }
+    let (uid, now) = (server.new_uid(), server.timestamp());
+    let metadata = object::metadata_mut(object);
+    for decided in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "generation",
+        "managedFields",
+    ] {
+        metadata.remove(decided);
+    }
+    metadata.insert("uid".to_owned(), uid.into());
+    metadata.insert("creationTimestamp".to_owned(), now.into());
+    if kind.has_generation() {
+        metadata.insert("generation".to_owned(), 1.into());
+    }
+    Ok(())
+}
+
+/// The new object with everything that this request cannot change taken from the old.
+fn carry_over(kind: &Kind, subresource: Option<&str>, old: &Value, sent: Value) -> Value {
+    let mut object = match subresource {
+        Some("status") if kind.custom().is_some() => {
+            // Of a custom resource the status alone changes.
+            let mut object = old.clone();
+            replace(&mut object, "status", &sent);
+            object
+        }
+        Some("status") => {
+            let mut object = old.clone();
+            replace(&mut object, "status", &sent);
+            replace(&mut object, "metadata", &sent);
+            object
+        }
+        _ => sent,
+    };
+    if subresource.is_none() && kind.has_subresource("status") {
+        replace(&mut object, "status", old);
+    }
+    let metadata = object::metadata_mut(&mut object);
+    for decided in [
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "resourceVersion",
+    ] {
+        match old["metadata"].get(decided) {
+            Some(value) => metadata.insert(decided.to_owned(), value.clone()),
+            None => metadata.remove(decided),
+        };
+    }
+    object
+}
+
+/// Sets a field of `object` as it is in `source`, or takes it away.
+fn replace(object: &mut Value, field: &str, source: &Value) {
+    let fields = object::object_mut(object);
+    match source.get(field) {
+        Some(value) => fields.insert(field.to_owned(), value.clone()),
+        None => fields.remove(field),
+    };
+}
+
+/// The generation counts changes of anything but metadata and status.
+fn count_generation(kind: &Kind, old: &Value, object: &mut Value) {
+    if !kind.has_generation() {
+        return;
+    }
+    let changed = |from: &Value, to: &Value| {
+        let ignored =
+            |field: &str| field == "metadata" || (field == "status" && kind.has_subresource("status"));
+        let fields = |value: &Value| -> Vec<(String, Value)> {
+            value
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(name, _)| !ignored(name))
+                .map(|(n, v)| (n.clone(), v.clone()))
+                .collect()
+        };
+        fields(from) != fields(to)
+    };
+    if changed(old, object) {
+        let next = object::generation(old) + 1;
+        object::metadata_mut(object).insert("generation".to_owned(), next.into());
+    }
+}
+
+fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Refusal> {
+    let name = object::name(old);
+    let version = object::meta(sent, "resourceVersion");
+    if !version.is_empty() && version != object::meta(old, "resourceVersion") {
+        return Err(Refusal::conflict(about(kind, name), MODIFIED));
+    }
+    let uid = object::uid(sent);
+    if !uid.is_empty() && uid != object::uid(old) {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            object::uid(old)
+        );
+        return Err(Refusal::conflict(about(kind, name), why));
+    }
+    Ok(())
+}
+
+/// Names, labels, annotations, finalizers and owners must be well-formed on every object.
+fn check_metadata(kind: &Kind, object: &Value) -> Result<(), Refusal> {
+    let causes = super::metadata::problems(kind, object);
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::invalid(
+        About {
+            group: &kind.group,
+            kind: &kind.kind,
+            name: object::name(object),
+        },
+        causes,
+    ))
+}
+
+/// While an object is being deleted, finalizers may only go.
+fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refusal> {
+    if !object::is_deleting(old) {
+        return Ok(());
+    }
+    let known = object::finalizers(old);
+    let added: Vec<&str> = object::finalizers(object)
+        .into_iter()
+        .filter(|finalizer| !known.contains(finalizer))
+        .collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let detail = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+    );
+    let cause = Cause::forbidden("metadata.finalizers", &detail);
+    Err(Refusal::invalid(
+        About {
+            group: &kind.group,
+            kind: &kind.kind,
+            name: object::name(object),
+        },
+        vec![cause],
+    ))
+}
+
+/// Whether nothing keeps a deleted object any more.
+pub fn is_finished(object: &Value) -> bool {
+    let grace = object["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .unwrap_or(0);
+    object::is_deleting(object) && object::finalizers(object).is_empty() && grace == 0
+}
+
+/// A written object as an answer, in the form that is asked for.
+pub fn respond(
+    server: &ApiServer,
+    kind: &Kind,
+    ask: &Ask,
+    written: &Written,
+    warnings: &[String],
+) -> Response {
+    let code = if written.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let shown = events::outwards(kind, written.object.clone());
+    let body = match ask.form {
+        Form::Full => shown,
+        Form::Metadata => read::partial(&shown),
+        Form::Table => table::of_objects(kind, &[shown], "", server.clock()),
+    };
+    let mut response = json_response(code, &body);
+    for warning in warnings {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}
