@@ -1,0 +1,3 @@
+//! Tests that use the crate as others do, in one binary.
+
+mod simulator;
