@@ -1,10 +1,152 @@
-//! stub
+//! `karpenter-ibm controller`: the process that runs in a cluster.
 
-/// stub
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use super::BadInput;
+use crate::ibm::endpoints::Overrides;
+use crate::ibm::secret::Secret;
+use crate::operator::{self, RawSettings, SettingError, Settings, StartError};
+
+/// Runs the provisioner until it is told to stop.
+///
+/// Credentials: IBMCLOUD_API_KEY (environment only), IBMCLOUD_API_KEY_FILE, or IBMCLOUD_TRUSTED_PROFILE.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Region to work in, e.g. us-south
+    #[arg(long, env = "IBMCLOUD_REGION")]
+    region: Option<String>,
+    /// File that holds the API key; it is read again for every token, so the key can be rotated
+    #[arg(long, env = "IBMCLOUD_API_KEY_FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Trusted profile to assume, by id (`Profile-…`) or name
+    #[arg(long, env = "IBMCLOUD_TRUSTED_PROFILE")]
+    trusted_profile: Option<String>,
+    /// Projected ServiceAccount token that may assume the profile; without it the machine's own identity is used
+    #[arg(long, env = "IBMCLOUD_CR_TOKEN_FILE")]
+    service_account_token_file: Option<PathBuf>,
+    /// One address for all IBM services: a simulator (`karpenter-ibm cloud serve`)
+    #[arg(long, env = "IBMCLOUD_ENDPOINT")]
+    endpoint: Option<String>,
+    /// VPC infrastructure service, e.g. the region's private endpoint
+    #[arg(long, env = "IBMCLOUD_IS_NG_API_ENDPOINT")]
+    vpc_endpoint: Option<String>,
+    /// Identity service
+    #[arg(long, env = "IBMCLOUD_IAM_API_ENDPOINT")]
+    iam_endpoint: Option<String>,
+    /// Global Catalog
+    #[arg(long, env = "IBMCLOUD_RESOURCE_CATALOG_API_ENDPOINT")]
+    catalog_endpoint: Option<String>,
+    /// Global Tagging
+    #[arg(long, env = "IBMCLOUD_GT_API_ENDPOINT")]
+    tagging_endpoint: Option<String>,
+    /// Global Search
+    #[arg(long, env = "IBMCLOUD_GS_API_ENDPOINT")]
+    search_endpoint: Option<String>,
+    /// Resource Manager
+    #[arg(long, env = "IBMCLOUD_RESOURCE_MANAGEMENT_API_ENDPOINT")]
+    resource_manager_endpoint: Option<String>,
+    /// Requests to IBM Cloud per second, on average, of the whole process [default: 10]
+    #[arg(long)]
+    ibm_requests_per_second: Option<u32>,
+    /// Requests to IBM Cloud at once [default: 50]
+    #[arg(long)]
+    ibm_burst: Option<u32>,
+    /// How long one request to IBM Cloud may take [default: 30]
+    #[arg(long)]
+    ibm_deadline_seconds: Option<u64>,
+    /// Where health and metrics are served [default: 0.0.0.0:8080]
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// How the log is written; its level comes from RUST_LOG
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+}
 
-/// stub
-pub fn run(_args: Args) -> anyhow::Result<()> {
-    Ok(())
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    /// One JSON object per line
+    Json,
+    /// For people
+    Text,
+}
+
+/// Validates the settings, then runs.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    start_log(args.log_format);
+    let settings = Settings::validate(&raw(args)).map_err(|error| bad_setting(&error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let mut terminate = signal(SignalKind::terminate())?;
+        let ended = tokio::select! {
+            biased;
+            ended = operator::run(settings, stop.clone()) => ended,
+            _ = terminate.recv() => Ok(()),
+            interrupted = tokio::signal::ctrl_c() => interrupted.map_err(StartError::Serve),
+        };
+        stop.cancel();
+        match ended {
+            Err(StartError::Setting(error)) => Err(bad_setting(&error)),
+            Err(StartError::Listen(address, error)) => {
+                Err(BadInput::new(format!("--listen: cannot use {address}: {error}"))
+                    .hint("choose an address of this machine and a free port")
+                    .into())
+            }
+            ended => ended.context("the controller stopped"),
+        }
+    })
+}
+
+fn bad_setting(error: &SettingError) -> anyhow::Error {
+    BadInput::new(error.to_string()).hint(error.may_be.clone()).into()
+}
+
+fn raw(args: Args) -> RawSettings {
+    RawSettings {
+        // Never a flag: arguments can be read by every process of the machine.
+        api_key: std::env::var("IBMCLOUD_API_KEY")
+            .ok()
+            .filter(|key| !key.is_empty())
+            .map(Secret::new),
+        api_key_file: args.api_key_file.filter(|path| !path.as_os_str().is_empty()),
+        trusted_profile: args.trusted_profile.filter(|profile| !profile.is_empty()),
+        service_account_token_file: args
+            .service_account_token_file
+            .filter(|path| !path.as_os_str().is_empty()),
+        region: args.region.filter(|region| !region.is_empty()),
+        endpoints: Overrides {
+            all: args.endpoint,
+            vpc: args.vpc_endpoint,
+            iam: args.iam_endpoint,
+            catalog: args.catalog_endpoint,
+            tagging: args.tagging_endpoint,
+            search: args.search_endpoint,
+            resource_manager: args.resource_manager_endpoint,
+        },
+        requests_per_second: args.ibm_requests_per_second,
+        burst: args.ibm_burst,
+        deadline_seconds: args.ibm_deadline_seconds,
+        listen: args.listen,
+    }
+}
+
+/// The log goes to stderr: as text to a terminal, as JSON to anything else.
+fn start_log(format: Option<LogFormat>) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let text = std::io::stderr().is_terminal();
+    match format.unwrap_or(if text { LogFormat::Text } else { LogFormat::Json }) {
+        LogFormat::Json => log.json().init(),
+        LogFormat::Text => log.compact().init(),
+    }
 }

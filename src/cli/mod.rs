@@ -30,7 +30,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Controller(controller::Args),
+    Controller(Box<controller::Args>),
     Crds(crds::Args),
     Cloud(cloud::Args),
     Demo(demo::Args),
@@ -39,7 +39,7 @@ enum Command {
 /// Parses the arguments, runs the command and says how it ended.
 pub fn run() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Controller(args) => controller::run(args),
+        Command::Controller(args) => controller::run(*args),
         Command::Crds(args) => crds::run(&args),
         Command::Cloud(args) => cloud::run(args),
         Command::Demo(args) => demo::run(args),

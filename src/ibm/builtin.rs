@@ -206,3 +206,35 @@ fn parse(line: &'static str) -> Option<Profile> {
         certainty: Certainty::parse(certainty)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_file_is_a_profile() {
+        let lines = include_str!("data/profiles.csv").lines().count() - 1;
+        let names: BTreeSet<_> = profiles().iter().map(|profile| profile.name).collect();
+        assert_eq!((profiles().len(), names.len()), (lines, lines));
+        assert!(lines > 200);
+    }
+
+    #[test]
+    fn names_say_what_the_columns_say() {
+        for profile in profiles() {
+            let size = format!("{}-{}x{}", profile.series, profile.vcpu, profile.memory_gib);
+            assert!(profile.name.starts_with(&size), "{} is not {size}", profile.name);
+            assert_eq!(profile.gpu.is_some(), profile.family == "gpu", "{}", profile.name);
+        }
+    }
+
+    #[test]
+    fn spot_is_for_flex_and_gpu_profiles_only() {
+        for profile in profiles() {
+            let flex = ["nxf", "bxf", "cxf", "mxf"].contains(&profile.series);
+            assert_eq!(profile.spot, flex || profile.gpu.is_some(), "{}", profile.name);
+        }
+    }
+}

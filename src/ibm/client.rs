@@ -33,9 +33,9 @@ pub struct Config {
 impl Config {
     /// IBM publishes no limit; 10 a second is a fifth of what the old backend was known to take, and one page of 100
     /// machines each second is far more than a large cluster needs.
-    pub const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
+    pub const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero"); // evaluated by the compiler
     /// A burst as large as a start-up needs: the catalogue's pages, profiles, subnets, images, instances.
-    pub const BURST: NonZeroU32 = NonZeroU32::new(50).expect("fifty is not zero");
+    pub const BURST: NonZeroU32 = NonZeroU32::new(50).expect("fifty is not zero"); // evaluated by the compiler
     /// A create answers in 1 to 4 s; half a minute is a fault.
     pub const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -102,7 +102,7 @@ impl Client {
         config: Config,
         transports: Transports,
         metrics: Metrics,
-        clock: Clock,
+        clock: &Clock,
         entropy: Entropy,
     ) -> Self {
         let layers = Layers {

@@ -111,6 +111,7 @@ mod tests {
             ))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "stands beside pages that fail")]
     fn page(names: &[u32], next: Option<&str>, total: Option<u64>) -> Result<Page<Thing>, Error> {
         Ok(Page {
             items: things(names),

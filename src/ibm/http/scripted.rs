@@ -11,12 +11,14 @@ use tokio::time::Instant;
 use super::{Exchange, ExchangeError};
 
 type Answer = Result<Response<Bytes>, ExchangeError>;
+type Script = dyn Fn(usize, &Request<Bytes>) -> Answer + Send + Sync;
+type Sent = Vec<(Instant, Request<Bytes>)>;
 
 /// Answers the n-th request (from 0) by a function.
 #[derive(Clone)]
 pub(crate) struct Scripted {
-    script: Arc<dyn Fn(usize, &Request<Bytes>) -> Answer + Send + Sync>,
-    sent: Arc<Mutex<Vec<(Instant, Request<Bytes>)>>>,
+    script: Arc<Script>,
+    sent: Arc<Mutex<Sent>>,
 }
 
 impl Scripted {
@@ -28,7 +30,7 @@ impl Scripted {
     }
 
     /// When each request was sent, and what it was.
-    pub(crate) fn sent(&self) -> Vec<(Instant, Request<Bytes>)> {
+    pub(crate) fn sent(&self) -> Sent {
         self.sent.lock().unwrap().clone()
     }
 }
@@ -53,6 +55,7 @@ pub(crate) fn json(status: u16, body: &Value) -> Answer {
 }
 
 /// An answer with any body.
+#[expect(clippy::unnecessary_wraps, reason = "stands beside scripts that fail")]
 pub(crate) fn text(status: u16, body: &str) -> Answer {
     Ok(Response::builder()
         .status(status)

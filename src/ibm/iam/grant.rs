@@ -135,7 +135,7 @@ fn granted(body: TokenBody, now: Timestamp) -> Result<Granted, Error> {
         }),
         _ => Err(Error::Undecodable {
             effect: Effect::None,
-            answer: answer("the answer holds no token that is still valid"),
+            answer: Box::new(answer("the answer holds no token that is still valid")),
         }),
     }
 }
@@ -145,20 +145,20 @@ pub fn bearer(token: &Secret) -> Result<HeaderValue, Error> {
     let mut value =
         HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(|_| Error::Undecodable {
             effect: Effect::None,
-            answer: answer("the token has characters that no header can carry"),
+            answer: Box::new(answer("the token has characters that no header can carry")),
         })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 fn unreadable(error: &SecretFileError) -> Error {
-    Error::Unauthorized(answer(&error.to_string()))
+    Error::Unauthorized(Box::new(answer(&error.to_string())))
 }
 
-fn answer(message: &str) -> Box<Answer> {
-    Box::new(Answer {
+fn answer(message: &str) -> Answer {
+    Answer {
         operation: FETCH_TOKEN.name,
         message: message.to_owned(),
         ..Answer::default()
-    })
+    }
 }

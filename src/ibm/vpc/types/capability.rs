@@ -117,10 +117,10 @@ impl<T> From<Capability<T>> for Wire<T> {
                 step,
                 default,
             } => Self {
+                default,
                 min,
                 max,
                 step,
-                default,
                 ..Self::of("range")
             },
             Capability::Dependent => Self::of("dependent"),

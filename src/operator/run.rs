@@ -1,0 +1,90 @@
+//! A running process: checks what it was given, then works until it is told to stop.
+
+use prometheus::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::serve::{self, Readiness};
+use super::settings::{SettingError, Settings};
+use crate::clock::Clock;
+use crate::cloud;
+use crate::ibm::entropy::Entropy;
+use crate::ibm::http::Metrics;
+use crate::ibm::{Client, Transports};
+
+/// Why the process did not start, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting is wrong, as IBM Cloud told us.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// IBM Cloud could not be asked.
+    #[error("cannot start")]
+    Cloud(#[from] cloud::Error),
+    /// The address for health and metrics is not to be had.
+    #[error("cannot listen on {0}")]
+    Listen(std::net::SocketAddr, #[source] std::io::Error),
+    /// The health and metrics server broke.
+    #[error("the health and metrics server stopped")]
+    Serve(#[from] std::io::Error),
+    /// The HTTP client cannot be built.
+    #[error("cannot set up TLS")]
+    Tls(#[from] reqwest::Error),
+    /// A metric is registered twice: a mistake in this program.
+    #[error("cannot register metrics")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// Runs until `stop`. Credentials and region are proved before anything else is done.
+pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), StartError> {
+    let registry = Registry::new();
+    let metrics = Metrics::register(&registry, &settings.region)?;
+    let clock = Clock::system();
+    let client = Client::new(
+        settings.ibm.clone(),
+        Transports::network()?,
+        metrics,
+        &clock,
+        Entropy::from_system(),
+    );
+    prove(&client, &settings.region).await?;
+
+    let listen = settings.listen;
+    let listener = TcpListener::bind(listen)
+        .await
+        .map_err(|error| StartError::Listen(listen, error))?;
+    let address = listener.local_addr().unwrap_or(listen);
+    tracing::info!(%address, region = settings.region, "serving health and metrics");
+    let (_ready, readiness) = watch::channel(Readiness::Ready);
+    serve::serve(listener, serve::router(registry, readiness), stop).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// One token and one read show that credentials and region are what they should be.
+async fn prove(client: &Client, region: &str) -> Result<(), StartError> {
+    client.tokens.token().await.map_err(credentials_or_cloud)?;
+    client.vpc.get_region(region).await.map_err(|error| match error {
+        cloud::Error::NotFound(_) => StartError::Setting(SettingError {
+            setting: "IBMCLOUD_REGION",
+            problem: format!("`{region}` is not known at this endpoint"),
+            may_be: "the region of the endpoint".to_owned(),
+        }),
+        other => credentials_or_cloud(other),
+    })?;
+    tracing::info!(region, "credentials and region are accepted");
+    Ok(())
+}
+
+fn credentials_or_cloud(error: cloud::Error) -> StartError {
+    match error {
+        cloud::Error::Unauthorized(answer) => StartError::Setting(SettingError {
+            setting: "IBMCLOUD_API_KEY, IBMCLOUD_API_KEY_FILE or IBMCLOUD_TRUSTED_PROFILE",
+            problem: format!("IBM Cloud does not accept the credentials: {}", answer.message),
+            may_be: "an API key or trusted profile that exists, is enabled and belongs to the right account"
+                .to_owned(),
+        }),
+        other => StartError::Cloud(other),
+    }
+}
