@@ -23,9 +23,10 @@ use crate::ibm::http::{Api, Call, Operation, Service};
 /// the limit decides (10 a second: 48 s), and none of the eight waits for its permit as much as a second.
 const IN_FLIGHT_MAX: usize = 8;
 
-/// A reading is given up after this many look-ups without an answer: the catalogue is down, and at up to half a
-/// minute of retries each the other 400 would take longer than the wait for the next reading.
-const FAILURES_MAX: usize = 10;
+/// A reading is given up after this many look-ups in a row without an answer: the catalogue is down, and at up to half
+/// a minute of retries each the other 400 would take longer than the wait for the next reading. Failures in between
+/// answers are only counted.
+const FAILURES_IN_A_ROW_MAX: usize = 10;
 
 /// The largest page that is known to work.
 const PAGE_ENTRIES: usize = 200;
@@ -49,6 +50,7 @@ pub struct Reading {
     pub failures: usize,
     /// The first of them, as an example.
     pub first_failure: Option<Error>,
+    failures_in_a_row: usize,
 }
 
 /// A profile and the deployments that have its price.
@@ -185,15 +187,19 @@ impl Catalog {
 }
 
 impl Reading {
-    /// Runs `calls`, a bounded number at once, and keeps the answers; counts the failures and stops at too many.
+    /// Runs `calls`, a bounded number at once, and keeps the answers; counts the failures and stops at too many in a row.
     async fn gather<T>(&mut self, calls: Vec<impl Future<Output = Result<T, Error>>>) -> Vec<T> {
         let mut answers = Vec::new();
         let mut running = stream::iter(calls).buffer_unordered(IN_FLIGHT_MAX);
-        while self.failures < FAILURES_MAX {
+        while self.failures_in_a_row < FAILURES_IN_A_ROW_MAX {
             match running.next().await {
-                Some(Ok(answer)) => answers.push(answer),
+                Some(Ok(answer)) => {
+                    self.failures_in_a_row = 0;
+                    answers.push(answer);
+                }
                 Some(Err(error)) => {
                     self.failures += 1;
+                    self.failures_in_a_row += 1;
                     self.first_failure.get_or_insert(error);
                 }
                 None => break,

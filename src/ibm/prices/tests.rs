@@ -339,6 +339,19 @@ async fn a_catalogue_that_is_down_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn failures_among_answers_do_not_end_a_reading() {
+    let fake = Arc::new(Fake::default());
+    for n in 0..60 {
+        fake.flex(&format!("bxf-{n}x1"), 0.2, 0.04);
+        if n % 3 == 0 {
+            fake.answers(&format!("/plan-bxf-{n}x1/deployment"), 503, json!({}));
+        }
+    }
+    let outcome = prices(&fake).refresh().await.unwrap();
+    assert_eq!((outcome.priced, outcome.failures), (40, 20));
+}
+
+#[tokio::test(start_paused = true)]
 async fn prices_are_read_twice_a_day_and_sooner_after_a_failure_with_the_old_ones_kept() {
     let fake = Arc::new(Fake::default());
     fake.flex("bxf-4x16", 0.2, 0.04);
