@@ -10,6 +10,7 @@ use std::future::Future;
 use futures::StreamExt;
 use futures::stream;
 use http::Method;
+use serde::de::DeserializeOwned;
 
 use super::body::{Entries, Entry, Pricing, Profile};
 use super::select::{self, Form, Published};
@@ -27,6 +28,10 @@ const IN_FLIGHT_MAX: usize = 8;
 /// a minute of retries each the other 400 would take longer than the wait for the next reading. Failures in between
 /// answers are only counted.
 const FAILURES_IN_A_ROW_MAX: usize = 10;
+
+/// How many rate limits one look-up sits out. Each lasts two minutes at most, so a catalogue that refuses everything
+/// is left alone after a quarter of an hour.
+const RATE_LIMITS_MAX: usize = 3;
 
 /// The largest page that is known to work.
 const PAGE_ENTRIES: usize = 200;
@@ -145,8 +150,8 @@ impl Catalog {
     async fn published(&self, offer: Offer, region: &str) -> Result<(String, Published), Error> {
         let mut said = Vec::new();
         for (deployment, form) in &offer.deployments {
-            let call = Call::new(READ_PRICING, Method::GET, &[deployment, "pricing"]).about(deployment);
-            let pricing: Pricing = or_nothing(self.api.fetch(call).await)?;
+            let call = || Call::new(READ_PRICING, Method::GET, &[deployment, "pricing"]).about(deployment);
+            let pricing: Pricing = or_nothing(self.fetch(call).await)?;
             said.push(select::select(&pricing, &offer.profile, region, *form));
         }
         Ok((offer.profile.name, select::agree(&said)))
@@ -162,13 +167,15 @@ impl Catalog {
     ) -> Result<Vec<Entry>, Error> {
         page::all(operation, Entry::id, |token| async move {
             let offset = token.unwrap_or_else(|| "0".to_owned());
-            let call = Call::new(operation, Method::GET, path)
-                .about(path[0])
-                .query("q", query)
-                .query("include", include)
-                .query("_offset", offset.as_str())
-                .query("_limit", PAGE_ENTRIES.to_string());
-            let Entries { total, entries } = self.api.fetch(call).await?;
+            let call = || {
+                Call::new(operation, Method::GET, path)
+                    .about(path[0])
+                    .query("q", query)
+                    .query("include", include)
+                    .query("_offset", offset.as_str())
+                    .query("_limit", PAGE_ENTRIES.to_string())
+            };
+            let Entries { total, entries } = self.fetch(call).await?;
             let seen = offset.parse().unwrap_or(0) + entries.len();
             let more = match total {
                 Some(total) => !entries.is_empty() && (seen as u64) < total,
@@ -184,10 +191,23 @@ impl Catalog {
         })
         .await
     }
+
+    /// Sends the call, and again when a rate limit is over: nobody waits for prices, so a reading has the time that a
+    /// request has not.
+    async fn fetch<T: DeserializeOwned>(&self, call: impl Fn() -> Call) -> Result<T, Error> {
+        for _ in 0..RATE_LIMITS_MAX {
+            match self.api.fetch(call()).await {
+                Err(Error::RateLimited { until, .. }) => tokio::time::sleep_until(until).await,
+                outcome => return outcome,
+            }
+        }
+        self.api.fetch(call()).await
+    }
 }
 
 impl Reading {
-    /// Runs `calls`, a bounded number at once, and keeps the answers; counts the failures and stops at too many in a row.
+    /// Runs `calls`, a bounded number at once, and keeps the answers; counts the failures and stops at too many in a
+    /// row.
     async fn gather<T>(&mut self, calls: Vec<impl Future<Output = Result<T, Error>>>) -> Vec<T> {
         let mut answers = Vec::new();
         let mut running = stream::iter(calls).buffer_unordered(IN_FLIGHT_MAX);

@@ -339,6 +339,28 @@ async fn a_catalogue_that_is_down_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rate_limit_is_waited_out() {
+    let fake = Arc::new(Fake::default());
+    fake.flex("bxf-4x16", 0.2, 0.04);
+    let allowed = fake.bodies.lock().unwrap().clone();
+    fake.answers("/plan-bxf-4x16/deployment", 429, json!({"message": "slow down"}));
+    let prices = prices(&fake);
+    let again = async {
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        *fake.bodies.lock().unwrap() = allowed;
+    };
+    let (outcome, ()) = tokio::join!(prices.refresh(), again);
+    assert_eq!(
+        outcome.unwrap(),
+        Outcome {
+            priced: 1,
+            unknown: 0,
+            failures: 0
+        }
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_among_answers_do_not_end_a_reading() {
     let fake = Arc::new(Fake::default());
     for n in 0..60 {
