@@ -13,7 +13,10 @@ async fn a_new_instance_is_pending_without_address_and_without_volume() {
     assert_eq!(said.status, StatusCode::CREATED);
     assert_eq!(said.body["status"], "pending");
     assert_eq!(said.body["lifecycle_state"], "pending");
-    assert_eq!(said.body["primary_network_attachment"]["primary_ip"]["address"], "0.0.0.0");
+    assert_eq!(
+        said.body["primary_network_attachment"]["primary_ip"]["address"],
+        "0.0.0.0"
+    );
     assert_eq!(said.body["boot_volume_attachment"].get("volume"), None);
     assert_eq!(said.body["vcpu"]["manufacturer"], "unassigned");
 }

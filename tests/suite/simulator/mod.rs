@@ -42,7 +42,9 @@ impl Said {
     }
 
     fn target(&self) -> &str {
-        self.body["errors"][0]["target"]["name"].as_str().unwrap_or_default()
+        self.body["errors"][0]["target"]["name"]
+            .as_str()
+            .unwrap_or_default()
     }
 }
 
@@ -59,13 +61,19 @@ impl Api {
     async fn to(options: Options) -> Self {
         let clock = options.clock.clone();
         let cloud = Cloud::new(options);
-        let mut api = Self { cloud, clock, token: String::new() };
+        let mut api = Self {
+            cloud,
+            clock,
+            token: String::new(),
+        };
         api.log_in().await;
         api
     }
 
     async fn log_in(&mut self) {
-        let said = self.token("grant_type=urn:ibm:params:oauth:grant-type:apikey&apikey=demo-api-key").await;
+        let said = self
+            .token("grant_type=urn:ibm:params:oauth:grant-type:apikey&apikey=demo-api-key")
+            .await;
         self.token = said.body["access_token"].as_str().unwrap_or_default().to_owned();
     }
 
@@ -80,14 +88,26 @@ impl Api {
         let (parts, body) = self.cloud.exchange().exchange(request).await?.into_parts();
         let text = String::from_utf8_lossy(&body).into_owned();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Ok(Said { status: parts.status, headers: parts.headers, body })
+        Ok(Said {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        })
     }
 
     fn request(&self, method: &str, path: &str, body: Option<Value>) -> Request<Bytes> {
         let vpc = path.starts_with("/v1/");
         let join = if path.contains('?') { '&' } else { '?' };
-        let uri = if vpc && !path.contains("version=") { format!("{path}{join}{VERSION}") } else { path.to_owned() };
-        let media_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let uri = if vpc && !path.contains("version=") {
+            format!("{path}{join}{VERSION}")
+        } else {
+            path.to_owned()
+        };
+        let media_type = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
         Request::builder()
             .method(method)
             .uri(format!("https://us-south.iaas.cloud.ibm.com{uri}"))
