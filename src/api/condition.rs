@@ -22,7 +22,7 @@ pub struct Condition {
     #[serde(rename = "type")]
     #[schemars(extend("maxLength" = TYPE_LENGTH_MAX, "pattern" = CONDITION_TYPE.text))]
     pub type_: String,
-    /// Whether it holds: True, False or Unknown.
+    /// Whether it holds: `True`, `False` or `Unknown`.
     #[schemars(extend("enum" = STATUSES))]
     pub status: String,
     /// Why, as one word in CamelCase.
@@ -37,7 +37,11 @@ pub struct Condition {
     #[schemars(schema_with = "schema::time")]
     pub last_transition_time: Time,
     /// The generation of the object that was looked at.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("minimum" = 0))]
     pub observed_generation: Option<i64>,
 }
@@ -54,7 +58,12 @@ pub(super) enum Detail {
 }
 
 /// Judges a list of conditions as the schema does.
-pub(super) fn validate(conditions: Option<&Vec<Condition>>, detail: Detail, at: Field<'_>, found: &mut Violations) {
+pub(super) fn validate(
+    conditions: Option<&Vec<Condition>>,
+    detail: Detail,
+    at: Field<'_>,
+    found: &mut Violations,
+) {
     let mut types = BTreeSet::new();
     for (index, condition) in conditions.into_iter().flatten().enumerate() {
         let at = at.nth(index);
@@ -70,14 +79,21 @@ impl Condition {
         CONDITION_TYPE.check(&self.type_, at.at("type"), found);
         at_most(TYPE_LENGTH_MAX, &self.type_, at.at("type"), found);
         if !STATUSES.contains(&self.status.as_str()) {
-            found.blame(at.at("status"), format!("{:?} is none of {}", self.status, STATUSES.join(", ")));
+            found.blame(
+                at.at("status"),
+                format!("{:?} is none of {}", self.status, STATUSES.join(", ")),
+            );
         }
         if detail == Detail::Required {
             found.require(self.reason.is_some(), at.at("reason"), "is required");
             found.require(self.message.is_some(), at.at("message"), "is required");
         }
         if let Some(reason) = &self.reason {
-            let grammar = if detail == Detail::Required { &REASON } else { &OPTIONAL_REASON };
+            let grammar = if detail == Detail::Required {
+                &REASON
+            } else {
+                &OPTIONAL_REASON
+            };
             grammar.check(reason, at.at("reason"), found);
             at_most(REASON_LENGTH_MAX, reason, at.at("reason"), found);
         }

@@ -29,10 +29,15 @@ impl Definition {
 
 /// All definitions, in a fixed order.
 pub fn definitions() -> Result<Vec<Definition>, serde_json::Error> {
-    [IBMNodeClass::crd(), UnavailableOffering::crd(), NodeClaim::crd(), NodePool::crd()]
-        .iter()
-        .map(definition)
-        .collect()
+    [
+        IBMNodeClass::crd(),
+        UnavailableOffering::crd(),
+        NodeClaim::crd(),
+        NodePool::crd(),
+    ]
+    .iter()
+    .map(definition)
+    .collect()
 }
 
 fn definition(crd: &CustomResourceDefinition) -> Result<Definition, serde_json::Error> {
@@ -41,12 +46,17 @@ fn definition(crd: &CustomResourceDefinition) -> Result<Definition, serde_json::
         adjust(schema);
     }
     whole_numbers(&mut object);
-    Ok(Definition { file_name: format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural), object })
+    Ok(Definition {
+        file_name: format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural),
+        object,
+    })
 }
 
 /// Mends every node of a schema. Walks by keyword, so that a field called `nullable` or `title` stays.
 fn adjust(schema: &mut Value) {
-    let Some(node) = schema.as_object_mut() else { return };
+    let Some(node) = schema.as_object_mut() else {
+        return;
+    };
     node.remove("nullable");
     node.remove("title");
     if let Some(Value::String(description)) = node.get_mut("description") {
@@ -82,7 +92,11 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_file_of_its_own() {
-        let names: Vec<String> = definitions().unwrap().into_iter().map(|it| it.file_name).collect();
+        let names: Vec<String> = definitions()
+            .unwrap()
+            .into_iter()
+            .map(|it| it.file_name)
+            .collect();
         assert_eq!(
             names,
             [
@@ -108,8 +122,17 @@ mod tests {
         for definition in definitions().unwrap() {
             let conditions = &definition.schema()["properties"]["status"]["properties"]["conditions"];
             if conditions.is_object() {
-                assert_eq!(conditions["x-kubernetes-list-type"], "map", "{}", definition.file_name);
-                assert_eq!(conditions["x-kubernetes-list-map-keys"], json!(["type"]), "{}", definition.file_name);
+                assert_eq!(
+                    conditions["x-kubernetes-list-type"], "map",
+                    "{}",
+                    definition.file_name
+                );
+                assert_eq!(
+                    conditions["x-kubernetes-list-map-keys"],
+                    json!(["type"]),
+                    "{}",
+                    definition.file_name
+                );
             }
         }
     }
@@ -117,7 +140,10 @@ mod tests {
     #[test]
     fn a_node_pool_can_be_scaled() {
         let definitions = definitions().unwrap();
-        let pool = definitions.iter().find(|it| it.file_name.ends_with("nodepools.yaml")).unwrap();
+        let pool = definitions
+            .iter()
+            .find(|it| it.file_name.ends_with("nodepools.yaml"))
+            .unwrap();
         let subresources = &pool.object["spec"]["versions"][0]["subresources"];
         assert_eq!(
             *subresources,

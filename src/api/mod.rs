@@ -8,7 +8,10 @@
 //! property test hold the two together. `validate_runtime` adds what a CRD cannot say.
 //!
 //! Pure: no client, no clock.
-#![expect(unreachable_pub, reason = "KubeSchema copies each struct, with its `pub`, into the body of a function")]
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema copies each struct, with its `pub`, into the body of a function"
+)]
 
 mod condition;
 pub mod crd;
@@ -39,8 +42,8 @@ pub use node_claim::{
 };
 pub use node_class_ref::NodeClassRef;
 pub use node_pool::{
-    Budget, ConsolidationPolicy, Disruption, NODE_POOL_HASH_VERSION, NodeClaimTemplate, NodePool, NodePoolSpec,
-    NodePoolStatus, TemplateMetadata, TemplateSpec,
+    Budget, ConsolidationPolicy, Disruption, NODE_POOL_HASH_VERSION, NodeClaimTemplate, NodePool,
+    NodePoolSpec, NodePoolStatus, TemplateMetadata, TemplateSpec,
 };
 pub use offering_key::{CapacityType, InvalidKey, OfferingKey};
 pub use requirement::{Operator, Requirement};

@@ -43,8 +43,16 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
 
 /// Labels that pods may select even where a NodePool does not define them, since every offering has them.
-pub const WELL_KNOWN_LABELS: [&str; 8] =
-    [NODE_POOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD];
+pub const WELL_KNOWN_LABELS: [&str; 8] = [
+    NODE_POOL,
+    ZONE,
+    REGION,
+    INSTANCE_TYPE,
+    ARCH,
+    OS,
+    CAPACITY_TYPE,
+    WINDOWS_BUILD,
+];
 
 /// Older names of well-known labels and what they are read as.
 pub const LABEL_ALIASES: [(&str, &str); 5] = [
@@ -135,7 +143,10 @@ pub const WITHHELD_QUOTA: &str = "Quota";
 
 /// What a label is read as: the current name of an alias, else itself.
 pub fn current_label(label: &str) -> &str {
-    LABEL_ALIASES.iter().find(|(alias, _)| *alias == label).map_or(label, |(_, current)| current)
+    LABEL_ALIASES
+        .iter()
+        .find(|(alias, _)| *alias == label)
+        .map_or(label, |(_, current)| current)
 }
 
 #[cfg(test)]

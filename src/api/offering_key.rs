@@ -55,7 +55,11 @@ pub struct OfferingKey(Scope);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Scope {
     /// One profile in one zone, bought one way.
-    One { capacity_type: CapacityType, profile: String, zone: String },
+    One {
+        capacity_type: CapacityType,
+        profile: String,
+        zone: String,
+    },
     /// Everything that is bought one way.
     All(CapacityType),
     /// Every profile with GPUs, bought on demand.
@@ -73,7 +77,11 @@ impl OfferingKey {
         if !PROFILE.matches(profile) || !ZONE.matches(zone) {
             return Err(InvalidKey(format!("{capacity_type}:{profile}:{zone}")));
         }
-        Ok(Self(Scope::One { capacity_type, profile: profile.to_owned(), zone: zone.to_owned() }))
+        Ok(Self(Scope::One {
+            capacity_type,
+            profile: profile.to_owned(),
+            zone: zone.to_owned(),
+        }))
     }
 
     /// Everything that is bought one way.
@@ -115,7 +123,11 @@ impl OfferingKey {
     /// The name of the object that stands for it.
     pub fn object_name(&self) -> String {
         match &self.0 {
-            Scope::One { capacity_type, profile, zone } => format!("{capacity_type}.{profile}.{zone}"),
+            Scope::One {
+                capacity_type,
+                profile,
+                zone,
+            } => format!("{capacity_type}.{profile}.{zone}"),
             Scope::All(capacity_type) => format!("{capacity_type}.all"),
             Scope::OnDemandGpu => "on-demand.gpu".to_owned(),
         }
@@ -128,9 +140,10 @@ impl OfferingKey {
         match parts.as_slice() {
             ["on-demand", "gpu"] => Ok(Self::on_demand_gpu()),
             [capacity_type, "all"] => capacity_type.parse().map(Self::all).map_err(|_| wrong()),
-            [capacity_type, profile, zone] => {
-                capacity_type.parse().and_then(|it| Self::one(it, profile, zone)).map_err(|_| wrong())
-            }
+            [capacity_type, profile, zone] => capacity_type
+                .parse()
+                .and_then(|it| Self::one(it, profile, zone))
+                .map_err(|_| wrong()),
             _ => Err(wrong()),
         }
     }
@@ -148,7 +161,11 @@ pub enum Gpus {
 impl fmt::Display for OfferingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Scope::One { capacity_type, profile, zone } => write!(f, "{capacity_type}:{profile}:{zone}"),
+            Scope::One {
+                capacity_type,
+                profile,
+                zone,
+            } => write!(f, "{capacity_type}:{profile}:{zone}"),
             Scope::All(capacity_type) => write!(f, "{capacity_type}:*:*"),
             Scope::OnDemandGpu => f.write_str("on-demand:gpu:*"),
         }
@@ -164,9 +181,10 @@ impl FromStr for OfferingKey {
         match parts.as_slice() {
             ["on-demand", "gpu", "*"] => Ok(Self::on_demand_gpu()),
             [capacity_type, "*", "*"] => capacity_type.parse().map(Self::all).map_err(|_| wrong()),
-            [capacity_type, profile, zone] => {
-                capacity_type.parse().and_then(|it| Self::one(it, profile, zone)).map_err(|_| wrong())
-            }
+            [capacity_type, profile, zone] => capacity_type
+                .parse()
+                .and_then(|it| Self::one(it, profile, zone))
+                .map_err(|_| wrong()),
             _ => Err(wrong()),
         }
     }
@@ -183,7 +201,10 @@ mod tests {
     fn keys_and_names_are_two_spellings_of_one_value() {
         for (key, name) in [
             ("spot:bxf-4x16:us-south-1", "spot.bxf-4x16.us-south-1"),
-            ("on-demand:gx3-16x80x1l4:eu-de-2", "on-demand.gx3-16x80x1l4.eu-de-2"),
+            (
+                "on-demand:gx3-16x80x1l4:eu-de-2",
+                "on-demand.gx3-16x80x1l4.eu-de-2",
+            ),
             ("spot:*:*", "spot.all"),
             ("on-demand:*:*", "on-demand.all"),
             ("on-demand:gpu:*", "on-demand.gpu"),
@@ -198,11 +219,23 @@ mod tests {
     #[test]
     fn what_means_nothing_is_no_key() {
         for wrong in [
-            "", "spot", "spot:bxf-4x16", "spot:gpu:*", "spot:*:us-south-1", "spot:bxf-4x16:*", "reserved:*:*",
-            "spot:bxf-4x16:us-south", "spot:Bxf:us-south-1", "spot:bxf-4x16:us-south-1:x", "on-demand:*:*:*",
+            "",
+            "spot",
+            "spot:bxf-4x16",
+            "spot:gpu:*",
+            "spot:*:us-south-1",
+            "spot:bxf-4x16:*",
+            "reserved:*:*",
+            "spot:bxf-4x16:us-south",
+            "spot:Bxf:us-south-1",
+            "spot:bxf-4x16:us-south-1:x",
+            "on-demand:*:*:*",
         ] {
             assert!(wrong.parse::<OfferingKey>().is_err(), "{wrong}");
-            assert!(OfferingKey::from_object_name(&wrong.replace(':', ".")).is_err(), "{wrong}");
+            assert!(
+                OfferingKey::from_object_name(&wrong.replace(':', ".")).is_err(),
+                "{wrong}"
+            );
         }
     }
 
@@ -214,8 +247,18 @@ mod tests {
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(keys(Gpus::None), ["on-demand:bxf-4x16:us-south-1", "on-demand:*:*"]);
-        assert_eq!(keys(Gpus::Some), ["on-demand:bxf-4x16:us-south-1", "on-demand:gpu:*", "on-demand:*:*"]);
+        assert_eq!(
+            keys(Gpus::None),
+            ["on-demand:bxf-4x16:us-south-1", "on-demand:*:*"]
+        );
+        assert_eq!(
+            keys(Gpus::Some),
+            [
+                "on-demand:bxf-4x16:us-south-1",
+                "on-demand:gpu:*",
+                "on-demand:*:*"
+            ]
+        );
     }
 
     fn key() -> impl Strategy<Value = OfferingKey> {
@@ -232,8 +275,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_key_survives_both_spellings(key in key()) {
-            prop_assert_eq!(key.to_string().parse::<OfferingKey>().as_ref(), Ok(&key));
-            prop_assert_eq!(OfferingKey::from_object_name(&key.object_name()).as_ref(), Ok(&key));
+            prop_assert_eq!(key.to_string().parse(), Ok(key.clone()));
+            prop_assert_eq!(OfferingKey::from_object_name(&key.object_name()), Ok(key.clone()));
             prop_assert!(OFFERING_KEY.matches(&key.to_string()));
         }
 

@@ -23,15 +23,19 @@ pub struct Requirement {
     /// The label.
     #[schemars(extend("maxLength" = KEY_LENGTH_MAX, "pattern" = QUALIFIED_NAME.text))]
     pub key: String,
-    /// How the label's value relates to `values`: In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte.
+    /// How the label's value relates to `values`: `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`, `Gte`, `Lte`.
     #[schemars(extend("enum" = OPERATORS))]
     pub operator: String,
-    /// The values: at least one for In, exactly one non-negative integer for Gt, Lt, Gte and Lte.
+    /// The values: at least one for `In`, exactly one non-negative integer for `Gt`, `Lt`, `Gte`, `Lte`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub values: Option<Vec<String>>,
     /// How many different values must stay possible when machines are chosen.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("minimum" = 1, "maximum" = MIN_VALUES_MAX))]
     pub min_values: Option<i64>,
 }
@@ -103,7 +107,12 @@ pub(super) enum NodePoolKey {
 }
 
 /// Judges requirements as schema and CEL rules do.
-pub(super) fn validate(requirements: &[Requirement], pool_key: NodePoolKey, at: Field<'_>, found: &mut Violations) {
+pub(super) fn validate(
+    requirements: &[Requirement],
+    pool_key: NodePoolKey,
+    at: Field<'_>,
+    found: &mut Violations,
+) {
     if requirements.len() > REQUIREMENTS_MAX {
         found.blame(at, format!("has more than {REQUIREMENTS_MAX} elements"));
     }
@@ -112,7 +121,9 @@ pub(super) fn validate(requirements: &[Requirement], pool_key: NodePoolKey, at: 
     }
     // The three rules about values belong to the list in the CRD, so the list is blamed.
     let each = |rule: fn(&Requirement, Operator) -> bool| {
-        requirements.iter().all(|it| it.operator().is_none_or(|operator| rule(it, operator)))
+        requirements
+            .iter()
+            .all(|it| it.operator().is_none_or(|operator| rule(it, operator)))
     };
     found.require(
         each(|it, operator| operator != Operator::In || !it.values().is_empty()),
@@ -157,14 +168,27 @@ impl Requirement {
         let key = at.at("key");
         QUALIFIED_NAME.check(&self.key, key, found);
         at_most(KEY_LENGTH_MAX, &self.key, key, found);
-        found.require(!in_restricted_domain(&self.key), key, "label domain \"karpenter.sh\" is restricted");
+        found.require(
+            !in_restricted_domain(&self.key),
+            key,
+            "label domain \"karpenter.sh\" is restricted",
+        );
         let is_pool_key = pool_key == NodePoolKey::Restricted && self.key == names::NODE_POOL;
         found.require(!is_pool_key, key, "label \"karpenter.sh/nodepool\" is restricted");
-        found.require(self.key != names::HOSTNAME, key, "label \"kubernetes.io/hostname\" is restricted");
+        found.require(
+            self.key != names::HOSTNAME,
+            key,
+            "label \"kubernetes.io/hostname\" is restricted",
+        );
         if self.operator().is_none() {
-            found.blame(at.at("operator"), format!("{:?} is none of {}", self.operator, OPERATORS.join(", ")));
+            found.blame(
+                at.at("operator"),
+                format!("{:?} is none of {}", self.operator, OPERATORS.join(", ")),
+            );
         }
-        let in_range = self.min_values.is_none_or(|min| (1..=MIN_VALUES_MAX).contains(&min));
+        let in_range = self
+            .min_values
+            .is_none_or(|min| (1..=MIN_VALUES_MAX).contains(&min));
         found.require(in_range, at.at("minValues"), "is not between 1 and 50");
     }
 
@@ -172,7 +196,10 @@ impl Requirement {
     pub(super) fn validate_runtime(&self, at: Field<'_>, found: &mut Violations) {
         let key = names::current_label(&self.key);
         if self.operator().is_none() {
-            found.blame(at.at("operator"), format!("{:?} is none of {}", self.operator, OPERATORS.join(", ")));
+            found.blame(
+                at.at("operator"),
+                format!("{:?} is none of {}", self.operator, OPERATORS.join(", ")),
+            );
         }
         if let Some(problem) = restriction(key).or_else(|| name_problem(key)) {
             found.blame(at.at("key"), problem);
@@ -200,11 +227,25 @@ impl Requirement {
         if key != names::CAPACITY_TYPE {
             return;
         }
-        let known = [names::CAPACITY_TYPE_ON_DEMAND, names::CAPACITY_TYPE_SPOT, names::CAPACITY_TYPE_RESERVED];
-        let valid = self.values().iter().filter(|value| known.contains(&value.as_str())).count();
+        let known = [
+            names::CAPACITY_TYPE_ON_DEMAND,
+            names::CAPACITY_TYPE_SPOT,
+            names::CAPACITY_TYPE_RESERVED,
+        ];
+        let valid = self
+            .values()
+            .iter()
+            .filter(|value| known.contains(&value.as_str()))
+            .count();
         if valid == 0 {
-            found.blame(at, format!("none of them is a capacity type ({})", known.join(", ")));
-        } else if self.min_values.is_some_and(|min| usize::try_from(min).is_ok_and(|min| valid < min)) {
+            found.blame(
+                at,
+                format!("none of them is a capacity type ({})", known.join(", ")),
+            );
+        } else if self
+            .min_values
+            .is_some_and(|min| usize::try_from(min).is_ok_and(|min| valid < min))
+        {
             found.blame(at, "fewer of them than minValues are capacity types");
         }
     }
@@ -213,7 +254,11 @@ impl Requirement {
 /// Whether the CRD's rule takes a label for one of Karpenter's own: its domain, or the label itself if it has none,
 /// ends in `karpenter.sh`.
 pub(super) fn in_restricted_domain(label: &str) -> bool {
-    let domain = if label.starts_with('/') { "" } else { label.split('/').next().unwrap_or_default() };
+    let domain = if label.starts_with('/') {
+        ""
+    } else {
+        label.split('/').next().unwrap_or_default()
+    };
     domain.ends_with(names::GROUP) && ![names::CAPACITY_TYPE, names::NODE_POOL].contains(&label)
 }
 
@@ -253,10 +298,21 @@ mod tests {
 
     #[test]
     fn the_crd_restricts_every_domain_that_ends_in_karpenter_sh() {
-        for restricted in ["karpenter.sh/x", "a.karpenter.sh/x", "mykarpenter.sh/x", "karpenter.sh"] {
+        for restricted in [
+            "karpenter.sh/x",
+            "a.karpenter.sh/x",
+            "mykarpenter.sh/x",
+            "karpenter.sh",
+        ] {
             assert!(in_restricted_domain(restricted), "{restricted}");
         }
-        for free in ["karpenter.sh/capacity-type", "karpenter.sh/nodepool", "karpenter-ibm.sh/x", "/karpenter.sh", "x"] {
+        for free in [
+            "karpenter.sh/capacity-type",
+            "karpenter.sh/nodepool",
+            "karpenter-ibm.sh/x",
+            "/karpenter.sh",
+            "x",
+        ] {
             assert!(!in_restricted_domain(free), "{free}");
         }
     }
@@ -272,11 +328,24 @@ mod tests {
     fn a_bound_is_a_single_non_negative_integer() {
         let bound = |values: &[&str]| {
             let values = Some(values.iter().map(ToString::to_string).collect());
-            Requirement { key: "k".into(), operator: "Gt".into(), values, min_values: None }.bound()
+            Requirement {
+                key: "k".into(),
+                operator: "Gt".into(),
+                values,
+                min_values: None,
+            }
+            .bound()
         };
         assert_eq!(bound(&["4"]), Some(4));
         assert_eq!(bound(&["+4"]), Some(4));
-        for wrong in [&[][..], &["-1"], &["1", "2"], &["four"], &["4.0"], &["99999999999999999999"]] {
+        for wrong in [
+            &[][..],
+            &["-1"],
+            &["1", "2"],
+            &["four"],
+            &["4.0"],
+            &["99999999999999999999"],
+        ] {
             assert_eq!(bound(wrong), None, "{wrong:?}");
         }
     }

@@ -92,7 +92,10 @@ pub(super) fn pool_requirements(generator: &mut SchemaGenerator) -> Schema {
         generator,
         &[
             RESTRICTED_DOMAIN,
-            ("label \"karpenter.sh/nodepool\" is restricted", "self != \"karpenter.sh/nodepool\""),
+            (
+                "label \"karpenter.sh/nodepool\" is restricted",
+                "self != \"karpenter.sh/nodepool\"",
+            ),
             RESTRICTED_HOSTNAME,
         ],
     )
@@ -108,13 +111,17 @@ const RESTRICTED_DOMAIN: (&str, &str) = (
     "self in [\"karpenter.sh/capacity-type\", \"karpenter.sh/nodepool\"] || \
      !self.find(\"^([^/]+)\").endsWith(\"karpenter.sh\")",
 );
-const RESTRICTED_HOSTNAME: (&str, &str) =
-    ("label \"kubernetes.io/hostname\" is restricted", "self != \"kubernetes.io/hostname\"");
+const RESTRICTED_HOSTNAME: (&str, &str) = (
+    "label \"kubernetes.io/hostname\" is restricted",
+    "self != \"kubernetes.io/hostname\"",
+);
 
 fn requirements(generator: &mut SchemaGenerator, key_rules: &[(&str, &str)]) -> Schema {
     let mut item = Requirement::json_schema(generator).to_value();
-    item["properties"]["key"]["x-kubernetes-validations"] =
-        key_rules.iter().map(|(message, rule)| json!({"message": message, "rule": rule})).collect();
+    item["properties"]["key"]["x-kubernetes-validations"] = key_rules
+        .iter()
+        .map(|(message, rule)| json!({"message": message, "rule": rule}))
+        .collect();
     json_schema!({
         "type": "array",
         "items": item,

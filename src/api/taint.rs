@@ -24,7 +24,7 @@ pub struct Taint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = QUALIFIED_NAME.text))]
     pub value: Option<String>,
-    /// What happens to pods that do not tolerate it: NoSchedule, PreferNoSchedule or NoExecute.
+    /// What happens to pods that do not tolerate it: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[schemars(extend("enum" = EFFECTS))]
     pub effect: String,
     /// When the taint was added.
@@ -40,7 +40,10 @@ impl Taint {
             QUALIFIED_NAME.check(value, at.at("value"), found);
         }
         if !EFFECTS.contains(&self.effect.as_str()) {
-            found.blame(at.at("effect"), format!("{:?} is none of {}", self.effect, EFFECTS.join(", ")));
+            found.blame(
+                at.at("effect"),
+                format!("{:?} is none of {}", self.effect, EFFECTS.join(", ")),
+            );
         }
     }
 }
@@ -68,11 +71,22 @@ pub(super) fn validate_runtime(
             if let Some(problem) = name_problem(&taint.key) {
                 found.blame(at.at("key"), problem);
             }
-            if let Some(problem) = taint.value.as_deref().filter(|value| !value.is_empty()).and_then(name_problem) {
+            if let Some(problem) = taint
+                .value
+                .as_deref()
+                .filter(|value| !value.is_empty())
+                .and_then(name_problem)
+            {
                 found.blame(at.at("value"), problem);
             }
             if !seen.insert((&taint.key, &taint.effect)) {
-                found.blame(at, format!("a second taint with key {:?} and effect {:?}", taint.key, taint.effect));
+                found.blame(
+                    at,
+                    format!(
+                        "a second taint with key {:?} and effect {:?}",
+                        taint.key, taint.effect
+                    ),
+                );
             }
         }
     }

@@ -43,12 +43,19 @@ impl FromStr for Time {
 
 /// `yyyy-mm-ddThh:mm:ss[.fff](Z|±hh:mm)` with two digits each; jiff judges whether the date exists.
 fn has_date_time_shape(text: &str) -> bool {
-    let Some((date, time)) = text.split_once(['T', 't']) else { return false };
+    let Some((date, time)) = text.split_once(['T', 't']) else {
+        return false;
+    };
     let digits = |text: &str, shape: &str| {
         text.len() == shape.len()
-            && text.bytes().zip(shape.bytes()).all(|(b, s)| if s == b'0' { b.is_ascii_digit() } else { b == s })
+            && text
+                .bytes()
+                .zip(shape.bytes())
+                .all(|(b, s)| if s == b'0' { b.is_ascii_digit() } else { b == s })
     };
-    let Some((clock, rest)) = time.split_at_checked(8) else { return false };
+    let Some((clock, rest)) = time.split_at_checked(8) else {
+        return false;
+    };
     let offset = match rest.strip_prefix('.') {
         Some(fraction) => {
             let offset = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -71,7 +78,9 @@ impl Serialize for Time {
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -81,12 +90,24 @@ mod tests {
 
     #[test]
     fn a_time_is_rfc_3339_and_nothing_else() {
-        for right in ["2026-11-16T00:00:00Z", "2026-11-16t01:02:03.25z", "2026-02-28T23:59:59+05:30"] {
+        for right in [
+            "2026-11-16T00:00:00Z",
+            "2026-11-16t01:02:03.25z",
+            "2026-02-28T23:59:59+05:30",
+        ] {
             assert!(right.parse::<Time>().is_ok(), "{right}");
         }
         for wrong in [
-            "2026-11-16", "2026-11-16 00:00:00Z", "2026-11-16T00:00:00", "2026-02-30T00:00:00Z", "20261116T000000Z",
-            "2026-11-16T24:00:00Z", "2026-12-31T23:59:60Z", "2026-11-16T00:00:00.Z", "2026-11-16T00:00:00Z[UTC]", "",
+            "2026-11-16",
+            "2026-11-16 00:00:00Z",
+            "2026-11-16T00:00:00",
+            "2026-02-30T00:00:00Z",
+            "20261116T000000Z",
+            "2026-11-16T24:00:00Z",
+            "2026-12-31T23:59:60Z",
+            "2026-11-16T00:00:00.Z",
+            "2026-11-16T00:00:00Z[UTC]",
+            "",
             "2026-11-16T00:00Z",
         ] {
             assert!(wrong.parse::<Time>().is_err(), "{wrong}");
@@ -95,6 +116,9 @@ mod tests {
 
     #[test]
     fn a_time_prints_in_utc() {
-        assert_eq!("2026-11-16T01:00:00+01:00".parse::<Time>().unwrap().to_string(), "2026-11-16T00:00:00Z");
+        assert_eq!(
+            "2026-11-16T01:00:00+01:00".parse::<Time>().unwrap().to_string(),
+            "2026-11-16T00:00:00Z"
+        );
     }
 }

@@ -25,10 +25,10 @@ const REASON_LENGTH_MAX: usize = 128;
     category = "karpenter",
     derive = "PartialEq",
     doc = "An offering that is not to be bought for a while. Deleting the object lifts the hold.",
-    printcolumn(name = "Key", type_ = "string", json_path = ".spec.key"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".spec.reason"),
-    printcolumn(name = "Until", type_ = "string", json_path = ".spec.until"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn = r#"{"name": "Key", "type": "string", "jsonPath": ".spec.key"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".spec.reason"}"#,
+    printcolumn = r#"{"name": "Until", "type": "string", "jsonPath": ".spec.until"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
     validation = (
         "self.metadata.name == (self.spec.key == 'on-demand:gpu:*' ? 'on-demand.gpu' : \
          self.spec.key.replace(':*:*', '.all').replace(':', '.'))",
@@ -39,7 +39,7 @@ pub struct UnavailableOfferingSpec {
     /// What is withheld: `capacityType:profile:zone`, or `spot:*:*`, `on-demand:*:*`, `on-demand:gpu:*`.
     #[schemars(extend("maxLength" = KEY_LENGTH_MAX, "pattern" = OFFERING_KEY.text))]
     pub key: String,
-    /// Why, as one word in CamelCase: Preempted, Shortage, Quota.
+    /// Why, as one word in CamelCase: `Preempted`, `Shortage`, `Quota`.
     #[schemars(extend("maxLength" = REASON_LENGTH_MAX, "pattern" = REASON.text))]
     pub reason: String,
     /// Until when.
@@ -50,7 +50,11 @@ pub struct UnavailableOfferingSpec {
 impl UnavailableOffering {
     /// The object that withholds what `key` covers.
     pub fn withhold(key: &OfferingKey, reason: &str, until: Time) -> Self {
-        let spec = UnavailableOfferingSpec { key: key.to_string(), reason: reason.to_owned(), until };
+        let spec = UnavailableOfferingSpec {
+            key: key.to_string(),
+            reason: reason.to_owned(),
+            until,
+        };
         Self::new(&key.object_name(), spec)
     }
 
@@ -69,7 +73,8 @@ impl UnavailableOffering {
         at_most(REASON_LENGTH_MAX, &self.spec.reason, at.at("reason"), &mut found);
         let name = self.metadata.name.as_deref().unwrap_or_default();
         let stands_for_it = self.key().is_none_or(|key| key.object_name() == name);
-        let message = "the name must be the key with dots for colons, or end in '.all' or '.gpu' for a whole class";
+        let message =
+            "the name must be the key with dots for colons, or end in '.all' or '.gpu' for a whole class";
         found.require(stands_for_it, Field::root(ROOT), message);
         found.verdict()
     }

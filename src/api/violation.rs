@@ -15,7 +15,7 @@ pub struct Violation {
 /// A path to a field; built on the way down, written out only when there is something to blame.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
-    parent: Option<&'a Field<'a>>,
+    parent: Option<&'a Self>,
     step: Step<'a>,
 }
 
@@ -28,17 +28,26 @@ enum Step<'a> {
 impl<'a> Field<'a> {
     /// A field at the top of an object.
     pub(super) fn root(name: &'a str) -> Self {
-        Self { parent: None, step: Step::Name(name) }
+        Self {
+            parent: None,
+            step: Step::Name(name),
+        }
     }
 
     /// A field, or a key of a map, below this one.
     pub(super) fn at(&'a self, name: &'a str) -> Self {
-        Self { parent: Some(self), step: Step::Name(name) }
+        Self {
+            parent: Some(self),
+            step: Step::Name(name),
+        }
     }
 
     /// An element of the list at this field.
     pub(super) fn nth(&'a self, index: usize) -> Self {
-        Self { parent: Some(self), step: Step::Index(index) }
+        Self {
+            parent: Some(self),
+            step: Step::Index(index),
+        }
     }
 }
 
@@ -61,7 +70,10 @@ pub(super) struct Violations(Vec<Violation>);
 
 impl Violations {
     pub(super) fn blame(&mut self, field: Field<'_>, message: impl Into<String>) {
-        self.0.push(Violation { field: field.to_string(), message: message.into() });
+        self.0.push(Violation {
+            field: field.to_string(),
+            message: message.into(),
+        });
     }
 
     /// Blames `field` unless `holds`.

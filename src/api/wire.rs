@@ -25,7 +25,11 @@ where
     T: Deserialize<'de>,
 {
     let map = Option::<BTreeMap<String, Option<T>>>::deserialize(from)?;
-    Ok(map.map(|map| map.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()))
+    Ok(map.map(|map| {
+        map.into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect()
+    }))
 }
 
 struct Integer(i64);
@@ -49,7 +53,9 @@ impl<'de> Deserialize<'de> for Integer {
             }
 
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Integer, E> {
-                whole_number(number).map(Integer).ok_or_else(|| E::custom(format!("{number} is not an integer")))
+                whole_number(number)
+                    .map(Integer)
+                    .ok_or_else(|| E::custom(format!("{number} is not an integer")))
             }
         }
         from.deserialize_any(Number)
@@ -75,6 +81,9 @@ mod tests {
     #[test]
     fn a_null_in_a_map_is_an_absence() {
         let read = map::<_, String>(json!({"a": "b", "c": null})).unwrap().unwrap();
-        assert_eq!(read.into_iter().collect::<Vec<_>>(), [("a".to_owned(), "b".to_owned())]);
+        assert_eq!(
+            read.into_iter().collect::<Vec<_>>(),
+            [("a".to_owned(), "b".to_owned())]
+        );
     }
 }

@@ -21,7 +21,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let definitions = definitions().context("generating the custom resource definitions")?;
     match &args.dir {
         None => Ok(output::data(documents(&definitions)?.trim_end())?),
-        Some(dir) => definitions.iter().try_for_each(|definition| write(dir, definition)),
+        Some(dir) => definitions
+            .iter()
+            .try_for_each(|definition| write(dir, definition)),
     }
 }
 
@@ -72,12 +74,52 @@ mod tests {
     #[test]
     fn strings_that_yaml_reads_otherwise_survive_it() {
         for text in [
-            "True", "no", "null", "~", "1e3", "0x10", "1:30", "", " a", "a ", "a: b", "# a", "a #b", "- a", "a\nb\n",
-            "\n a\n", "it's", "\"", "\\", "^(\\+|-)?$", "!has(self.a)", "*", "&a", "@daily", "`", "%", "2026-11-16", ".5",
-            "a\tb", "ä", "y", "=", "<<", "0o7", "1_000", "self.all(x, x.operator == 'In' ? x.values.size() != 0 : true)",
+            "True",
+            "no",
+            "null",
+            "~",
+            "1e3",
+            "0x10",
+            "1:30",
+            "",
+            " a",
+            "a ",
+            "a: b",
+            "# a",
+            "a #b",
+            "- a",
+            "a\nb\n",
+            "\n a\n",
+            "it's",
+            "\"",
+            "\\",
+            "^(\\+|-)?$",
+            "!has(self.a)",
+            "*",
+            "&a",
+            "@daily",
+            "`",
+            "%",
+            "2026-11-16",
+            ".5",
+            "a\tb",
+            "ä",
+            "y",
+            "=",
+            "<<",
+            "0o7",
+            "1_000",
+            "self.all(x, x.operator == 'In' ? x.values.size() != 0 : true)",
         ] {
-            let definition = Definition { file_name: String::new(), object: json!({"a": [text], text: {"b": text}}) };
-            assert_eq!(read(&to_yaml(&definition).unwrap()), definition.object, "{text:?}");
+            let definition = Definition {
+                file_name: String::new(),
+                object: json!({"a": [text], text: {"b": text}}),
+            };
+            assert_eq!(
+                read(&to_yaml(&definition).unwrap()),
+                definition.object,
+                "{text:?}"
+            );
         }
     }
 
@@ -85,6 +127,9 @@ mod tests {
     fn the_documents_can_be_read_one_by_one() {
         let definitions = definitions().unwrap();
         let read: Vec<Value> = serde_saphyr::from_multiple(&documents(&definitions).unwrap()).unwrap();
-        assert_eq!(read, definitions.into_iter().map(|it| it.object).collect::<Vec<_>>());
+        assert_eq!(
+            read,
+            definitions.into_iter().map(|it| it.object).collect::<Vec<_>>()
+        );
     }
 }

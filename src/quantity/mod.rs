@@ -68,7 +68,10 @@ pub enum QuantityError {
 
 impl Quantity {
     /// Nothing.
-    pub const ZERO: Self = Self { nanos: 0, notation: Notation::Decimal };
+    pub const ZERO: Self = Self {
+        nanos: 0,
+        notation: Notation::Decimal,
+    };
 
     /// An amount given in nano-units.
     pub const fn from_nanos(nanos: i128, notation: Notation) -> Self {
@@ -77,7 +80,10 @@ impl Quantity {
 
     /// An amount given in whole units.
     pub const fn from_units(units: i64) -> Self {
-        Self { nanos: units as i128 * NANOS, notation: Notation::Decimal }
+        Self {
+            nanos: units as i128 * NANOS,
+            notation: Notation::Decimal,
+        }
     }
 
     /// The amount in nano-units.
@@ -137,20 +143,27 @@ impl FromStr for Quantity {
             Some(b'+') => (false, &text[1..]),
             _ => (false, text),
         };
-        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let end = unsigned
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
             return Err(malformed());
         }
         let scale = Scale::parse(suffix).ok_or_else(|| QuantityError::UnknownSuffix(text.to_owned()))?;
-        let magnitude = scale.magnitude(whole, fraction).ok_or_else(|| QuantityError::OutOfRange(text.to_owned()))?;
+        let magnitude = scale
+            .magnitude(whole, fraction)
+            .ok_or_else(|| QuantityError::OutOfRange(text.to_owned()))?;
         let notation = if scale.notation == Notation::Binary && magnitude > 0 && magnitude < NANOS {
             Notation::Decimal
         } else {
             scale.notation
         };
-        Ok(Self { nanos: if negative { -magnitude } else { magnitude }, notation })
+        Ok(Self {
+            nanos: if negative { -magnitude } else { magnitude },
+            notation,
+        })
     }
 }
 
@@ -163,73 +176,85 @@ struct Scale {
 impl Scale {
     fn parse(suffix: &str) -> Option<Self> {
         if let Some((exponent, _)) = DECIMAL_SUFFIXES.iter().find(|(_, known)| *known == suffix) {
-            return Some(Self { notation: Notation::Decimal, exponent: *exponent });
+            return Some(Self {
+                notation: Notation::Decimal,
+                exponent: *exponent,
+            });
         }
         if let Some(power) = BINARY_SUFFIXES.iter().position(|known| *known == suffix) {
-            return Some(Self { notation: Notation::Binary, exponent: i32::try_from(power).ok()? * 10 });
+            return Some(Self {
+                notation: Notation::Binary,
+                exponent: i32::try_from(power).ok()? * 10,
+            });
         }
         let exponent = suffix.strip_prefix(['e', 'E'])?;
         // An exponent that does not fit is out of any range; clamping keeps that verdict for `magnitude`.
         let exponent = exponent.parse::<i64>().ok()?.clamp(-1_000_000, 1_000_000);
-        Some(Self { notation: Notation::Exponent, exponent: i32::try_from(exponent).ok()? })
+        Some(Self {
+            notation: Notation::Exponent,
+            exponent: i32::try_from(exponent).ok()?,
+        })
     }
 
     /// The absolute amount in nano-units, rounded up; `None` when it does not fit.
     fn magnitude(&self, whole: &str, fraction: &str) -> Option<i128> {
-        let digits = format!("{whole}{fraction}");
-        let significant = digits.trim_start_matches('0');
-        if significant.is_empty() {
-            return Some(0);
-        }
-        let fraction_digits = i64::try_from(fraction.len()).ok()?;
         match self.notation {
-            Notation::Binary => {
-                // Digits below a nano of the smallest binary unit only matter for rounding up, and 2^60 * 1e9 nanos
-                // leave room for eleven of them.
-                let value = decimal_to_nanos(significant, -fraction_digits, 11)?;
-                let exact = value.nanos.checked_mul(1 << self.exponent);
-                let nanos = exact.map_or(BINARY_MAX, |scaled| value.ceil(scaled));
-                Some(nanos.min(BINARY_MAX))
-            }
+            Notation::Binary => Some(binary_nanos(whole, fraction, self.exponent)),
             Notation::Decimal | Notation::Exponent => {
-                let value = decimal_to_nanos(significant, i64::from(self.exponent) - fraction_digits, 0)?;
-                Some(value.ceil(value.nanos))
+                let fraction_digits = i64::try_from(fraction.len()).ok()?;
+                decimal_nanos(
+                    &format!("{whole}{fraction}"),
+                    i64::from(self.exponent) - fraction_digits,
+                )
             }
         }
     }
 }
 
-/// A non-negative decimal as nano-units with `guard` more digits, and whether something was cut off behind them.
-struct Shifted {
-    nanos: i128,
-    guard: u32,
-    truncated: bool,
-}
-
-impl Shifted {
-    /// `scaled` without its guard digits, rounded up.
-    fn ceil(&self, scaled: i128) -> i128 {
-        let unit = 10_i128.pow(self.guard);
-        scaled / unit + i128::from(scaled % unit != 0 || self.truncated)
+/// `digits * 10^exponent` in nano-units, rounded up; `None` when it does not fit.
+fn decimal_nanos(digits: &str, exponent: i64) -> Option<i128> {
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(0);
     }
+    let shift = exponent + 9;
+    if let Ok(shift) = u32::try_from(shift) {
+        return digits
+            .parse::<i128>()
+            .ok()?
+            .checked_mul(10_i128.checked_pow(shift)?);
+    }
+    let cut = usize::try_from(-shift).ok()?.min(digits.len());
+    let (kept, lost) = digits.split_at(digits.len() - cut);
+    let kept: i128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
+    kept.checked_add(i128::from(lost.bytes().any(|digit| digit != b'0')))
 }
 
-/// `digits * 10^exponent` in units of `10^-(9 + guard)`; `None` when it does not fit an `i128`.
-fn decimal_to_nanos(digits: &str, exponent: i64, guard: u32) -> Option<Shifted> {
-    let shift = exponent + 9 + i64::from(guard);
-    let kept = if shift < 0 {
-        let cut = usize::try_from(-shift).ok()?.min(digits.len());
-        &digits[..digits.len() - cut]
+/// `whole.fraction * 2^exponent` in nano-units, rounded up and capped.
+fn binary_nanos(whole: &str, fraction: &str, exponent: i32) -> i128 {
+    let factor = 1_u128 << exponent;
+    // Long multiplication of the fraction from its last digit on; what is carried out in front is whole.
+    let mut digits: Vec<u128> = fraction.bytes().map(|digit| u128::from(digit - b'0')).collect();
+    let mut carry = 0;
+    for digit in digits.iter_mut().rev() {
+        let product = *digit * factor + carry;
+        (*digit, carry) = (product % 10, product / 10);
+    }
+    let whole = if whole.is_empty() {
+        Some(0)
     } else {
-        digits
+        whole.parse::<u128>().ok()
     };
-    let truncated = digits[kept.len()..].bytes().any(|digit| digit != b'0');
-    let mut nanos: i128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
-    if shift > 0 {
-        let factor = u32::try_from(shift).ok().and_then(|shift| 10_i128.checked_pow(shift))?;
-        nanos = nanos.checked_mul(factor)?;
-    }
-    Some(Shifted { nanos, guard, truncated })
+    let units = whole.and_then(|whole| whole.checked_mul(factor)?.checked_add(carry));
+    let Some(units) = units.and_then(|units| i64::try_from(units).ok()) else {
+        return BINARY_MAX;
+    };
+    let below = (0..9).fold(0, |nanos, place| {
+        nanos * 10 + digits.get(place).map_or(0, |digit| *digit)
+    });
+    let lost = digits.iter().skip(9).any(|digit| *digit != 0);
+    let nanos = i128::from(units) * NANOS + i128::try_from(below).unwrap_or_default() + i128::from(lost);
+    nanos.min(BINARY_MAX)
 }
 
 impl fmt::Display for Quantity {
@@ -256,7 +281,10 @@ impl Quantity {
 
     fn decimal(self) -> String {
         let (number, exponent) = self.thousands(18);
-        let suffix = DECIMAL_SUFFIXES.iter().find(|(power, _)| *power == exponent).map_or("", |(_, suffix)| suffix);
+        let suffix = DECIMAL_SUFFIXES
+            .iter()
+            .find(|(power, _)| *power == exponent)
+            .map_or("", |(_, suffix)| suffix);
         format!("{number}{suffix}")
     }
 
@@ -286,7 +314,10 @@ impl Quantity {
 pub fn whole_number(number: f64) -> Option<i64> {
     // Up to 2^53-1, beyond which floats skip some integers and the API server takes none of them for one.
     const MAX: f64 = 9_007_199_254_740_991.0;
-    #[expect(clippy::cast_possible_truncation, reason = "checked: whole, and inside the range of i64")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "checked: whole, and inside the range of i64"
+    )]
     (number.fract() == 0.0 && number.abs() <= MAX).then_some(number as i64)
 }
 
@@ -341,7 +372,9 @@ impl<'de> Deserialize<'de> for WrittenQuantity {
             }
 
             fn visit_u64<E: de::Error>(self, units: u64) -> Result<WrittenQuantity, E> {
-                i64::try_from(units).map(WrittenQuantity::Number).map_err(E::custom)
+                i64::try_from(units)
+                    .map(WrittenQuantity::Number)
+                    .map_err(E::custom)
             }
 
             fn visit_f64<E: de::Error>(self, units: f64) -> Result<WrittenQuantity, E> {

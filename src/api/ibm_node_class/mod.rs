@@ -40,12 +40,12 @@ const SECOND_GENERATION_VOLUME: &str = "sdp";
     status = "IBMNodeClassStatus",
     derive = "PartialEq",
     doc = "The particulars of IBM Cloud that nodes share: where they stand, what they boot, what they carry.",
-    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
-    printcolumn(name = "Region", type_ = "string", json_path = ".spec.region"),
-    printcolumn(name = "VPC", type_ = "string", json_path = ".spec.vpc"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Zone", type_ = "string", json_path = ".spec.zone", priority = 1),
-    printcolumn(name = "Image", type_ = "string", json_path = ".status.resolvedImageID", priority = 1)
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Region", "type": "string", "jsonPath": ".spec.region"}"#,
+    printcolumn = r#"{"name": "VPC", "type": "string", "jsonPath": ".spec.vpc"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Zone", "type": "string", "priority": 1, "jsonPath": ".spec.zone"}"#,
+    printcolumn = r#"{"name": "Image", "type": "string", "priority": 1, "jsonPath": ".status.resolvedImageID"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("has(self.image) != has(self.imageSelector)", "exactly one of 'image' and 'imageSelector' must be set"))]
@@ -92,7 +92,11 @@ pub struct IBMNodeClassSpec {
     #[schemars(extend("pattern" = pattern::ZONAL_ID.text))]
     pub placement_target: Option<String>,
     /// Tags of every node, attached as `key:value`.
-    #[serde(default, deserialize_with = "wire::map", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::map",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(schema_with = "schema::tags")]
     pub tags: Option<BTreeMap<String, String>>,
     /// Replaces the bootstrap script: what the machine runs first. At most 64 KiB.
@@ -125,11 +129,20 @@ pub struct PlacementStrategy {
 #[serde(rename_all = "camelCase")]
 pub struct SubnetSelection {
     /// How many addresses must be free.
-    #[serde(default, rename = "minimumAvailableIPs", deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("format" = "int32", "minimum" = 1))]
+    #[serde(
+        default,
+        rename = "minimumAvailableIPs",
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("format" = "int32", "minimum" = 1, "maximum" = i32::MAX))]
     pub minimum_available_ips: Option<i64>,
     /// Tags that the subnet must have, as `key:value`.
-    #[serde(default, deserialize_with = "wire::map", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::map",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(schema_with = "schema::tags")]
     pub required_tags: Option<BTreeMap<String, String>>,
 }
@@ -148,7 +161,7 @@ pub struct ImageSelector {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = pattern::DIGITS.text))]
     pub minor_version: Option<String>,
-    /// Processor architecture: amd64, arm64 or s390x.
+    /// Processor architecture: `amd64`, `arm64` or `s390x`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "amd64", "enum" = ARCHITECTURES))]
     pub architecture: Option<String>,
@@ -185,7 +198,11 @@ pub struct BlockDeviceMapping {
 #[serde(rename_all = "camelCase")]
 pub struct VolumeSpec {
     /// Size in GB. The image's own size if absent on the root volume.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("minimum" = CAPACITY_GB.0, "maximum" = CAPACITY_GB.1))]
     pub capacity: Option<i64>,
     /// Volume profile, like `general-purpose` or `sdp`.
@@ -193,11 +210,19 @@ pub struct VolumeSpec {
     #[schemars(extend("maxLength" = NAME_LENGTH_MAX, "pattern" = pattern::IMAGE.text))]
     pub profile: Option<String>,
     /// Operations per second, for profiles that let one choose.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("minimum" = IOPS.0, "maximum" = IOPS.1))]
     pub iops: Option<i64>,
     /// Megabits per second, for profiles that let one choose.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("minimum" = BANDWIDTH_MBPS.0, "maximum" = BANDWIDTH_MBPS.1))]
     pub bandwidth: Option<i64>,
     /// CRN of the root key that encrypts it. The provider's own key if absent.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ARCHITECTURES, BANDWIDTH_MBPS, BLOCK_DEVICES_MAX, BOOT_CAPACITY_GB, BlockDeviceMapping, CAPACITY_GB, IBMNodeClass,
-    IBMNodeClassSpec, IBMNodeClassStatus, IOPS, ImageSelector, NAME_LENGTH_MAX, SECOND_GENERATION_VOLUME,
-    SECURITY_GROUPS_MAX, SubnetSelection, USER_DATA_BYTES_MAX, VOLUME_TAGS_MAX, VolumeSpec,
+    ARCHITECTURES, BANDWIDTH_MBPS, BLOCK_DEVICES_MAX, BOOT_CAPACITY_GB, BlockDeviceMapping, CAPACITY_GB,
+    IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, IOPS, ImageSelector, NAME_LENGTH_MAX,
+    SECOND_GENERATION_VOLUME, SECURITY_GROUPS_MAX, SubnetSelection, USER_DATA_BYTES_MAX, VOLUME_TAGS_MAX,
+    VolumeSpec,
 };
 use crate::api::condition::{self, Detail, at_most};
 use crate::api::pattern::{self, Pattern};
@@ -44,15 +45,35 @@ impl IBMNodeClassSpec {
         if let Some(selector) = &self.image_selector {
             selector.validate(at.at("imageSelector"), found);
         }
-        unique(&pattern::REGIONAL_ID, ID_LENGTH_MAX, self.security_groups.as_ref(), at.at("securityGroups"), found);
+        unique(
+            &pattern::REGIONAL_ID,
+            ID_LENGTH_MAX,
+            self.security_groups.as_ref(),
+            at.at("securityGroups"),
+            found,
+        );
         let groups = self.security_groups.as_ref().map_or(0, Vec::len);
-        found.require(groups <= SECURITY_GROUPS_MAX, at.at("securityGroups"), "has more than 5 elements");
-        unique(&pattern::REGIONAL_ID, ID_LENGTH_MAX, self.ssh_keys.as_ref(), at.at("sshKeys"), found);
+        found.require(
+            groups <= SECURITY_GROUPS_MAX,
+            at.at("securityGroups"),
+            "has more than 5 elements",
+        );
+        unique(
+            &pattern::REGIONAL_ID,
+            ID_LENGTH_MAX,
+            self.ssh_keys.as_ref(),
+            at.at("sshKeys"),
+            found,
+        );
         let group = self.resource_group.as_deref();
         found.require(group != Some(""), at.at("resourceGroup"), "is empty");
         tags(self.tags.as_ref(), at.at("tags"), found);
         let bytes = self.user_data.as_ref().map_or(0, String::len);
-        found.require(bytes <= USER_DATA_BYTES_MAX, at.at("userData"), "'userData' has at most 65536 bytes");
+        found.require(
+            bytes <= USER_DATA_BYTES_MAX,
+            at.at("userData"),
+            "'userData' has at most 65536 bytes",
+        );
         self.validate_volumes(at.at("blockDeviceMappings"), found);
     }
 
@@ -69,30 +90,68 @@ impl IBMNodeClassSpec {
         named(&self.zone, &pattern::ZONE, NAME_LENGTH_MAX, "zone", found);
         named(&self.subnet, &pattern::ZONAL_ID, usize::MAX, "subnet", found);
         named(&self.image, &pattern::IMAGE, NAME_LENGTH_MAX, "image", found);
-        named(&self.placement_target, &pattern::ZONAL_ID, usize::MAX, "placementTarget", found);
+        named(
+            &self.placement_target,
+            &pattern::ZONAL_ID,
+            usize::MAX,
+            "placementTarget",
+            found,
+        );
     }
 
     fn validate_place(&self, at: Field<'_>, found: &mut Violations) {
-        let in_region = |zone: &String| zone.strip_prefix(&self.region).is_some_and(|rest| rest.starts_with('-'));
-        found.require(self.zone.as_ref().is_none_or(in_region), at, "'zone' must be a zone of 'region'");
-        let selection = self.placement_strategy.as_ref().and_then(|strategy| strategy.subnet_selection.as_ref());
-        let Some(SubnetSelection { minimum_available_ips, required_tags }) = selection else { return };
+        let in_region = |zone: &String| {
+            zone.strip_prefix(&self.region)
+                .is_some_and(|rest| rest.starts_with('-'))
+        };
+        found.require(
+            self.zone.as_ref().is_none_or(in_region),
+            at,
+            "'zone' must be a zone of 'region'",
+        );
+        let selection = self
+            .placement_strategy
+            .as_ref()
+            .and_then(|strategy| strategy.subnet_selection.as_ref());
+        let Some(SubnetSelection {
+            minimum_available_ips,
+            required_tags,
+        }) = selection
+        else {
+            return;
+        };
         let strategy = at.at("placementStrategy");
         let at = strategy.at("subnetSelection");
-        within((1, i64::from(i32::MAX)), *minimum_available_ips, at.at("minimumAvailableIPs"), found);
+        within(
+            (1, i64::from(i32::MAX)),
+            *minimum_available_ips,
+            at.at("minimumAvailableIPs"),
+            found,
+        );
         tags(required_tags.as_ref(), at.at("requiredTags"), found);
     }
 
     fn validate_volumes(&self, at: Field<'_>, found: &mut Violations) {
         let volumes = self.block_device_mappings.as_deref().unwrap_or_default();
-        found.require(volumes.len() <= BLOCK_DEVICES_MAX, at, "has more than 10 elements");
+        found.require(
+            volumes.len() <= BLOCK_DEVICES_MAX,
+            at,
+            "has more than 10 elements",
+        );
         for (index, volume) in volumes.iter().enumerate() {
             volume.validate(at.nth(index), found);
         }
         let roots = volumes.iter().filter(|volume| volume.is_root()).count();
-        found.require(volumes.is_empty() || roots == 1, at, "exactly one volume must be the root volume");
+        found.require(
+            volumes.is_empty() || roots == 1,
+            at,
+            "exactly one volume must be the root volume",
+        );
         let mut seen = BTreeSet::new();
-        let unique = volumes.iter().filter_map(|volume| volume.device_name.as_ref()).all(|name| seen.insert(name));
+        let unique = volumes
+            .iter()
+            .filter_map(|volume| volume.device_name.as_ref())
+            .all(|name| seen.insert(name));
         found.require(unique, at, "device names must be unique");
     }
 }
@@ -108,7 +167,11 @@ impl ImageSelector {
             pattern::LOWER_WORD.check(variant, at.at("variant"), found);
         }
         if !ARCHITECTURES.contains(&self.architecture()) {
-            let message = format!("{:?} is none of {}", self.architecture(), ARCHITECTURES.join(", "));
+            let message = format!(
+                "{:?} is none of {}",
+                self.architecture(),
+                ARCHITECTURES.join(", ")
+            );
             found.blame(at.at("architecture"), message);
         }
     }
@@ -124,9 +187,14 @@ impl BlockDeviceMapping {
         volume.validate(at.at("volumeSpec"), found);
         let (min, max) = BOOT_CAPACITY_GB;
         let boots = volume.capacity.is_none_or(|capacity| {
-            capacity >= min && (capacity <= max || volume.profile.as_deref() == Some(SECOND_GENERATION_VOLUME))
+            capacity >= min
+                && (capacity <= max || volume.profile.as_deref() == Some(SECOND_GENERATION_VOLUME))
         });
-        found.require(!self.is_root() || boots, at, "a root volume has 10 to 250 GB, more only with profile 'sdp'");
+        found.require(
+            !self.is_root() || boots,
+            at,
+            "a root volume has 10 to 250 GB, more only with profile 'sdp'",
+        );
     }
 }
 
@@ -142,15 +210,30 @@ impl VolumeSpec {
         if let Some(key) = &self.encryption_key_id {
             pattern::CRN.check(key, at.at("encryptionKeyID"), found);
         }
-        unique(&pattern::TAG, TAG_LENGTH_MAX, self.tags.as_ref(), at.at("tags"), found);
+        unique(
+            &pattern::TAG,
+            TAG_LENGTH_MAX,
+            self.tags.as_ref(),
+            at.at("tags"),
+            found,
+        );
         let count = self.tags.as_ref().map_or(0, Vec::len);
-        found.require(count <= VOLUME_TAGS_MAX, at.at("tags"), "has more than 10 elements");
+        found.require(
+            count <= VOLUME_TAGS_MAX,
+            at.at("tags"),
+            "has more than 10 elements",
+        );
     }
 }
 
 impl IBMNodeClassStatus {
     fn validate(&self, at: Field<'_>, found: &mut Violations) {
-        condition::validate(self.conditions.as_ref(), Detail::Required, at.at("conditions"), found);
+        condition::validate(
+            self.conditions.as_ref(),
+            Detail::Required,
+            at.at("conditions"),
+            found,
+        );
         let mut seen = BTreeSet::new();
         let subnets = at.at("resolvedSubnets");
         for (index, subnet) in self.resolved_subnets.iter().flatten().enumerate() {
@@ -189,7 +272,13 @@ fn tags(tags: Option<&BTreeMap<String, String>>, at: Field<'_>, found: &mut Viol
         at_most(TAG_LENGTH_MAX, value, at.at(key), found);
     }
     let keys = tags.keys().all(|key| pattern::TAG_KEY.matches(key));
-    found.require(keys, at, "a tag's key is letters, digits, spaces, '_', '-' and '.'");
-    let lengths = tags.iter().all(|(key, value)| key.len() + 1 + value.len() <= TAG_LENGTH_MAX);
+    found.require(
+        keys,
+        at,
+        "a tag's key is letters, digits, spaces, '_', '-' and '.'",
+    );
+    let lengths = tags
+        .iter()
+        .all(|(key, value)| key.len() + 1 + value.len() <= TAG_LENGTH_MAX);
     found.require(lengths, at, "a tag 'key:value' has at most 128 characters");
 }

@@ -30,7 +30,7 @@ pub struct Allocation {
     /// Zone, like `us-south-1`.
     #[schemars(extend("pattern" = ZONE.text))]
     pub zone: String,
-    /// How it is bought: spot or on-demand.
+    /// How it is bought: `spot` or `on-demand`.
     #[schemars(extend("enum" = CAPACITY_TYPES))]
     pub capacity_type: String,
     /// Id of the subnet it gets its address from.
@@ -77,7 +77,11 @@ impl Allocation {
         PROFILE.check(&self.profile, at.at("profile"), found);
         ZONE.check(&self.zone, at.at("zone"), found);
         if !CAPACITY_TYPES.contains(&self.capacity_type.as_str()) {
-            let message = format!("{:?} is none of {}", self.capacity_type, CAPACITY_TYPES.join(", "));
+            let message = format!(
+                "{:?} is none of {}",
+                self.capacity_type,
+                CAPACITY_TYPES.join(", ")
+            );
             found.blame(at.at("capacityType"), message);
         }
         ZONAL_ID.check(&self.subnet, at.at("subnet"), found);
@@ -97,7 +101,9 @@ impl Allocation {
             found.require(credential.attempt >= 1, at.at("attempt"), "is less than 1");
             found.require(!credential.jti.is_empty(), at.at("jti"), "is empty");
             at_most(TOKEN_ID_LENGTH_MAX, &credential.jti, at.at("jti"), found);
-            let earlier = credentials[..index].iter().any(|earlier| earlier.jti == credential.jti);
+            let earlier = credentials[..index]
+                .iter()
+                .any(|earlier| earlier.jti == credential.jti);
             found.require(!earlier, at, "occurs twice");
         }
     }
@@ -148,6 +154,8 @@ impl Serialize for WrittenPrice {
 
 impl<'de> Deserialize<'de> for WrittenPrice {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }

@@ -31,7 +31,12 @@ impl NodeClaim {
     pub fn validate_runtime(&self) -> Result<(), Vec<Violation>> {
         let mut found = Violations::default();
         let at = Field::root("spec");
-        taint::validate_runtime(self.spec.taints.as_ref(), self.spec.startup_taints.as_ref(), at, &mut found);
+        taint::validate_runtime(
+            self.spec.taints.as_ref(),
+            self.spec.startup_taints.as_ref(),
+            at,
+            &mut found,
+        );
         let requirements = at.at("requirements");
         for (index, requirement) in self.spec.requirements.iter().enumerate() {
             requirement.validate_runtime(requirements.nth(index), &mut found);
@@ -50,12 +55,23 @@ impl NodeClaim {
 impl NodeClaimSpec {
     /// The spec as an API server stores it, which is what it compares.
     fn with_defaults(&self) -> Self {
-        let expire_after = self.expire_after.clone().or_else(|| Some(DEFAULT_EXPIRE_AFTER.to_owned()));
-        Self { expire_after, ..self.clone() }
+        let expire_after = self
+            .expire_after
+            .clone()
+            .or_else(|| Some(DEFAULT_EXPIRE_AFTER.to_owned()));
+        Self {
+            expire_after,
+            ..self.clone()
+        }
     }
 
     fn validate(&self, at: Field<'_>, found: &mut Violations) {
-        requirement::validate(&self.requirements, NodePoolKey::Allowed, at.at("requirements"), found);
+        requirement::validate(
+            &self.requirements,
+            NodePoolKey::Allowed,
+            at.at("requirements"),
+            found,
+        );
         self.node_class_ref.validate(at.at("nodeClassRef"), found);
         taint::validate(self.taints.as_ref(), at.at("taints"), found);
         taint::validate(self.startup_taints.as_ref(), at.at("startupTaints"), found);
@@ -66,7 +82,10 @@ impl NodeClaimSpec {
             pattern::DURATION.check(period, at.at("terminationGracePeriod"), found);
         }
         let resources = at.at("resources");
-        let requests = self.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let requests = self
+            .resources
+            .as_ref()
+            .and_then(|resources| resources.requests.as_ref());
         quantities(requests, resources.at("requests"), found);
     }
 }
@@ -78,6 +97,11 @@ impl NodeClaimStatus {
         }
         quantities(self.capacity.as_ref(), at.at("capacity"), found);
         quantities(self.allocatable.as_ref(), at.at("allocatable"), found);
-        condition::validate(self.conditions.as_ref(), Detail::Optional, at.at("conditions"), found);
+        condition::validate(
+            self.conditions.as_ref(),
+            Detail::Optional,
+            at.at("conditions"),
+            found,
+        );
     }
 }

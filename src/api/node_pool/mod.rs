@@ -41,13 +41,13 @@ const WEIGHT_MAX: i64 = 100;
     derive = "PartialEq",
     doc = "A pool of nodes: which machines may be bought for pending pods, and when they may be given back.",
     scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.nodes"),
-    printcolumn(name = "NodeClass", type_ = "string", json_path = ".spec.template.spec.nodeClassRef.name"),
-    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes"),
-    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Weight", type_ = "integer", json_path = ".spec.weight", priority = 1),
-    printcolumn(name = "CPU", type_ = "string", json_path = ".status.resources.cpu", priority = 1),
-    printcolumn(name = "Memory", type_ = "string", json_path = ".status.resources.memory", priority = 1)
+    printcolumn = r#"{"name": "NodeClass", "type": "string", "jsonPath": ".spec.template.spec.nodeClassRef.name"}"#,
+    printcolumn = r#"{"name": "Nodes", "type": "string", "jsonPath": ".status.nodes"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Weight", "type": "integer", "priority": 1, "jsonPath": ".spec.weight"}"#,
+    printcolumn = r#"{"name": "CPU", "type": "string", "priority": 1, "jsonPath": ".status.resources.cpu"}"#,
+    printcolumn = r#"{"name": "Memory", "type": "string", "priority": 1, "jsonPath": ".status.resources.memory"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
@@ -75,15 +75,27 @@ pub struct NodePoolSpec {
     #[schemars(extend("default" = {"consolidateAfter": "0s"}))]
     pub disruption: Option<Disruption>,
     /// What all nodes of the pool may have together; `nodes` counts them. Only `nodes` when `replicas` is set.
-    #[serde(default, deserialize_with = "wire::map", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::map",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(schema_with = "schema::resource_list")]
     pub limits: Option<BTreeMap<String, WrittenQuantity>>,
     /// Pools with more weight are tried first; none counts as 0. Not supported when `replicas` is set.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("format" = "int32", "minimum" = 1, "maximum" = WEIGHT_MAX))]
     pub weight: Option<i64>,
     /// Keeps exactly this many nodes, whether pods need them or not. Consolidation does not apply then.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("minimum" = 0))]
     pub replicas: Option<i64>,
 }
@@ -102,11 +114,19 @@ pub struct NodeClaimTemplate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TemplateMetadata {
     /// Labels of every Node of the pool.
-    #[serde(default, deserialize_with = "wire::map", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::map",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(schema_with = "schema::labels")]
     pub labels: Option<BTreeMap<String, String>>,
     /// Annotations of every Node of the pool.
-    #[serde(default, deserialize_with = "wire::map", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::map",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(schema_with = "schema::annotations")]
     pub annotations: Option<BTreeMap<String, String>>,
 }
@@ -149,8 +169,8 @@ pub struct Disruption {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = pattern::EXPIRY.text))]
     pub consolidate_after: Option<String>,
-    /// Which nodes may be consolidated: WhenEmpty, WhenEmptyOrUnderutilized or Balanced. WhenUnderutilized is an
-    /// older name of WhenEmptyOrUnderutilized.
+    /// Which nodes may be consolidated: `WhenEmpty`, `WhenEmptyOrUnderutilized` or `Balanced`. `WhenUnderutilized` is
+    /// an older name of `WhenEmptyOrUnderutilized`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "WhenEmptyOrUnderutilized", "enum" = CONSOLIDATION_POLICIES))]
     pub consolidation_policy: Option<String>,
@@ -172,7 +192,12 @@ pub struct Disruption {
     pub budgets: Option<Vec<Budget>>,
 }
 
-const CONSOLIDATION_POLICIES: [&str; 4] = ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced", "WhenUnderutilized"];
+const CONSOLIDATION_POLICIES: [&str; 4] = [
+    "WhenEmpty",
+    "WhenEmptyOrUnderutilized",
+    "Balanced",
+    "WhenUnderutilized",
+];
 
 /// How many nodes may be on their way out at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -182,7 +207,7 @@ pub struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = DEFAULT_BUDGET_NODES, "pattern" = pattern::BUDGET_NODES.text))]
     pub nodes: Option<String>,
-    /// The reasons it applies to: Underutilized, Empty, Drifted. All of them if absent.
+    /// The reasons it applies to: `Underutilized`, `Empty`, `Drifted`. All of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::budget_reasons")]
     pub reasons: Option<Vec<String>>,
@@ -197,23 +222,38 @@ pub struct Budget {
 }
 
 /// The reasons a budget may apply to.
-pub(super) const BUDGET_REASONS: [&str; 3] =
-    [super::names::REASON_UNDERUTILIZED, super::names::REASON_EMPTY, super::names::REASON_DRIFTED];
+pub(super) const BUDGET_REASONS: [&str; 3] = [
+    super::names::REASON_UNDERUTILIZED,
+    super::names::REASON_EMPTY,
+    super::names::REASON_DRIFTED,
+];
 
 /// What is known of a NodePool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePoolStatus {
     /// How many nodes the pool has.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("default" = 0))]
     pub nodes: Option<i64>,
     /// What they have together.
-    #[serde(default, deserialize_with = "wire::map", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "wire::map",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(schema_with = "schema::resource_list")]
     pub resources: Option<BTreeMap<String, WrittenQuantity>>,
-    /// The generation of the class for which NodeRegistrationHealthy holds.
-    #[serde(default, deserialize_with = "wire::integer", skip_serializing_if = "Option::is_none")]
+    /// The generation of the class for which `NodeRegistrationHealthy` holds.
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub node_class_observed_generation: Option<i64>,
     /// What is true of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -236,9 +276,21 @@ impl NodePoolSpec {
     /// How long nodes of this pool may live, as written: what the template says, unless that is the default and
     /// `disruption.expireAfter`, its place before v1, says otherwise. Everything that needs the expiry asks here.
     pub fn expire_after(&self) -> &str {
-        let template = self.template.spec.expire_after.as_deref().unwrap_or(DEFAULT_EXPIRE_AFTER);
-        let older = self.disruption.as_ref().and_then(|disruption| disruption.expire_after.as_deref());
-        if template == DEFAULT_EXPIRE_AFTER { older.unwrap_or(template) } else { template }
+        let template = self
+            .template
+            .spec
+            .expire_after
+            .as_deref()
+            .unwrap_or(DEFAULT_EXPIRE_AFTER);
+        let older = self
+            .disruption
+            .as_ref()
+            .and_then(|disruption| disruption.expire_after.as_deref());
+        if template == DEFAULT_EXPIRE_AFTER {
+            older.unwrap_or(template)
+        } else {
+            template
+        }
     }
 
     /// [`expire_after`](Self::expire_after), read; `None` if it is no duration.
@@ -248,18 +300,28 @@ impl NodePoolSpec {
 
     /// How long draining may take; `None` for ever, or if it is no duration.
     pub fn termination_grace_period(&self) -> Option<std::time::Duration> {
-        self.template.spec.termination_grace_period.as_deref().and_then(parse_duration)
+        self.template
+            .spec
+            .termination_grace_period
+            .as_deref()
+            .and_then(parse_duration)
     }
 
     /// How long nothing may have happened on a node before it is consolidated; `None` if it is no duration.
     pub fn consolidate_after(&self) -> Option<Expiry> {
-        let written = self.disruption.as_ref().and_then(|disruption| disruption.consolidate_after.as_deref());
+        let written = self
+            .disruption
+            .as_ref()
+            .and_then(|disruption| disruption.consolidate_after.as_deref());
         parse_expiry(written.unwrap_or("0s"))
     }
 
     /// Which nodes may be consolidated; `None` if the policy is unknown.
     pub fn consolidation_policy(&self) -> Option<ConsolidationPolicy> {
-        let written = self.disruption.as_ref().and_then(|disruption| disruption.consolidation_policy.as_deref());
+        let written = self
+            .disruption
+            .as_ref()
+            .and_then(|disruption| disruption.consolidation_policy.as_deref());
         match written {
             None | Some("WhenEmptyOrUnderutilized" | "WhenUnderutilized") => {
                 Some(ConsolidationPolicy::WhenEmptyOrUnderutilized)
@@ -272,9 +334,17 @@ impl NodePoolSpec {
 
     /// The budgets, where absent the default one of 10%.
     pub fn budgets(&self) -> Vec<Budget> {
-        let written = self.disruption.as_ref().and_then(|disruption| disruption.budgets.clone());
+        let written = self
+            .disruption
+            .as_ref()
+            .and_then(|disruption| disruption.budgets.clone());
         written.unwrap_or_else(|| {
-            vec![Budget { nodes: Some(DEFAULT_BUDGET_NODES.to_owned()), reasons: None, schedule: None, duration: None }]
+            vec![Budget {
+                nodes: Some(DEFAULT_BUDGET_NODES.to_owned()),
+                reasons: None,
+                schedule: None,
+                duration: None,
+            }]
         })
     }
 
@@ -285,7 +355,9 @@ impl NodePoolSpec {
         spec.template.spec.expire_after = Some(self.expire_after().to_owned());
         let mut disruption = spec.disruption.take().unwrap_or_default();
         disruption.expire_after = None;
-        disruption.consolidate_after.get_or_insert_with(|| "0s".to_owned());
+        disruption
+            .consolidate_after
+            .get_or_insert_with(|| "0s".to_owned());
         disruption.budgets = Some(self.budgets());
         if self.consolidation_policy() == Some(ConsolidationPolicy::WhenEmptyOrUnderutilized) {
             disruption.consolidation_policy = Some("WhenEmptyOrUnderutilized".to_owned());

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    BUDGET_REASONS, BUDGET_REASONS_MAX, BUDGETS_MAX, Budget, CONSOLIDATION_POLICIES, DEFAULT_EXPIRE_AFTER, Disruption,
-    NodePool, NodePoolSpec, TemplateMetadata, TemplateSpec, WEIGHT_MAX,
+    BUDGET_REASONS, BUDGET_REASONS_MAX, BUDGETS_MAX, Budget, CONSOLIDATION_POLICIES, DEFAULT_EXPIRE_AFTER,
+    Disruption, NodePool, NodePoolSpec, TemplateMetadata, TemplateSpec, WEIGHT_MAX,
 };
 use crate::api::condition::{self, Detail, at_most};
 use crate::api::names;
 use crate::api::pattern;
-use crate::api::requirement::{self, NodePoolKey, in_restricted_domain, is_label_value, name_problem, restriction};
+use crate::api::requirement::{
+    self, NodePoolKey, in_restricted_domain, is_label_value, name_problem, restriction,
+};
 use crate::api::schema::{LABEL_VALUE_LENGTH_MAX, LABELS_MAX};
 use crate::api::taint;
 use crate::api::violation::{Field, Violation, Violations};
@@ -24,7 +26,12 @@ impl NodePool {
         if let Some(status) = &self.status {
             let at = Field::root("status");
             quantities(status.resources.as_ref(), at.at("resources"), &mut found);
-            condition::validate(status.conditions.as_ref(), Detail::Required, at.at("conditions"), &mut found);
+            condition::validate(
+                status.conditions.as_ref(),
+                Detail::Required,
+                at.at("conditions"),
+                &mut found,
+            );
         }
         found.verdict()
     }
@@ -39,7 +46,10 @@ impl NodePool {
             spec,
             "Cannot transition NodePool between static (replicas set) and dynamic (replicas unset) provisioning modes",
         );
-        let (new, old) = (&self.spec.template.spec.node_class_ref, &old.spec.template.spec.node_class_ref);
+        let (new, old) = (
+            &self.spec.template.spec.node_class_ref,
+            &old.spec.template.spec.node_class_ref,
+        );
         let (template, inner) = (spec.at("template"), "spec");
         let at = template.at(inner);
         let at = at.at("nodeClassRef");
@@ -55,16 +65,30 @@ impl NodePool {
         let spec = Field::root("spec");
         let template = spec.at("template");
         let metadata = template.at("metadata");
-        let labels = self.spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
+        let labels = self
+            .spec
+            .template
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.labels.as_ref());
         runtime_labels(labels, metadata.at("labels"), &mut found);
         let at = template.at("spec");
         let inner = &self.spec.template.spec;
-        taint::validate_runtime(inner.taints.as_ref(), inner.startup_taints.as_ref(), at, &mut found);
+        taint::validate_runtime(
+            inner.taints.as_ref(),
+            inner.startup_taints.as_ref(),
+            at,
+            &mut found,
+        );
         let requirements = at.at("requirements");
         for (index, requirement) in inner.requirements.iter().enumerate() {
             let at = requirements.nth(index);
             requirement.validate_runtime(at, &mut found);
-            found.require(requirement.key != names::NODE_POOL, at.at("key"), "a pool cannot require itself");
+            found.require(
+                requirement.key != names::NODE_POOL,
+                at.at("key"),
+                "a pool cannot require itself",
+            );
         }
         self.spec.runtime_amounts(spec, &mut found);
         found.verdict()
@@ -83,12 +107,32 @@ impl NodePoolSpec {
         }
         quantities(self.limits.as_ref(), at.at("limits"), found);
         let weight = self.weight.unwrap_or(1);
-        found.require((1..=WEIGHT_MAX).contains(&weight), at.at("weight"), "is not between 1 and 100");
-        found.require(self.replicas.unwrap_or_default() >= 0, at.at("replicas"), "is less than 0");
+        found.require(
+            (1..=WEIGHT_MAX).contains(&weight),
+            at.at("weight"),
+            "is not between 1 and 100",
+        );
+        found.require(
+            self.replicas.unwrap_or_default() >= 0,
+            at.at("replicas"),
+            "is less than 0",
+        );
         if self.replicas.is_some() {
-            let nodes_alone = self.limits.iter().flatten().all(|(resource, _)| resource == "nodes");
-            found.require(nodes_alone, at, "only 'limits.nodes' is supported on static NodePools");
-            found.require(self.weight.is_none(), at, "'weight' is not supported on static NodePools");
+            let nodes_alone = self
+                .limits
+                .iter()
+                .flatten()
+                .all(|(resource, _)| resource == "nodes");
+            found.require(
+                nodes_alone,
+                at,
+                "only 'limits.nodes' is supported on static NodePools",
+            );
+            found.require(
+                self.weight.is_none(),
+                at,
+                "'weight' is not supported on static NodePools",
+            );
         }
         found.require(
             !self.contradicts_itself(),
@@ -99,8 +143,16 @@ impl NodePoolSpec {
 
     /// Whether both places of the expiry are set and differ. 720h cannot be told from a default and yields.
     fn contradicts_itself(&self) -> bool {
-        let template = self.template.spec.expire_after.as_deref().unwrap_or(DEFAULT_EXPIRE_AFTER);
-        let older = self.disruption.as_ref().and_then(|disruption| disruption.expire_after.as_deref());
+        let template = self
+            .template
+            .spec
+            .expire_after
+            .as_deref()
+            .unwrap_or(DEFAULT_EXPIRE_AFTER);
+        let older = self
+            .disruption
+            .as_ref()
+            .and_then(|disruption| disruption.expire_after.as_deref());
         template != DEFAULT_EXPIRE_AFTER && older.is_some_and(|older| older != template)
     }
 
@@ -119,7 +171,10 @@ impl NodePoolSpec {
         let grace = self.template.spec.termination_grace_period.as_deref();
         let sound = grace.is_none_or(|grace| parse_duration(grace).is_some());
         found.require(sound, spec.at("terminationGracePeriod"), too_long);
-        let wait = self.disruption.as_ref().and_then(|disruption| disruption.consolidate_after.as_deref());
+        let wait = self
+            .disruption
+            .as_ref()
+            .and_then(|disruption| disruption.consolidate_after.as_deref());
         let sound = wait.is_none_or(|wait| parse_expiry(wait).is_some());
         found.require(sound, disruption.at("consolidateAfter"), too_long);
     }
@@ -137,15 +192,32 @@ impl TemplateMetadata {
             at_most(LABEL_VALUE_LENGTH_MAX, value, at.at(key), found);
         }
         let none = |wrong: fn(&str) -> bool| !labels.keys().any(|key| wrong(key));
-        found.require(none(in_restricted_domain), at, "label domain \"karpenter.sh\" is restricted");
-        found.require(none(|key| key == names::NODE_POOL), at, "label \"karpenter.sh/nodepool\" is restricted");
-        found.require(none(|key| key == names::HOSTNAME), at, "label \"kubernetes.io/hostname\" is restricted");
+        found.require(
+            none(in_restricted_domain),
+            at,
+            "label domain \"karpenter.sh\" is restricted",
+        );
+        found.require(
+            none(|key| key == names::NODE_POOL),
+            at,
+            "label \"karpenter.sh/nodepool\" is restricted",
+        );
+        found.require(
+            none(|key| key == names::HOSTNAME),
+            at,
+            "label \"kubernetes.io/hostname\" is restricted",
+        );
     }
 }
 
 impl TemplateSpec {
     fn validate(&self, at: Field<'_>, found: &mut Violations) {
-        requirement::validate(&self.requirements, NodePoolKey::Restricted, at.at("requirements"), found);
+        requirement::validate(
+            &self.requirements,
+            NodePoolKey::Restricted,
+            at.at("requirements"),
+            found,
+        );
         self.node_class_ref.validate(at.at("nodeClassRef"), found);
         taint::validate(self.taints.as_ref(), at.at("taints"), found);
         taint::validate(self.startup_taints.as_ref(), at.at("startupTaints"), found);
@@ -167,9 +239,16 @@ impl Disruption {
         if let Some(expiry) = &self.expire_after {
             pattern::EXPIRY.check(expiry, at.at("expireAfter"), found);
         }
-        if let Some(policy) = self.consolidation_policy.as_deref().filter(|it| !CONSOLIDATION_POLICIES.contains(it)) {
+        if let Some(policy) = self
+            .consolidation_policy
+            .as_deref()
+            .filter(|it| !CONSOLIDATION_POLICIES.contains(it))
+        {
             let known = CONSOLIDATION_POLICIES.join(", ");
-            found.blame(at.at("consolidationPolicy"), format!("{policy:?} is none of {known}"));
+            found.blame(
+                at.at("consolidationPolicy"),
+                format!("{policy:?} is none of {known}"),
+            );
         }
         let budgets = self.budgets.as_deref().unwrap_or_default();
         let at = at.at("budgets");
@@ -179,7 +258,9 @@ impl Disruption {
         for (index, budget) in budgets.iter().enumerate() {
             budget.validate(at.nth(index), found);
         }
-        let paired = budgets.iter().all(|budget| budget.schedule.is_some() == budget.duration.is_some());
+        let paired = budgets
+            .iter()
+            .all(|budget| budget.schedule.is_some() == budget.duration.is_some());
         found.require(paired, at, "'schedule' must be set with 'duration'");
     }
 }
@@ -203,7 +284,10 @@ impl Budget {
         let mut seen = BTreeSet::new();
         for (index, reason) in reasons.iter().enumerate() {
             if !BUDGET_REASONS.contains(&reason.as_str()) {
-                found.blame(at.nth(index), format!("{reason:?} is none of {}", BUDGET_REASONS.join(", ")));
+                found.blame(
+                    at.nth(index),
+                    format!("{reason:?} is none of {}", BUDGET_REASONS.join(", ")),
+                );
             }
             found.require(seen.insert(reason), at.nth(index), "occurs twice");
         }

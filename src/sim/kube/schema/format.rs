@@ -8,6 +8,21 @@ use jiff::civil::Date;
 use regex::Regex;
 use std::sync::LazyLock;
 
+/// Whether texts are checked for a format at all.
+pub(super) fn is_checked(format: &str) -> bool {
+    [
+        "date-time",
+        "date",
+        "duration",
+        "byte",
+        "uuid",
+        "ipv4",
+        "ipv6",
+        "cidr",
+    ]
+    .contains(&format)
+}
+
 /// Whether a text has a format; an unknown format is never checked.
 pub(super) fn holds(format: &str, text: &str) -> bool {
     match format {
@@ -33,7 +48,8 @@ fn is_date_time(text: &str) -> bool {
     static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})$").ok()
     });
-    text.split_once(['T', 't']).is_some_and(|(date, clock)| is_date(date) && matches(&CLOCK, clock))
+    text.split_once(['T', 't'])
+        .is_some_and(|(date, clock)| is_date(date) && matches(&CLOCK, clock))
 }
 
 /// As Go's `time.ParseDuration` reads it.
@@ -52,7 +68,9 @@ fn is_uuid(text: &str) -> bool {
 }
 
 fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
     let max = match (address.parse::<Ipv4Addr>(), address.parse::<Ipv6Addr>()) {
         (Ok(_), _) => 32,
         (_, Ok(_)) => 128,
@@ -62,7 +80,7 @@ fn is_cidr(text: &str) -> bool {
 }
 
 /// `None` only if the shape is no regular expression; tests use each.
-fn matches(shape: &Option<Regex>, text: &str) -> bool {
+fn matches(shape: &LazyLock<Option<Regex>>, text: &str) -> bool {
     shape.as_ref().is_some_and(|shape| shape.is_match(text))
 }
 

@@ -12,7 +12,7 @@ use super::shape::join;
 /// Judges a value by the keywords of its schema.
 pub(super) fn validate(value: &Value, schema: &Node, at: &str, causes: &mut Vec<Cause>) {
     if !has_type(value, schema) {
-        causes.push(Cause::wrong_type(at, type_name(value), &schema.types.join(",")));
+        causes.push(wrong_type(value, schema, at));
     }
     branches(value, schema, at, causes);
     match value {
@@ -21,7 +21,8 @@ pub(super) fn validate(value: &Value, schema: &Node, at: &str, causes: &mut Vec<
         Value::Array(elements) => array(elements, schema, at, causes),
         Value::Null | Value::Bool(_) | Value::Object(_) => {}
     }
-    if !schema.allowed.is_empty() && !schema.allowed.contains(value) && !(value.is_null() && schema.nullable) {
+    let allowed_null = value.is_null() && schema.nullable;
+    if !(schema.allowed.is_empty() || schema.allowed.contains(value) || allowed_null) {
         causes.push(Cause::not_supported(at, value, &schema.allowed));
     }
     if let Value::Object(fields) = value {
@@ -37,6 +38,25 @@ fn has_type(value: &Value, schema: &Node) -> bool {
             Value::Number(number) => (is_integer(number) && allows("integer")) || allows("number"),
             _ => allows(type_name(value)),
         }
+}
+
+fn wrong_type(value: &Value, schema: &Node, at: &str) -> Cause {
+    match schema
+        .format
+        .as_deref()
+        .filter(|format| format::is_checked(format) && !value.is_null())
+    {
+        None => Cause::wrong_type(at, type_name(value), &schema.types.join(",")),
+        // Where a text has a format, an API server compares formats instead, and only numbers have one.
+        Some(format) => {
+            let actual = match type_name(value) {
+                "integer" => "int64",
+                "number" => "float64",
+                _ => "",
+            };
+            Cause::wrong_type(at, actual, format)
+        }
+    }
 }
 
 /// The name of a value's type. Numbers that do not fit 64 bits signed are read as floats, as in Go.
@@ -55,7 +75,10 @@ fn type_name(value: &Value) -> &'static str {
 /// A float counts as an integer up to 2^53-1, beyond which floats skip some.
 fn is_integer(number: &Number) -> bool {
     const MAX: f64 = 9_007_199_254_740_991.0;
-    number.is_i64() || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= MAX)
+    number.is_i64()
+        || number
+            .as_f64()
+            .is_some_and(|float| float.fract() == 0.0 && float.abs() <= MAX)
 }
 
 fn string(text: &str, schema: &Node, at: &str, causes: &mut Vec<Cause>) {
@@ -65,32 +88,60 @@ fn string(text: &str, schema: &Node, at: &str, causes: &mut Vec<Cause>) {
     if let Some(max) = schema.length.max.filter(|max| length > *max) {
         causes.push(Cause::too_long(at, max));
     } else if let Some(min) = schema.length.min.filter(|min| length < *min) {
-        causes.push(Cause::invalid(at, &value(), format_args!("{at} in body should be at least {min} chars long")));
+        causes.push(Cause::invalid(
+            at,
+            &value(),
+            format_args!("{at} in body should be at least {min} chars long"),
+        ));
     } else if let Some((pattern, _)) = schema.pattern.as_ref().filter(|(_, regex)| !regex.is_match(text)) {
-        causes.push(Cause::invalid(at, &value(), format_args!("{at} in body should match '{pattern}'")));
+        causes.push(Cause::invalid(
+            at,
+            &value(),
+            format_args!("{at} in body should match '{pattern}'"),
+        ));
     }
     if let Some(name) = schema.format.as_deref().filter(|name| !format::holds(name, text)) {
-        let detail = format!("{at} in body must be of type {name}: {text:?}");
-        causes.push(Cause::invalid(at, &value(), detail));
+        causes.push(Cause::wrong_type(at, text, name));
     }
 }
 
 fn numeric(number: &Number, value: &Value, schema: &Node, at: &str, causes: &mut Vec<Cause>) {
     let Some(float) = number.as_f64() else { return };
-    if let Some(factor) = schema.multiple_of.filter(|factor| (float / factor).fract() != 0.0) {
-        causes.push(Cause::invalid(at, value, format_args!("{at} in body should be a multiple of {factor}")));
+    if let Some(factor) = schema
+        .multiple_of
+        .filter(|factor| (float / factor).fract() != 0.0)
+    {
+        causes.push(Cause::invalid(
+            at,
+            value,
+            format_args!("{at} in body should be a multiple of {factor}"),
+        ));
     }
-    if let Some(Limit { value: min, exclusive }) = &schema.minimum
+    if let Some(Limit {
+        value: min,
+        exclusive,
+    }) = &schema.minimum
         && (float < *min || (*exclusive && float <= *min))
     {
         let or_equal = if *exclusive { "" } else { " or equal to" };
-        causes.push(Cause::invalid(at, value, format_args!("{at} in body should be greater than{or_equal} {min}")));
+        causes.push(Cause::invalid(
+            at,
+            value,
+            format_args!("{at} in body should be greater than{or_equal} {min}"),
+        ));
     }
-    if let Some(Limit { value: max, exclusive }) = &schema.maximum
+    if let Some(Limit {
+        value: max,
+        exclusive,
+    }) = &schema.maximum
         && (float > *max || (*exclusive && float >= *max))
     {
         let or_equal = if *exclusive { "" } else { " or equal to" };
-        causes.push(Cause::invalid(at, value, format_args!("{at} in body should be less than{or_equal} {max}")));
+        causes.push(Cause::invalid(
+            at,
+            value,
+            format_args!("{at} in body should be less than{or_equal} {max}"),
+        ));
     }
 }
 
@@ -145,17 +196,28 @@ fn branches(value: &Value, schema: &Node, at: &str, causes: &mut Vec<Cause>) {
         causes
     };
     let shown = Value::String(type_name(value).to_owned());
-    let mut blame = |detail: &str| causes.push(Cause::invalid(at, &shown, format_args!("{at} in body {detail}")));
+    let mut blame =
+        |detail: &str| causes.push(Cause::invalid(at, &shown, format_args!("{at} in body {detail}")));
     if !schema.any_of.is_empty() && !schema.any_of.iter().any(|branch| judge(branch).is_empty()) {
         blame("must validate at least one schema (anyOf)");
     }
-    if !schema.one_of.is_empty() && schema.one_of.iter().filter(|branch| judge(branch).is_empty()).count() != 1 {
+    if !schema.one_of.is_empty()
+        && schema
+            .one_of
+            .iter()
+            .filter(|branch| judge(branch).is_empty())
+            .count()
+            != 1
+    {
         blame("must validate one and only one schema (oneOf)");
     }
     if schema.not.as_ref().is_some_and(|branch| judge(branch).is_empty()) {
         blame("must not validate the schema (not)");
     }
-    schema.all_of.iter().for_each(|branch| causes.extend(judge(branch)));
+    schema
+        .all_of
+        .iter()
+        .for_each(|branch| causes.extend(judge(branch)));
 }
 
 /// Judges the uniqueness of the elements of lists that are sets or maps.
@@ -182,7 +244,11 @@ pub(super) fn validate_list_types(value: &Value, schema: &Node, at: &str, causes
 
 /// A path in causes that do not come from keywords: keys of maps are in brackets there.
 pub(super) fn below_path(at: &str, name: &str, schema: &Node) -> String {
-    if schema.properties.contains_key(name) { join(at, name) } else { format!("{at}[{name}]") }
+    if schema.properties.contains_key(name) {
+        join(at, name)
+    } else {
+        format!("{at}[{name}]")
+    }
 }
 
 fn unique(elements: &[Value], list_type: &ListType, at: &str, causes: &mut Vec<Cause>) {
@@ -191,6 +257,18 @@ fn unique(elements: &[Value], list_type: &ListType, at: &str, causes: &mut Vec<C
         ListType::Set => Some(element.clone()),
         ListType::Map(keys) => Some(key_of(element, keys)),
     };
+    let stranger = |element: &Value| !element.is_object() && !element.is_null();
+    if matches!(list_type, ListType::Map(_))
+        && let Some(index) = elements.iter().position(stranger)
+    {
+        let detail = "must be an object for an array of list-type map";
+        causes.push(Cause::invalid(
+            &format!("{at}[{index}]"),
+            &elements[index],
+            detail,
+        ));
+        return;
+    }
     // A value that occurs often is reported at its second occurrence only.
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for (index, element) in elements.iter().enumerate() {
@@ -205,6 +283,8 @@ fn unique(elements: &[Value], list_type: &ListType, at: &str, causes: &mut Vec<C
 
 /// The fields of an element that tell it from others.
 pub(super) fn key_of(element: &Value, keys: &[String]) -> Value {
-    let present = keys.iter().filter_map(|key| Some((key.clone(), element.get(key)?.clone())));
+    let present = keys
+        .iter()
+        .filter_map(|key| Some((key.clone(), element.get(key)?.clone())));
     Value::Object(present.collect())
 }

@@ -9,7 +9,15 @@ const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Removes what the schema does not know and records where it was.
 pub(super) fn prune(object: &mut Value, root: &Node, unknown: &mut Vec<String>) {
-    prune_node(object, Some(root), Place { path: "", is_object: true }, unknown);
+    prune_node(
+        object,
+        Some(root),
+        Place {
+            path: "",
+            is_object: true,
+        },
+        unknown,
+    );
 }
 
 #[derive(Clone, Copy)]
@@ -33,12 +41,23 @@ fn prune_node(value: &mut Value, schema: Option<&Node>, at: Place<'_>, unknown: 
                 let any = schema.is_some_and(|schema| matches!(schema.additional, Additional::Any));
                 match (below, fields.get_mut(&name)) {
                     (Some(below), Some(value)) => {
-                        let at = Place { path: &path, is_object: below.embedded_resource };
+                        let at = Place {
+                            path: &path,
+                            is_object: below.embedded_resource,
+                        };
                         prune_node(value, Some(below), at, unknown);
                     }
                     // Below `additionalProperties: true` nothing is known, so objects there lose their fields.
                     (None, Some(value)) if any && !preserve => {
-                        prune_node(value, None, Place { path: &path, is_object: false }, unknown);
+                        prune_node(
+                            value,
+                            None,
+                            Place {
+                                path: &path,
+                                is_object: false,
+                            },
+                            unknown,
+                        );
                     }
                     _ if preserve => {}
                     _ => {
@@ -56,7 +75,15 @@ fn prune_node(value: &mut Value, schema: Option<&Node>, at: Place<'_>, unknown: 
             for (index, element) in elements.iter_mut().enumerate() {
                 let path = format!("{}[{index}]", at.path);
                 let is_object = items.is_some_and(|items| items.embedded_resource);
-                prune_node(element, items, Place { path: &path, is_object }, unknown);
+                prune_node(
+                    element,
+                    items,
+                    Place {
+                        path: &path,
+                        is_object,
+                    },
+                    unknown,
+                );
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -79,7 +106,9 @@ pub(super) fn drop_nulls(value: &mut Value, schema: &Node) {
         }
         Value::Array(elements) => {
             if let Some(items) = &schema.items {
-                elements.iter_mut().for_each(|element| drop_nulls(element, items));
+                for element in elements {
+                    drop_nulls(element, items);
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -92,7 +121,9 @@ pub(super) fn default(value: &mut Value, schema: &Node) {
         Value::Object(fields) => {
             for (name, below) in &schema.properties {
                 let Some(default) = &below.default else { continue };
-                let stays = fields.get(name).is_some_and(|value| !value.is_null() || below.nullable);
+                let stays = fields
+                    .get(name)
+                    .is_some_and(|value| !value.is_null() || below.nullable);
                 if !stays {
                     fields.insert(name.clone(), default.clone());
                 }
@@ -124,5 +155,9 @@ fn fill_null(value: &mut Value, schema: &Node) {
 
 /// A field below a path.
 pub(super) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }
