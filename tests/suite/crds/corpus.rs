@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use karpenter_ibm::api::NodePool;
 use karpenter_ibm::sim::kube::schema::Schema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{KINDS, Kind, Verdict, admit};
@@ -93,6 +95,27 @@ fn crd_and_validate_agree_on_every_manifest_and_on_whom_to_blame() {
         }
     }
     assert!(count > 400, "only {count} manifests were found");
+}
+
+#[test]
+fn defaulting_changes_neither_a_verdict_nor_a_hash() {
+    for kind in KINDS {
+        let schema = Schema::compile(&kind.schema()).unwrap();
+        for case in cases(kind).into_iter().filter(|case| case.blames.is_none()) {
+            let mut defaulted = case.object.clone();
+            assert_eq!(schema.admit(&mut defaulted, None), [], "{}", case.file);
+            assert_eq!(
+                kind.validate(&defaulted, None),
+                Verdict::Accepted,
+                "{}",
+                case.file
+            );
+            if kind == Kind::NodePool {
+                let hash = |pool: &Value| NodePool::deserialize(pool).unwrap().hash();
+                assert_eq!(hash(&defaulted), hash(&case.object), "{}", case.file);
+            }
+        }
+    }
 }
 
 fn check(case: &Case, schema: &Schema) {
