@@ -1,0 +1,284 @@
+//! `IBMNodeClass`: the particulars of IBM Cloud that nodes share: where they stand, what they boot, what they carry.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::condition::Condition;
+use super::pattern;
+use super::{schema, wire};
+
+mod validation;
+
+/// Most security groups a network interface may be in.
+const SECURITY_GROUPS_MAX: usize = 5;
+/// Longest name of a VPC resource; ids are shorter.
+const NAME_LENGTH_MAX: usize = 63;
+/// Longest user data the VPC API takes, in bytes.
+const USER_DATA_BYTES_MAX: usize = 65_536;
+const BLOCK_DEVICES_MAX: usize = 10;
+const VOLUME_TAGS_MAX: usize = 10;
+const CAPACITY_GB: (i64, i64) = (1, 16_000);
+const IOPS: (i64, i64) = (100, 64_000);
+const BANDWIDTH_MBPS: (i64, i64) = (1, 16_000);
+const ARCHITECTURES: [&str; 3] = ["amd64", "arm64", "s390x"];
+/// Capacity of a boot volume in GB. Volumes of the second generation (`sdp`) may be larger.
+const BOOT_CAPACITY_GB: (i64, i64) = (10, 250);
+const SECOND_GENERATION_VOLUME: &str = "sdp";
+
+/// What nodes of a class are made of.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "karpenter-ibm.sh",
+    version = "v1alpha1",
+    kind = "IBMNodeClass",
+    plural = "ibmnodeclasses",
+    shortname = "ibmnc",
+    category = "karpenter",
+    status = "IBMNodeClassStatus",
+    derive = "PartialEq",
+    doc = "The particulars of IBM Cloud that nodes share: where they stand, what they boot, what they carry.",
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Region", "type": "string", "jsonPath": ".spec.region"}"#,
+    printcolumn = r#"{"name": "VPC", "type": "string", "jsonPath": ".spec.vpc"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Zone", "type": "string", "priority": 1, "jsonPath": ".spec.zone"}"#,
+    printcolumn = r#"{"name": "Image", "type": "string", "priority": 1, "jsonPath": ".status.resolvedImageID"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("has(self.image) != has(self.imageSelector)", "exactly one of 'image' and 'imageSelector' must be set"))]
+#[x_kube(validation = ("!has(self.zone) || self.zone.startsWith(self.region + '-')", "'zone' must be a zone of 'region'"))]
+pub struct IBMNodeClassSpec {
+    /// Region, like `us-south`.
+    #[schemars(extend("maxLength" = NAME_LENGTH_MAX, "pattern" = pattern::REGION.text))]
+    pub region: String,
+    /// The only zone to use, like `us-south-1`. All zones of the region that have a usable subnet if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = NAME_LENGTH_MAX, "pattern" = pattern::ZONE.text))]
+    pub zone: Option<String>,
+    /// Id of the VPC.
+    #[schemars(extend("pattern" = pattern::REGIONAL_ID.text))]
+    pub vpc: String,
+    /// Id of the only subnet to use. All usable subnets of the VPC if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::ZONAL_ID.text))]
+    pub subnet: Option<String>,
+    /// Which subnets are usable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement_strategy: Option<PlacementStrategy>,
+    /// Ids of the security groups of every node. The VPC's default group if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::regional_ids", extend("maxItems" = SECURITY_GROUPS_MAX))]
+    pub security_groups: Option<Vec<String>>,
+    /// Id or name of the image to boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = NAME_LENGTH_MAX, "pattern" = pattern::IMAGE.text))]
+    pub image: Option<String>,
+    /// Boots the newest image that fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_selector: Option<ImageSelector>,
+    /// Ids of the SSH keys that open every node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::regional_ids")]
+    pub ssh_keys: Option<Vec<String>>,
+    /// Id or name of the resource group of every node. The account's default group if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minLength" = 1))]
+    pub resource_group: Option<String>,
+    /// Id of the placement group, dedicated host or dedicated host group to run on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::ZONAL_ID.text))]
+    pub placement_target: Option<String>,
+    /// Tags of every node, attached as `key:value`.
+    #[serde(
+        default,
+        deserialize_with = "wire::map",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::tags")]
+    pub tags: Option<BTreeMap<String, String>>,
+    /// Replaces the bootstrap script: what the machine runs first. At most 64 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = USER_DATA_BYTES_MAX))]
+    #[x_kube(validation = ("size(bytes(self)) <= 65536", "'userData' has at most 65536 bytes"))]
+    pub user_data: Option<String>,
+    /// The volumes of every node. If any is given, exactly one is the root volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxItems" = BLOCK_DEVICES_MAX, "x-kubernetes-list-type" = "atomic"))]
+    #[x_kube(validation = ("self.size() == 0 || self.filter(m, m.rootVolume).size() == 1", "exactly one volume must be the root volume"))]
+    #[x_kube(validation = (
+        "self.all(a, !has(a.deviceName) || self.exists_one(b, has(b.deviceName) && b.deviceName == a.deviceName))",
+        "device names must be unique",
+    ))]
+    pub block_device_mappings: Option<Vec<BlockDeviceMapping>>,
+}
+
+/// How places for nodes are chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementStrategy {
+    /// Which subnets are usable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet_selection: Option<SubnetSelection>,
+}
+
+/// Which subnets are usable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubnetSelection {
+    /// How many addresses must be free.
+    #[serde(
+        default,
+        rename = "minimumAvailableIPs",
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("format" = "int32", "minimum" = 1, "maximum" = i32::MAX))]
+    pub minimum_available_ips: Option<i64>,
+    /// Tags that the subnet must have, as `key:value`.
+    #[serde(
+        default,
+        deserialize_with = "wire::map",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::tags")]
+    pub required_tags: Option<BTreeMap<String, String>>,
+}
+
+/// Which image to boot, by what it contains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageSelector {
+    /// Operating system, like `ubuntu`.
+    #[schemars(extend("pattern" = pattern::LOWER_WORD.text))]
+    pub os: String,
+    /// Major version, like `24`.
+    #[schemars(extend("pattern" = pattern::DIGITS.text))]
+    pub major_version: String,
+    /// Minor version, like `04`. The highest if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::DIGITS.text))]
+    pub minor_version: Option<String>,
+    /// Processor architecture: `amd64`, `arm64` or `s390x`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "amd64", "enum" = ARCHITECTURES))]
+    pub architecture: Option<String>,
+    /// Variant, like `minimal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::LOWER_WORD.text))]
+    pub variant: Option<String>,
+}
+
+/// One volume of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = (
+    "!self.rootVolume || !has(self.volumeSpec) || !has(self.volumeSpec.capacity) || (self.volumeSpec.capacity >= 10 && \
+     (self.volumeSpec.capacity <= 250 || (has(self.volumeSpec.profile) && self.volumeSpec.profile == 'sdp')))",
+    "a root volume has 10 to 250 GB, more only with profile 'sdp'",
+))]
+pub struct BlockDeviceMapping {
+    /// Name of the attachment. The cloud picks one if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = NAME_LENGTH_MAX, "pattern" = pattern::RESOURCE_NAME.text))]
+    pub device_name: Option<String>,
+    /// Whether the machine boots from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
+    pub root_volume: Option<bool>,
+    /// What the volume is like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_spec: Option<VolumeSpec>,
+}
+
+/// What a volume is like.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeSpec {
+    /// Size in GB. The image's own size if absent on the root volume.
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("minimum" = CAPACITY_GB.0, "maximum" = CAPACITY_GB.1))]
+    pub capacity: Option<i64>,
+    /// Volume profile, like `general-purpose` or `sdp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = NAME_LENGTH_MAX, "pattern" = pattern::IMAGE.text))]
+    pub profile: Option<String>,
+    /// Operations per second, for profiles that let one choose.
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("minimum" = IOPS.0, "maximum" = IOPS.1))]
+    pub iops: Option<i64>,
+    /// Megabits per second, for profiles that let one choose.
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("minimum" = BANDWIDTH_MBPS.0, "maximum" = BANDWIDTH_MBPS.1))]
+    pub bandwidth: Option<i64>,
+    /// CRN of the root key that encrypts it. The provider's own key if absent.
+    #[serde(default, rename = "encryptionKeyID", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::CRN.text))]
+    pub encryption_key_id: Option<String>,
+    /// Whether it goes when the node goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
+    pub delete_on_termination: Option<bool>,
+    /// Tags of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::tag_list", extend("maxItems" = VOLUME_TAGS_MAX))]
+    pub tags: Option<Vec<String>>,
+}
+
+/// What is known of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IBMNodeClassStatus {
+    /// What is true of the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Option<Vec<Condition>>,
+    /// Id of the image that new nodes boot.
+    #[serde(default, rename = "resolvedImageID", skip_serializing_if = "Option::is_none")]
+    pub resolved_image_id: Option<String>,
+    /// The subnets that new nodes may stand in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub resolved_subnets: Option<Vec<ResolvedSubnet>>,
+    /// Ids of the security groups that new nodes are in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub resolved_security_groups: Option<Vec<String>>,
+}
+
+/// A subnet that new nodes may stand in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResolvedSubnet {
+    /// Id of the subnet.
+    pub id: String,
+    /// Zone of the subnet.
+    pub zone: String,
+}
+
+impl ImageSelector {
+    /// The architecture, where absent the default.
+    pub fn architecture(&self) -> &str {
+        self.architecture.as_deref().unwrap_or("amd64")
+    }
+}
+
+impl BlockDeviceMapping {
+    /// Whether the machine boots from it.
+    pub fn is_root(&self) -> bool {
+        self.root_volume.unwrap_or_default()
+    }
+}

@@ -1,0 +1,162 @@
+//! Every name that others see: API groups, labels, annotations, taints, finalizers, condition types, reasons.
+//!
+//! Names under `karpenter.sh` and their meaning are upstream Karpenter's; names under `karpenter-ibm.sh` are ours.
+
+/// The API group of NodePool and NodeClaim.
+pub const GROUP: &str = "karpenter.sh";
+/// The API group of what is particular to IBM Cloud.
+pub const IBM_GROUP: &str = "karpenter-ibm.sh";
+
+/// Label: the NodePool that a NodeClaim or Node belongs to.
+pub const NODE_POOL: &str = "karpenter.sh/nodepool";
+/// Label: how the machine is bought, one of the `CAPACITY_TYPE_*` values.
+pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+/// Label, `true` on a Node that has been matched to its NodeClaim.
+pub const REGISTERED: &str = "karpenter.sh/registered";
+/// Label, `true` on a Node that is ready for work.
+pub const INITIALIZED: &str = "karpenter.sh/initialized";
+/// Label, `true` on a Node whose bootstrap sets its taints itself.
+pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
+/// Label: the `IBMNodeClass` that a NodeClaim or Node was made from; also how one of our Nodes is recognized.
+pub const NODE_CLASS: &str = "karpenter-ibm.sh/ibmnodeclass";
+
+/// Value of [`CAPACITY_TYPE`]: may be preempted.
+pub const CAPACITY_TYPE_SPOT: &str = "spot";
+/// Value of [`CAPACITY_TYPE`]: stays until given back.
+pub const CAPACITY_TYPE_ON_DEMAND: &str = "on-demand";
+/// Value of [`CAPACITY_TYPE`]: paid for in advance. Valid in manifests; we offer none.
+pub const CAPACITY_TYPE_RESERVED: &str = "reserved";
+
+/// Label: the zone of a Node.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// Label: the region of a Node.
+pub const REGION: &str = "topology.kubernetes.io/region";
+/// Label: the machine profile of a Node.
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+/// Label: the processor architecture of a Node.
+pub const ARCH: &str = "kubernetes.io/arch";
+/// Label: the operating system of a Node.
+pub const OS: &str = "kubernetes.io/os";
+/// Label: the name a Node has on the network. Never part of a requirement: it is known only afterwards.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Label: the Windows build of a Node.
+pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
+
+/// Labels that pods may select even where a NodePool does not define them, since every offering has them.
+pub const WELL_KNOWN_LABELS: [&str; 8] = [
+    NODE_POOL,
+    ZONE,
+    REGION,
+    INSTANCE_TYPE,
+    ARCH,
+    OS,
+    CAPACITY_TYPE,
+    WINDOWS_BUILD,
+];
+
+/// Older names of well-known labels and what they are read as.
+pub const LABEL_ALIASES: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", ZONE),
+    ("failure-domain.beta.kubernetes.io/region", REGION),
+    ("beta.kubernetes.io/arch", ARCH),
+    ("beta.kubernetes.io/os", OS),
+    ("beta.kubernetes.io/instance-type", INSTANCE_TYPE),
+];
+
+/// Annotation on a pod, Node or NodeClaim: leave it where it is. `true`, or on a pod for how long.
+pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// Annotation on a NodePool and its NodeClaims: the hash of the template that was used.
+pub const NODE_POOL_HASH: &str = "karpenter.sh/nodepool-hash";
+/// Annotation beside [`NODE_POOL_HASH`]: how that hash was computed. Only equal versions are compared.
+pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
+/// Annotation on an `IBMNodeClass` and the NodeClaims made from it: the hash of the class.
+pub const NODE_CLASS_HASH: &str = "karpenter-ibm.sh/nodeclass-hash";
+/// Annotation beside [`NODE_CLASS_HASH`]: how that hash was computed.
+pub const NODE_CLASS_HASH_VERSION: &str = "karpenter-ibm.sh/nodeclass-hash-version";
+/// Annotation on a NodeClaim: when its pods are removed at the latest (RFC 3339).
+pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+/// Annotation on a NodeClaim: whether `minValues` was given up for it, `true` or `false`.
+pub const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+/// Annotation on a NodeClaim: the device drivers that its pods wait for, separated by commas.
+pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
+/// Annotation on a NodePool: the provider it was written for.
+pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
+
+/// Taint (`NoSchedule`, no value) on a Node that is about to go.
+pub const DISRUPTED_TAINT: &str = "karpenter.sh/disrupted";
+/// Taint (`NoExecute`) that a Node carries until it is registered.
+pub const UNREGISTERED_TAINT: &str = "karpenter.sh/unregistered";
+
+/// Finalizer on NodeClaims and Nodes: the machine must be gone first.
+pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
+
+/// The Lease that allocations in a zone need is called this, followed by the zone.
+pub const ALLOCATOR_LEASE_PREFIX: &str = "karpenter-ibm-allocator-";
+
+/// Condition of NodePool, NodeClaim and `IBMNodeClass`: everything else that matters is true.
+pub const READY: &str = "Ready";
+/// Condition of a NodePool: [`validate_runtime`](crate::api::NodePool::validate_runtime) found nothing.
+pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
+/// Condition of a NodePool: its `IBMNodeClass` exists and is ready.
+pub const NODE_CLASS_READY: &str = "NodeClassReady";
+/// Condition of a NodePool: the machines it bought lately have joined. Not part of [`READY`].
+pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
+/// Condition of a NodeClaim: its machine runs.
+pub const LAUNCHED: &str = "Launched";
+/// Condition of a NodeClaim: its machine has joined as a Node.
+pub const NODE_REGISTERED: &str = "Registered";
+/// Condition of a NodeClaim: its Node is ready for work.
+pub const NODE_INITIALIZED: &str = "Initialized";
+/// Condition of a NodeClaim: nothing has happened on its Node for `consolidateAfter`.
+pub const CONSOLIDATABLE: &str = "Consolidatable";
+/// Condition of a NodeClaim: it is no longer what its NodePool or class asks for.
+pub const DRIFTED: &str = "Drifted";
+/// Condition of a NodeClaim: no pod that must be evicted is left on its Node.
+pub const DRAINED: &str = "Drained";
+/// Condition of a NodeClaim: no volume is attached to its Node any more.
+pub const VOLUMES_DETACHED: &str = "VolumesDetached";
+/// Condition of a NodeClaim: its machine is being deleted.
+pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
+/// Condition of a NodeClaim: Node and machine agree with it.
+pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
+/// Condition of a NodeClaim: it is being disrupted; the reason says why.
+pub const DISRUPTION_REASON: &str = "DisruptionReason";
+
+/// Disruption reason: its pods fit elsewhere for less.
+pub const REASON_UNDERUTILIZED: &str = "Underutilized";
+/// Disruption reason: no pod needs it.
+pub const REASON_EMPTY: &str = "Empty";
+/// Disruption reason: it is no longer what its NodePool or class asks for.
+pub const REASON_DRIFTED: &str = "Drifted";
+
+/// Reason of a NodeClaim's end: no offering that fits could be bought.
+pub const REASON_INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
+/// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
+pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
+
+/// Reason of an `UnavailableOffering`: a machine of it was preempted.
+pub const WITHHELD_PREEMPTED: &str = "Preempted";
+/// Reason of an `UnavailableOffering`: the zone has no hardware left for it.
+pub const WITHHELD_SHORTAGE: &str = "Shortage";
+/// Reason of an `UnavailableOffering`: the account's quota is used up.
+pub const WITHHELD_QUOTA: &str = "Quota";
+
+/// What a label is read as: the current name of an alias, else itself.
+pub fn current_label(label: &str) -> &str {
+    LABEL_ALIASES
+        .iter()
+        .find(|(alias, _)| *alias == label)
+        .map_or(label, |(_, current)| current)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_label_is_read_as_its_current_name() {
+        assert_eq!(current_label("beta.kubernetes.io/arch"), ARCH);
+        assert_eq!(current_label(ARCH), ARCH);
+        assert_eq!(current_label("team"), "team");
+    }
+}
