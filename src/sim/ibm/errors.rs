@@ -34,6 +34,8 @@ pub(super) enum Service {
     ResourceManager,
     /// The simulator's own control routes.
     Control,
+    /// A path that no service has.
+    Nobody,
 }
 
 impl Refusal {
@@ -116,7 +118,7 @@ impl Refusal {
     /// The body, as `service` writes it.
     pub(super) fn body(&self, service: Service, trace: &str) -> Value {
         match service {
-            Service::Vpc => json!({ "errors": [self.error()], "trace": trace }),
+            Service::Vpc | Service::Nobody => json!({ "errors": [self.error()], "trace": trace }),
             Service::Iam => json!({
                 "errorCode": self.code,
                 "errorMessage": self.message,

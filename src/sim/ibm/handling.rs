@@ -71,7 +71,7 @@ pub(super) async fn handle(
     let mut ask = take_apart(route, params, &parts, body);
     let course = cloud.with(|state| {
         if ask.trace.is_empty() {
-            ask.trace = ids::stable_uuid(&format!("request {}", cloud.requests().count()));
+            ask.trace = ids::stable_uuid(&format!("request {}", cloud.request_count()));
         }
         plot(state, route, &ask)
     });
@@ -142,7 +142,7 @@ fn serve(state: &mut State, route: &Route, ask: &mut Ask) -> Result<Answer, Refu
             ask.version = version(state, ask)?;
         }
         Service::Tags | Service::Search | Service::ResourceManager => state.check_token(ask)?,
-        Service::Iam | Service::Identity | Service::Catalog | Service::Control => {}
+        Service::Iam | Service::Identity | Service::Catalog | Service::Control | Service::Nobody => {}
     }
     (route.run)(state, ask)
 }

@@ -133,6 +133,11 @@ impl Cloud {
         lock(&self.0.requests).clone()
     }
 
+    /// How many requests were seen so far.
+    fn request_count(&self) -> u64 {
+        lock(&self.0.requests).count
+    }
+
     /// Turns faults on and off.
     pub fn faults(&self) -> FaultControl {
         FaultControl(self.clone())

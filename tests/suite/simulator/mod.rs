@@ -1,6 +1,7 @@
 //! The simulated cloud, seen through the requests that a provisioner makes.
 
 mod catalog;
+mod command;
 mod constraints;
 mod faults;
 mod history;
@@ -15,7 +16,7 @@ use http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
-use karpenter_ibm::sim::ibm::{Cloud, Options};
+use karpenter_ibm::sim::ibm::{Cloud, InProcess, Options};
 use serde_json::{Value, json};
 
 const VERSION: &str = "version=2026-10-06&generation=2";
@@ -23,6 +24,7 @@ const VERSION: &str = "version=2026-10-06&generation=2";
 /// A client with a token, and the cloud it talks to.
 struct Api {
     cloud: Cloud,
+    exchange: InProcess,
     clock: Clock,
     token: String,
 }
@@ -42,7 +44,9 @@ impl Said {
     }
 
     fn target(&self) -> &str {
-        self.body["errors"][0]["target"]["name"].as_str().unwrap_or_default()
+        self.body["errors"][0]["target"]["name"]
+            .as_str()
+            .unwrap_or_default()
     }
 }
 
@@ -59,13 +63,20 @@ impl Api {
     async fn to(options: Options) -> Self {
         let clock = options.clock.clone();
         let cloud = Cloud::new(options);
-        let mut api = Self { cloud, clock, token: String::new() };
+        let mut api = Self {
+            exchange: cloud.exchange(),
+            cloud,
+            clock,
+            token: String::new(),
+        };
         api.log_in().await;
         api
     }
 
     async fn log_in(&mut self) {
-        let said = self.token("grant_type=urn:ibm:params:oauth:grant-type:apikey&apikey=demo-api-key").await;
+        let said = self
+            .token("grant_type=urn:ibm:params:oauth:grant-type:apikey&apikey=demo-api-key")
+            .await;
         self.token = said.body["access_token"].as_str().unwrap_or_default().to_owned();
     }
 
@@ -77,17 +88,29 @@ impl Api {
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Said, ExchangeError> {
-        let (parts, body) = self.cloud.exchange().exchange(request).await?.into_parts();
+        let (parts, body) = self.exchange.exchange(request).await?.into_parts();
         let text = String::from_utf8_lossy(&body).into_owned();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Ok(Said { status: parts.status, headers: parts.headers, body })
+        Ok(Said {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        })
     }
 
     fn request(&self, method: &str, path: &str, body: Option<Value>) -> Request<Bytes> {
         let vpc = path.starts_with("/v1/");
         let join = if path.contains('?') { '&' } else { '?' };
-        let uri = if vpc && !path.contains("version=") { format!("{path}{join}{VERSION}") } else { path.to_owned() };
-        let media_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let uri = if vpc && !path.contains("version=") {
+            format!("{path}{join}{VERSION}")
+        } else {
+            path.to_owned()
+        };
+        let media_type = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
         Request::builder()
             .method(method)
             .uri(format!("https://us-south.iaas.cloud.ibm.com{uri}"))
