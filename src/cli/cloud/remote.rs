@@ -61,7 +61,7 @@ pub(super) struct HostFailure {
 pub(super) struct FailStart {
     /// Name or id of the instance
     instance: String,
-    /// Code in its status_reasons
+    /// Reason why, e.g. `cannot_start_storage`
     #[arg(long, default_value = "cannot_start_capacity")]
     reason: String,
     #[command(flatten)]

@@ -54,13 +54,15 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let mut options = Options::new(&args.region, args.seed, clock);
     options.answers = Answers::Realistic;
     let cloud = Cloud::new(options);
-    let server = Server::bind(cloud.clone(), args.listen).await.map_err(refusal)?;
+    let server = Server::bind(cloud.clone(), args.listen)
+        .await
+        .map_err(|error| refusal(&error))?;
     let stop = stop_on_signal()?;
     let url = format!("http://{}", server.address());
     let _announcement = Announcement::publish(&url).inspect_err(|error| {
         output::talk(format_args!(
             "other commands will need --endpoint {url}: {error:#}"
-        ))
+        ));
     });
     let account = cloud.account();
     output::talk(format_args!(
@@ -76,8 +78,8 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
 }
 
 /// A port that cannot be had is the user's to change.
-fn refusal(error: ServeError) -> anyhow::Error {
-    match &error {
+fn refusal(error: &ServeError) -> anyhow::Error {
+    match error {
         ServeError::NotLoopback(_) => BadInput::new(error.to_string())
             .hint("whoever reaches the simulator commands it, so it listens on 127.0.0.1 or [::1] only")
             .into(),

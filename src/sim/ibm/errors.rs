@@ -9,7 +9,7 @@ pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) code: String,
     pub(super) message: String,
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<Box<Target>>,
     pub(super) retry_after: Option<String>,
 }
 
@@ -107,11 +107,11 @@ impl Refusal {
 
     /// Says which part of the request is to blame.
     pub(super) fn blames(mut self, kind: &'static str, name: impl Into<String>, value: Option<&str>) -> Self {
-        self.target = Some(Target {
+        self.target = Some(Box::new(Target {
             kind,
             name: name.into(),
             value: value.map(Into::into),
-        });
+        }));
         self
     }
 

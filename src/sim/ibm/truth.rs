@@ -165,11 +165,8 @@ impl Cloud {
 
     /// Replaces the API keys that IAM takes; tokens that are out stay valid.
     pub fn set_api_keys(&self, keys: &[&str]) {
-        self.with(|state| {
-            state
-                .identity
-                .set_api_keys(keys.iter().map(|&key| key.to_owned()))
-        });
+        let keys = keys.iter().map(|&key| key.to_owned());
+        self.with(|state| state.identity.set_api_keys(keys));
     }
 
     /// Ends every token that is out.
