@@ -206,6 +206,32 @@ async fn a_deleted_instance_is_deleting_for_a_while_and_then_not_found() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_of_course_voids_what_was_to_come() {
+    let api = api().await;
+    let (pending, starting) = (
+        api.create(api.prototype("a")).await,
+        api.create(api.spot("b")).await,
+    );
+    api.delete(&format!("/v1/instances/{pending}")).await;
+    api.wait_for(&starting, "starting").await;
+    api.cloud.preempt("b").unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..300 {
+        api.pass(1).await;
+        seen.extend(
+            api.cloud
+                .instances()
+                .into_iter()
+                .map(|one| (one.name, one.status)),
+        );
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    let expected = [("a", "deleting"), ("b", "stopped"), ("b", "stopping")];
+    assert_eq!(seen, expected.map(|(name, status)| (name.to_owned(), status)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleting_what_is_pending_or_deleting_is_answered_as_the_options_say() {
     let options = Options {
         delete_while_pending: DeleteWhilePending::Conflict,
