@@ -71,7 +71,11 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Star
 /// One token and one read show that credentials and region are what they should be.
 async fn prove(client: &Client, region: &str) -> Result<(), StartError> {
     client.tokens.token().await.map_err(credentials_or_cloud)?;
-    client.vpc.get_region(region).await.map_err(credentials_or_cloud)?;
+    client
+        .vpc
+        .get_region(region)
+        .await
+        .map_err(credentials_or_cloud)?;
     tracing::info!(region, "credentials and region are accepted");
     Ok(())
 }

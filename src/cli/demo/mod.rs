@@ -16,7 +16,7 @@ pub struct Args {
 
 /// Tells the story; fails if a step of it does not happen.
 #[cfg(feature = "sim")]
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> anyhow::Result<()> {
     use crate::ibm::builtin;
     if builtin::find_region(&args.region).is_none() {
         let known = builtin::REGIONS.map(|region| region.name).join(", ");
@@ -36,7 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 /// This build has no simulator to play on.
 #[cfg(not(feature = "sim"))]
-pub fn run(_args: Args) -> anyhow::Result<()> {
+pub fn run(_args: &Args) -> anyhow::Result<()> {
     Err(super::BadInput::new("this build has no simulated cloud to show")
         .hint("build with the default features: `cargo run --release -- demo`")
         .into())

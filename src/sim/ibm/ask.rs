@@ -102,7 +102,7 @@ impl Answer {
         }
     }
 
-    /// Adds the ETag of a single resource.
+    /// Adds the `ETag` of a single resource.
     pub(super) fn with_etag(mut self, etag: String) -> Self {
         self.etag = Some(etag);
         self

@@ -15,6 +15,9 @@ pub(super) struct Offering {
     pub(super) class: Class,
 }
 
+/// How much of something a profile has.
+type Size = fn(&Profile) -> u32;
+
 impl State {
     /// How many machines of an offering are free.
     pub(super) fn free(&self, offering: &Offering) -> u32 {
@@ -73,8 +76,8 @@ impl State {
             return Ok(());
         }
         let held: Vec<&Profile> = counted.map(|instance| instance.profile).collect();
-        let sum = |size: fn(&Profile) -> u32| held.iter().map(|profile| size(profile)).sum::<u32>();
-        let sizes: [(&str, fn(&Profile) -> u32, u32); 4] = [
+        let sum = |size: Size| held.iter().map(|profile| size(profile)).sum::<u32>();
+        let sizes: [(&str, Size, u32); 4] = [
             ("vCPUs", |p| p.vcpu, vcpu),
             ("memory (GiB)", |p| p.memory_gib, memory_gib),
             ("GPUs", |p| p.gpu.as_ref().map_or(0, |gpu| gpu.count), gpu),

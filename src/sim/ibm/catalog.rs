@@ -134,6 +134,7 @@ fn short_hash(text: &str) -> String {
 }
 
 /// `GET /api/v1/`: entries by kind or by words.
+#[expect(clippy::unnecessary_wraps, reason = "the type of a handler")]
 pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let everything = ask.query("q").is_some();
     let entries = tree()
@@ -184,8 +185,8 @@ fn visible(state: &State, entry: &Entry) -> bool {
 fn profile_of(entry: &Entry) -> Option<&'static Profile> {
     match entry {
         Entry::Plan(profile) => *profile,
-        Entry::Profile(profile) => Some(profile),
-        Entry::Deployment(Deployment {
+        Entry::Profile(profile)
+        | Entry::Deployment(Deployment {
             of: Priced::Profile(profile) | Priced::Composite(profile),
             ..
         }) => Some(profile),

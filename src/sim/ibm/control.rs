@@ -27,6 +27,7 @@ impl From<NoSuch> for Refusal {
 }
 
 /// `GET /sim/v1/status`
+#[expect(clippy::unnecessary_wraps, reason = "the type of a handler")]
 pub(super) fn status(state: &mut State, _ask: &Ask) -> Result<Answer, Refusal> {
     Ok(Answer::ok(json!({
         "simulator": "karpenter-ibm",
@@ -41,6 +42,7 @@ pub(super) fn status(state: &mut State, _ask: &Ask) -> Result<Answer, Refusal> {
 }
 
 /// `GET /sim/v1/instances`: all instances as they are.
+#[expect(clippy::unnecessary_wraps, reason = "the type of a handler")]
 pub(super) fn instances(state: &mut State, _ask: &Ask) -> Result<Answer, Refusal> {
     Ok(Answer::ok(
         json!({ "now": state.now.to_string(), "instances": state.truth() }),
@@ -54,7 +56,7 @@ pub(super) fn preempt(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let instance = required(&body, "instance")?;
     body.done()?;
     state.preempt(&instance)?;
-    done()
+    Ok(done())
 }
 
 /// `POST /sim/v1/host-failure` `{"instance", "outcome": "restart" | "stop"}`
@@ -72,7 +74,7 @@ pub(super) fn host_failure(state: &mut State, ask: &Ask) -> Result<Answer, Refus
         }
     });
     state.fail_host_of(&instance, outcome)?;
-    done()
+    Ok(done())
 }
 
 /// `POST /sim/v1/fail-start` `{"instance", "reason"}`: the instance may not exist yet.
@@ -82,28 +84,28 @@ pub(super) fn fail_start(state: &mut State, ask: &Ask) -> Result<Answer, Refusal
     let (instance, reason) = (required(&body, "instance")?, required(&body, "reason")?);
     body.done()?;
     state.doom(&instance, &reason)?;
-    done()
+    Ok(done())
 }
 
 /// `POST /sim/v1/drain` `{"profile", "zone", "class"?}`
 pub(super) fn drain(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let (profile, zone, class) = offering(ask)?;
     state.drain(&profile, &zone, class)?;
-    done()
+    Ok(done())
 }
 
 /// `POST /sim/v1/refill` `{"profile", "zone", "class"?}`
 pub(super) fn refill(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let (profile, zone, class) = offering(ask)?;
     state.refill(&profile, &zone, class)?;
-    done()
+    Ok(done())
 }
 
 /// `POST /sim/v1/remove` `{"what": "profile" | "price" | "image", "name"}`
 pub(super) fn remove(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let (what, name) = thing(ask, &["profile", "price", "image"])?;
     state.withdraw(&what, &name)?;
-    done()
+    Ok(done())
 }
 
 /// `POST /sim/v1/restore` `{"what": "profile" | "price", "name"}`
@@ -115,10 +117,11 @@ pub(super) fn restore(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
         &mut state.removed_profiles
     };
     removed.remove(&name);
-    done()
+    Ok(done())
 }
 
 /// `GET /sim/v1/faults`
+#[expect(clippy::unnecessary_wraps, reason = "the type of a handler")]
 pub(super) fn faults(state: &mut State, _ask: &Ask) -> Result<Answer, Refusal> {
     let kinds: Vec<Value> = FaultKind::ALL
         .iter()
@@ -159,17 +162,17 @@ pub(super) fn start_fault(state: &mut State, ask: &Ask) -> Result<Answer, Refusa
     fault.reason = body.text("reason")?;
     body.done()?;
     state.faults.start(fault);
-    done()
+    Ok(done())
 }
 
 /// `DELETE /sim/v1/faults/{kind}`
 pub(super) fn stop_fault(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     state.faults.stop(kind(ask)?);
-    done()
+    Ok(done())
 }
 
-fn done() -> Result<Answer, Refusal> {
-    Ok(Answer::ok(json!({ "done": true })))
+fn done() -> Answer {
+    Answer::ok(json!({ "done": true }))
 }
 
 fn kind(ask: &Ask) -> Result<FaultKind, Refusal> {

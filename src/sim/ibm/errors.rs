@@ -9,7 +9,7 @@ pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) code: String,
     pub(super) message: String,
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<Box<Target>>,
     pub(super) retry_after: Option<String>,
 }
 
@@ -34,6 +34,8 @@ pub(super) enum Service {
     ResourceManager,
     /// The simulator's own control routes.
     Control,
+    /// A path that no service has.
+    Nobody,
 }
 
 impl Refusal {
@@ -105,18 +107,18 @@ impl Refusal {
 
     /// Says which part of the request is to blame.
     pub(super) fn blames(mut self, kind: &'static str, name: impl Into<String>, value: Option<&str>) -> Self {
-        self.target = Some(Target {
+        self.target = Some(Box::new(Target {
             kind,
             name: name.into(),
             value: value.map(Into::into),
-        });
+        }));
         self
     }
 
     /// The body, as `service` writes it.
     pub(super) fn body(&self, service: Service, trace: &str) -> Value {
         match service {
-            Service::Vpc => json!({ "errors": [self.error()], "trace": trace }),
+            Service::Vpc | Service::Nobody => json!({ "errors": [self.error()], "trace": trace }),
             Service::Iam => json!({
                 "errorCode": self.code,
                 "errorMessage": self.message,

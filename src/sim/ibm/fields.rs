@@ -120,7 +120,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An object.
-    pub(super) fn object(&self, key: &str) -> Result<Option<Fields<'a>>, Refusal> {
+    pub(super) fn object(&self, key: &str) -> Result<Option<Self>, Refusal> {
         match self.typed(key, "an object", Some)? {
             None => Ok(None),
             Some(value) => Self::at(self.path(key), value).map(Some),
@@ -128,7 +128,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of objects; absent is empty.
-    pub(super) fn objects(&self, key: &str) -> Result<Vec<Fields<'a>>, Refusal> {
+    pub(super) fn objects(&self, key: &str) -> Result<Vec<Self>, Refusal> {
         let list = self.typed(key, "an array", Value::as_array)?;
         list.into_iter()
             .flatten()

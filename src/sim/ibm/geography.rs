@@ -107,6 +107,7 @@ fn has_hardware(profile: &Profile, region: &str, zone: &str) -> bool {
 }
 
 /// `GET /v1/regions`: all regions, not in pages.
+#[expect(clippy::unnecessary_wraps, reason = "the type of a handler")]
 pub(super) fn list_regions(_state: &mut State, _ask: &Ask) -> Result<Answer, Refusal> {
     let regions: Vec<Value> = builtin::REGIONS
         .iter()

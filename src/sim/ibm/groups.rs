@@ -19,6 +19,7 @@ pub(super) fn reference(state: &State, id: &str) -> Value {
 }
 
 /// `GET /v2/resource_groups`
+#[expect(clippy::unnecessary_wraps, reason = "the type of a handler")]
 pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let default = state.default_group();
     let resources: Vec<Value> = state

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use axum::routing::MethodFilter;
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header, request};
 use http_body_util::{BodyExt, Limited};
@@ -71,7 +72,7 @@ pub(super) async fn handle(
     let mut ask = take_apart(route, params, &parts, body);
     let course = cloud.with(|state| {
         if ask.trace.is_empty() {
-            ask.trace = ids::stable_uuid(&format!("request {}", cloud.requests().count()));
+            ask.trace = ids::stable_uuid(&format!("request {}", cloud.request_count()));
         }
         plot(state, route, &ask)
     });
@@ -142,7 +143,7 @@ fn serve(state: &mut State, route: &Route, ask: &mut Ask) -> Result<Answer, Refu
             ask.version = version(state, ask)?;
         }
         Service::Tags | Service::Search | Service::ResourceManager => state.check_token(ask)?,
-        Service::Iam | Service::Identity | Service::Catalog | Service::Control => {}
+        Service::Iam | Service::Identity | Service::Catalog | Service::Control | Service::Nobody => {}
     }
     (route.run)(state, ask)
 }
@@ -211,10 +212,7 @@ fn plot(state: &mut State, route: &Route, ask: &Ask) -> Course {
         (course.wait_before, course.wait_after) = (latency, latency);
     }
     course.instead = refuse_beforehand(state, route, ask);
-    let writes = !matches!(
-        route.operation.rsplit('.').next(),
-        Some("list" | "get" | "search" | "pricing" | "token")
-    ) && route.service != Service::Catalog;
+    let writes = route.method != MethodFilter::GET && matches!(route.service, Service::Vpc | Service::Tags);
     let mut hits = |kind| state.faults.hits(kind, route.operation);
     if route.operation == "instances.create" && hits(FaultKind::LateCreate) {
         course.wait_before = state.faults.delay(state.options.timings.late_create_max);

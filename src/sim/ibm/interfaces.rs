@@ -282,13 +282,14 @@ fn check_interface_name(state: &State, subnet: &Subnet, name: &str, path: &str) 
             "Names that begin with 'ibm-' are reserved",
         ));
     }
-    match state
+    let taken = state
         .interfaces
         .values()
-        .any(|other| other.vpc == subnet.vpc && other.name == name)
-    {
-        true => Err(Refusal::taken(&path, name)),
-        false => Ok(()),
+        .any(|other| other.vpc == subnet.vpc && other.name == name);
+    if taken {
+        Err(Refusal::taken(&path, name))
+    } else {
+        Ok(())
     }
 }
 

@@ -36,7 +36,9 @@ mod patch;
 mod placement;
 mod pricing;
 mod profiles;
+mod prototype;
 mod routes;
+mod rules;
 mod search;
 mod seeding;
 mod serve;
@@ -131,6 +133,11 @@ impl Cloud {
     /// The requests seen so far.
     pub fn requests(&self) -> Requests {
         lock(&self.0.requests).clone()
+    }
+
+    /// How many requests were seen so far.
+    fn request_count(&self) -> u64 {
+        lock(&self.0.requests).count
     }
 
     /// Turns faults on and off.

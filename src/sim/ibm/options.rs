@@ -178,7 +178,7 @@ impl Default for Timings {
             interface_deleting: Span::seconds(1, 5),
             search: Span::seconds(2, 60),
             read_lag: Duration::from_secs(10),
-            late_create_max: Duration::from_secs(60),
+            late_create_max: Duration::from_mins(1),
             slow: Duration::from_mins(3),
             rename: Duration::from_secs(30),
             token: Duration::from_hours(1),

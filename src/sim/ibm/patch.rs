@@ -9,7 +9,7 @@ use super::fields::{self, Fields};
 use super::instances::{HostFailure, MetadataService, Preemption, Status};
 use super::options::{Class, Rename};
 use super::state::{Event, State};
-use super::{create, operations, profiles, view};
+use super::{operations, profiles, prototype, view};
 use crate::ibm::builtin::Profile;
 
 /// The changes a patch asks for.
@@ -20,13 +20,19 @@ struct Changes {
     host_failure: Option<HostFailure>,
     preemption: Option<Preemption>,
     profile: Option<&'static Profile>,
-    placement_target: Option<Option<String>>,
+    placement_target: Option<Target>,
     reservation_policy: Option<String>,
     metadata: Option<MetadataService>,
     qos_mode: Option<String>,
     volume_bandwidth: Option<u64>,
     vcpu_percentage: Option<u64>,
     secure_boot: Option<bool>,
+}
+
+/// Where an instance is to be placed.
+enum Target {
+    Anywhere,
+    On(String),
 }
 
 /// Changes an instance.
@@ -83,31 +89,23 @@ fn read(state: &State, ask: &Ask, body: &Fields<'_>, status: Status) -> Result<C
         ..Changes::default()
     };
     if let Some(availability) = body.object("availability")? {
-        changes.class = create::read_class(&availability)?;
+        changes.class = prototype::read_class(&availability)?;
     }
-    (changes.host_failure, changes.preemption) = create::read_policy(body)?.unwrap_or((None, None));
+    (changes.host_failure, changes.preemption) = prototype::read_policy(body)?.unwrap_or((None, None));
     let profile = body.reference("profile", &["name"])?;
     changes.profile = profile.map(|name| profiles::find(state, &name)).transpose()?;
     if body.is_null("placement_target") {
-        changes.placement_target = Some(None);
+        changes.placement_target = Some(Target::Anywhere);
     } else if let Some(target) = body.reference("placement_target", &[])? {
-        let known = state.placement.contains_key(&target);
-        changes.placement_target = Some(Some(target.clone()).filter(|_| known));
-        changes
-            .placement_target
-            .as_ref()
-            .and_then(Option::as_ref)
-            .ok_or_else(|| {
-                Refusal::not_found("placement target", &target).blames(
-                    "field",
-                    "placement_target",
-                    Some(&target),
-                )
-            })?;
+        if !state.placement.contains_key(&target) {
+            let refusal = Refusal::not_found("placement target", &target);
+            return Err(refusal.blames("field", "placement_target", Some(&target)));
+        }
+        changes.placement_target = Some(Target::On(target));
     }
     changes.reservation_policy = read_reservation(ask, body)?;
     if body.has("metadata_service") {
-        changes.metadata = Some(create::read_metadata(body)?);
+        changes.metadata = Some(prototype::read_metadata(body)?);
     }
     if let Some(vcpu) = body.object("vcpu")? {
         changes.vcpu_percentage = vcpu.number("percentage")?;
@@ -198,22 +196,27 @@ fn apply(state: &mut State, id: &str, changes: Changes) {
     let Some(instance) = state.instances.get_mut(id) else {
         return;
     };
-    fn set<T>(slot: &mut T, change: Option<T>) {
-        if let Some(value) = change {
-            *slot = value;
-        }
-    }
     instance.revision += 1;
     set(&mut instance.name, changes.name);
     set(&mut instance.class, changes.class);
     set(&mut instance.host_failure, changes.host_failure);
     set(&mut instance.preemption, changes.preemption);
     set(&mut instance.profile, changes.profile);
-    set(&mut instance.placement_target, changes.placement_target);
+    match changes.placement_target {
+        None => {}
+        Some(Target::Anywhere) => instance.placement_target = None,
+        Some(Target::On(target)) => instance.placement_target = Some(target),
+    }
     set(&mut instance.reservation_policy, changes.reservation_policy);
     set(&mut instance.metadata, changes.metadata);
     set(&mut instance.qos_mode, changes.qos_mode);
     set(&mut instance.volume_bandwidth, changes.volume_bandwidth);
     set(&mut instance.vcpu_percentage, changes.vcpu_percentage);
     set(&mut instance.secure_boot, changes.secure_boot);
+}
+
+fn set<T>(slot: &mut T, change: Option<T>) {
+    if let Some(value) = change {
+        *slot = value;
+    }
 }

@@ -142,7 +142,9 @@ fn metrics(id: &str, deployment: &Deployment, lie: Option<f64>) -> Vec<Value> {
         ),
     ];
     if let Some(lie) = lie {
-        priced.iter_mut().for_each(|(_, _, price)| *price = lie);
+        for (_, _, price) in &mut priced {
+            *price = lie;
+        }
     }
     rng.shuffle(&mut priced);
     rng.shuffle(&mut surcharges);

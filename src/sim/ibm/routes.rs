@@ -50,7 +50,7 @@ const fn route(
 }
 
 /// What answers a path that no service has.
-static UNKNOWN: Route = route(Service::Vpc, GET, "", "unknown", |_, _| {
+static UNKNOWN: Route = route(Service::Nobody, GET, "", "unknown", |_, _| {
     Err(Refusal::status(
         http::StatusCode::NOT_FOUND,
         "invalid_route",

@@ -22,7 +22,7 @@ pub(super) fn attach(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
         ask.query("update") == Some("true"),
         ask.query("replace") == Some("true"),
     );
-    each(state, ask, &resources, |state, crn| {
+    Ok(each(state, ask, &resources, |state, crn| {
         let tags = legal(&tags)?;
         let own = state.tags.entry(crn.to_owned()).or_default();
         let mut next = if replace { BTreeSet::new() } else { own.clone() };
@@ -41,22 +41,23 @@ pub(super) fn attach(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
         }
         *own = next;
         Ok(())
-    })
+    }))
 }
 
 /// `POST /v3/tags/detach`
 pub(super) fn detach(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let (tags, resources) = read(ask)?;
-    each(state, ask, &resources, |state, crn| {
+    Ok(each(state, ask, &resources, |state, crn| {
         let tags = legal(&tags)?;
         if let Some(own) = state.tags.get_mut(crn) {
             own.retain(|tag| !tags.contains(tag));
         }
         Ok(())
-    })
+    }))
 }
 
 /// `GET /v3/tags`
+#[expect(clippy::unnecessary_wraps, reason = "the type of a handler")]
 pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let number = |name: &str, default: usize| ask.query(name).and_then(|n| n.parse().ok()).unwrap_or(default);
     let (offset, limit) = (number("offset", 0), number("limit", 100).clamp(1, 1000));
@@ -114,7 +115,7 @@ fn each(
     ask: &Ask,
     resources: &[String],
     change: impl Fn(&mut State, &str) -> Result<(), String>,
-) -> Result<Answer, Refusal> {
+) -> Answer {
     let mut results = Vec::new();
     for crn in resources {
         let id = crn.rsplit(':').next().unwrap_or_default();
@@ -135,18 +136,17 @@ fn each(
         let message = outcome.as_ref().err().cloned().unwrap_or_else(|| "OK".into());
         results.push(json!({ "resource_id": crn, "is_error": outcome.is_err(), "message": message }));
     }
-    Ok(Answer::ok(json!({ "results": results })))
+    Answer::ok(json!({ "results": results }))
 }
 
 /// The tags as they are kept: letters, digits, space and `_-.:`, folded to lower case.
 fn legal(tags: &[String]) -> Result<Vec<String>, String> {
     let allowed = |c: char| c.is_alphanumeric() || " _-.:".contains(c);
-    tags.iter()
-        .map(
-            |tag| match tag.is_empty() || tag.chars().count() > LENGTH_MAX || !tag.chars().all(allowed) {
-                true => Err(format!("the tag '{tag}' is not valid")),
-                false => Ok(tag.to_lowercase()),
-            },
-        )
-        .collect()
+    let fold = |tag: &String| {
+        if tag.is_empty() || tag.chars().count() > LENGTH_MAX || !tag.chars().all(allowed) {
+            return Err(format!("the tag '{tag}' is not valid"));
+        }
+        Ok(tag.to_lowercase())
+    };
+    tags.iter().map(fold).collect()
 }

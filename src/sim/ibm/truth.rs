@@ -165,11 +165,8 @@ impl Cloud {
 
     /// Replaces the API keys that IAM takes; tokens that are out stay valid.
     pub fn set_api_keys(&self, keys: &[&str]) {
-        self.with(|state| {
-            state
-                .identity
-                .set_api_keys(keys.iter().map(|&key| key.to_owned()))
-        });
+        let keys = keys.iter().map(|&key| key.to_owned());
+        self.with(|state| state.identity.set_api_keys(keys));
     }
 
     /// Ends every token that is out.
@@ -212,7 +209,7 @@ impl State {
 
     pub(super) fn preempt(&mut self, name_or_id: &str) -> Result<(), NoSuch> {
         let live = |i: &Instance| matches!(i.status, Status::Pending | Status::Starting | Status::Running);
-        let id = self.choose("spot instance that could run", name_or_id, |i| {
+        let id = self.choose("spot instance to preempt", name_or_id, |i| {
             i.class == Class::Spot && live(i)
         })?;
         self.preempt_now(&id);
@@ -224,7 +221,7 @@ impl State {
         name_or_id: &str,
         outcome: Option<HostFailure>,
     ) -> Result<(), NoSuch> {
-        let id = self.choose("instance on a host", name_or_id, |i| {
+        let id = self.choose("instance on a host to fail", name_or_id, |i| {
             i.holds_host && i.status != Status::Deleting
         })?;
         self.fail_host(&id, outcome);

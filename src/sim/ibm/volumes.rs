@@ -130,7 +130,7 @@ pub(super) fn read(fields: &Fields<'_>, role: Role) -> Result<NewVolume, Refusal
             fields.need("volume", None)
         };
     };
-    new.path = volume.own_path().to_owned();
+    volume.own_path().clone_into(&mut new.path);
     new.name = volume.text("name")?;
     new.capacity = volume.number("capacity")?;
     new.iops = volume.number("iops")?;

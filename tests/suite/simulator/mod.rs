@@ -1,6 +1,7 @@
 //! The simulated cloud, seen through the requests that a provisioner makes.
 
 mod catalog;
+mod command;
 mod constraints;
 mod faults;
 mod history;
@@ -15,7 +16,7 @@ use http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
-use karpenter_ibm::sim::ibm::{Cloud, Options};
+use karpenter_ibm::sim::ibm::{Cloud, InProcess, Options};
 use serde_json::{Value, json};
 
 const VERSION: &str = "version=2026-10-06&generation=2";
@@ -23,6 +24,7 @@ const VERSION: &str = "version=2026-10-06&generation=2";
 /// A client with a token, and the cloud it talks to.
 struct Api {
     cloud: Cloud,
+    exchange: InProcess,
     clock: Clock,
     token: String,
 }
@@ -62,6 +64,7 @@ impl Api {
         let clock = options.clock.clone();
         let cloud = Cloud::new(options);
         let mut api = Self {
+            exchange: cloud.exchange(),
             cloud,
             clock,
             token: String::new(),
@@ -85,7 +88,7 @@ impl Api {
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Said, ExchangeError> {
-        let (parts, body) = self.cloud.exchange().exchange(request).await?.into_parts();
+        let (parts, body) = self.exchange.exchange(request).await?.into_parts();
         let text = String::from_utf8_lossy(&body).into_owned();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Ok(Said {
