@@ -36,12 +36,19 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// An environment, arguments, and the words that must be said about them.
+type Case = (
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
 const KEY: (&str, &str) = ("IBMCLOUD_API_KEY", CANARY);
 const REGION: (&str, &str) = ("IBMCLOUD_REGION", "us-south");
 
 #[test]
 fn a_wrong_setting_is_named_with_what_it_may_be_and_nothing_is_touched() {
-    let table: [(&[(&str, &str)], &[&str], &[&str]); 9] = [
+    let table: [Case; 9] = [
         (
             &[REGION],
             &[],

@@ -1,7 +1,5 @@
 //! The whole price look-up, through the real client, against the simulated catalogue.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
