@@ -1,6 +1,8 @@
 //! The IBM client against the simulated IBM Cloud, in one process, on a paused clock.
 
+mod endpoints;
 mod faults;
+mod network;
 mod secrets;
 mod time;
 
