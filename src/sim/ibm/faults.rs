@@ -15,7 +15,7 @@ use crate::clock::later;
 /// Declares the kinds once: variant, name on the command line, description.
 macro_rules! fault_kinds {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $what:literal;)*) => {
-        /// A kind of fault. The letters in brackets are the entries of the fault list it stands for.
+        /// A kind of fault. Each stands for an entry (C1 to C18) of the list of cloud faults it was taken from.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum FaultKind {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
@@ -39,77 +39,77 @@ macro_rules! fault_kinds {
 }
 
 fault_kinds! {
-    /// [C1]
+    /// Stands for C1 of the fault list.
     LostCreate = "lost-create", "an instance is created, and the connection lost before the answer";
-    /// [C1]
+    /// Stands for C1 of the fault list.
     LateCreate = "late-create", "an instance is created up to a minute after the request, and no answer given";
-    /// [C7]
+    /// Stands for C7 of the fault list.
     RateLimit = "rate-limit", "429, with a Retry-After in seconds, as a date, absurd, or missing";
-    /// [C12]
+    /// Stands for C12 of the fault list.
     ServerError = "server-error", "5xx, and nothing was done";
-    /// [C1]
+    /// Stands for C1 of the fault list.
     ServerErrorAfter = "server-error-after", "5xx, although the write was carried out";
-    /// [C18]
+    /// Stands for C18 of the fault list.
     HtmlError = "html-error", "502 with an HTML page in place of JSON";
-    /// [C18]
+    /// Stands for C18 of the fault list.
     TruncatedJson = "truncated-json", "the answer ends in the middle";
-    /// [C18]
+    /// Stands for C18 of the fault list.
     EmptyBody = "empty-body", "the answer has the right status and no body";
-    /// [C18]
+    /// Stands for C18 of the fault list.
     Slow = "slow", "the request is carried out, and answered after any sensible deadline";
-    /// [C3]
+    /// Stands for C3 of the fault list.
     ReadLag = "read-lag", "reads miss a new instance for a while, and lists show a deleted one";
-    /// [C4]
+    /// Stands for C4 of the fault list.
     Spurious404 = "spurious-404", "404 for an instance that is alive";
-    /// [C5]
+    /// Stands for C5 of the fault list.
     PageTokenExpired = "page-token-expired", "400 for the token of a following page";
-    /// [C5]
+    /// Stands for C5 of the fault list.
     PageFails = "page-fails", "500 for a following page";
-    /// [C5]
+    /// Stands for C5 of the fault list.
     PageMisses = "page-misses", "an item is on no page";
-    /// [C5]
+    /// Stands for C5 of the fault list.
     PageRepeats = "page-repeats", "an item is on two pages";
-    /// [C5]
+    /// Stands for C5 of the fault list.
     SmallPages = "small-pages", "pages are shorter than asked for, by chance";
-    /// [C6]
+    /// Stands for C6 of the fault list.
     TokenExpired = "token-expired", "401, as if the token had expired";
-    /// [C6]
+    /// Stands for C6 of the fault list.
     Forbidden = "forbidden", "403, for one operation or all";
-    /// [C6]
+    /// Stands for C6 of the fault list.
     IamDown = "iam-down", "IAM answers 503 or 429 to every request for a token";
-    /// [C8]
+    /// Stands for C8 of the fault list.
     CapacityRefused = "capacity-refused", "a create is refused at once for want of capacity";
-    /// [C9]
+    /// Stands for C9 of the fault list.
     StartFails = "start-fails", "an instance is accepted and then cannot start, for any of the documented reasons";
-    /// [C10]
+    /// Stands for C10 of the fault list.
     Preemption = "preemption", "a spot instance is preempted within an hour of running";
-    /// [C11]
+    /// Stands for C11 of the fault list.
     HostFailure = "host-failure", "the host of an instance fails within an hour of running";
-    /// [C12]
+    /// Stands for C12 of the fault list.
     DeleteStuck = "delete-stuck", "a deleted instance stays in deleting as long as the fault lasts";
-    /// [C12]
+    /// Stands for C12 of the fault list.
     DeleteConflict = "delete-conflict", "409 for deleting an instance that is not running, stopped or failed";
-    /// [C2]
+    /// Stands for C2 of the fault list.
     RenameRefused = "rename-refused", "409 for a rename";
-    /// [C2]
+    /// Stands for C2 of the fault list.
     RenameSlow = "rename-slow", "after a rename the old name stays taken for a while";
-    /// [C16]
+    /// Stands for C16 of the fault list.
     WrongProfile = "wrong-profile", "an instance comes up with another profile or in another zone than asked for";
-    /// [C13]
+    /// Stands for C13 of the fault list.
     PartialCreate = "partial-create", "500 for a create that left a network interface or a volume behind";
-    /// [C13]
+    /// Stands for C13 of the fault list.
     AutoDeleteIgnored = "auto-delete-ignored", "network interfaces and volumes outlive their instance";
-    /// [C14]
+    /// Stands for C14 of the fault list.
     TagFails = "tag-fails", "is_error for a resource, inside a 200";
-    /// [C14]
+    /// Stands for C14 of the fault list.
     SearchLag = "search-lag", "changes are found by search ten minutes later only";
-    /// [C18]
+    /// Stands for C18 of the fault list.
     ExtraFields = "extra-fields", "unknown fields and unknown words in every object";
-    /// [C15]
+    /// Stands for C15 of the fault list.
     PriceMissing = "price-missing", "the catalogue has no metrics for a deployment";
-    /// [C15]
+    /// Stands for C15 of the fault list.
     PriceZero = "price-zero", "the catalogue says 0";
-    /// [C15]
+    /// Stands for C15 of the fault list.
     PriceNegative = "price-negative", "the catalogue says -1";
 }
 

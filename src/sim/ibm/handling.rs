@@ -90,20 +90,18 @@ pub(super) async fn handle(
             Instead::Html => html(),
         };
     }
-    let (outcome, strange) = cloud.with(|state| {
-        let outcome = serve(state, route, &mut ask);
-        (
-            outcome,
-            state.faults.hits(FaultKind::ExtraFields, route.operation),
-        )
+    let outcome = cloud.with(|state| {
+        let mut outcome = serve(state, route, &mut ask);
+        let simulated = route.service != Service::Control;
+        if let Ok(Answer { body: Some(body), .. }) = &mut outcome
+            && simulated
+            && state.faults.hits(FaultKind::ExtraFields, route.operation)
+        {
+            extra_fields::add(body);
+        }
+        outcome
     });
     cloud.sleep(course.wait_after).await;
-    let outcome = outcome.map(|mut answer| {
-        if strange && route.service != Service::Control {
-            answer.body.as_mut().map(extra_fields::add);
-        }
-        answer
-    });
     finish(route.service, &ask, outcome, &course.ending)
 }
 
@@ -212,6 +210,9 @@ fn plot(state: &mut State, route: &Route, ask: &Ask) -> Course {
         (course.wait_before, course.wait_after) = (latency, latency);
     }
     course.instead = refuse_beforehand(state, route, ask);
+    if course.instead.is_some() {
+        return course;
+    }
     let writes = route.method != MethodFilter::GET && matches!(route.service, Service::Vpc | Service::Tags);
     let mut hits = |kind| state.faults.hits(kind, route.operation);
     if route.operation == "instances.create" && hits(FaultKind::LateCreate) {
