@@ -42,7 +42,7 @@ pub fn run() -> ExitCode {
         Command::Controller(args) => controller::run(*args),
         Command::Crds(args) => crds::run(&args),
         Command::Cloud(args) => cloud::run(args),
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => demo::run(&args),
     };
     outcome.map_or_else(|error| bad_input::report(&error), |()| ExitCode::SUCCESS)
 }

@@ -1,0 +1,14 @@
+//! Tests that use the crate from outside, in one binary so that it is linked once.
+//!
+//! Each module is marked `cfg(test)`, although all of this is tests: it is how clippy knows that unwrapping is fine.
+
+#[cfg(test)]
+mod cli;
+#[cfg(test)]
+mod client;
+#[cfg(test)]
+mod crds;
+#[cfg(test)]
+mod prices;
+#[cfg(test)]
+mod simulator;
