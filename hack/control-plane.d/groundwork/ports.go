@@ -19,7 +19,7 @@ func ports(args []string) error {
 
 	var first, last int
 	if n, err := fmt.Sscanf(*from, "%d-%d", &first, &last); n != 2 || err != nil || first < 1 || last > 65535 || first > last {
-		return refused("%q is no range of ports; write it as FIRST-LAST, such as 20000-32767", *from)
+		return fmt.Errorf("%q is no range of ports; write it as FIRST-LAST, such as 20000-32767", *from)
 	}
 	var held []net.Listener
 	defer func() {
@@ -37,7 +37,7 @@ func ports(args []string) error {
 		}
 	}
 	if len(held) < flags.NArg() {
-		return refused("only %d of the %d ports needed are free in %s", len(held), flags.NArg(), *from)
+		return fmt.Errorf("only %d of the %d ports needed are free in %s", len(held), flags.NArg(), *from)
 	}
 	for i, name := range flags.Args() {
 		fmt.Printf("%s=%s\n", name, held[i].Addr())

@@ -46,7 +46,7 @@ func probe(args []string) error {
 			answer = err
 		}
 		if !alive(*pid) {
-			return ended("process %d has ended", *pid)
+			return errors.New("the process that was to answer has ended")
 		}
 		select {
 		case <-limit.Done():
