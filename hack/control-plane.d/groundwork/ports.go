@@ -18,7 +18,8 @@ func ports(args []string) error {
 	_ = flags.Parse(args)
 
 	var first, last int
-	if n, err := fmt.Sscanf(*from, "%d-%d", &first, &last); n != 2 || err != nil || first < 1 || last > 65535 || first > last {
+	_, err := fmt.Sscanf(*from, "%d-%d", &first, &last)
+	if err != nil || first < 1 || last > 65535 || first > last {
 		return fmt.Errorf("%q is no range of ports; write it as FIRST-LAST, such as 20000-32767", *from)
 	}
 	var held []net.Listener
