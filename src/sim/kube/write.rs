@@ -17,12 +17,13 @@ use super::identity::User;
 use super::kind::{Kind, Scope};
 use super::object;
 use super::patch::managed;
+use super::read;
 use super::refusal::{About, Refusal};
 use super::request::{Ask, Form};
 use super::schema::Cause;
 use super::server::{ApiServer, State, about, json_response};
 use super::store::{ObjectKey, Stored};
-use super::{read, table};
+use super::table::{self, Headers};
 
 /// How often an object is drafted anew before the client is told to do it itself.
 const TRIES_MAX: usize = 5;
@@ -498,11 +499,14 @@ pub fn respond(
     } else {
         StatusCode::OK
     };
-    let shown = events::outwards(kind, written.object.clone());
+    let object = &written.object;
     let body = match ask.form {
-        Form::Full => shown,
-        Form::Metadata => read::partial(&shown),
-        Form::Table => table::of_objects(kind, &[shown], "", server.clock()),
+        Form::Full => events::outwards(kind, object.clone()),
+        Form::Metadata => read::partial(object),
+        Form::Table => {
+            let objects = std::slice::from_ref(object);
+            table::of_objects(kind, ask, objects, Headers::Shown, server.clock())
+        }
     };
     let mut response = json_response(code, &body);
     for warning in warnings {
