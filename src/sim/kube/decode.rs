@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::builtin::{self, Mismatch};
 use super::kind::Kind;
 use super::refusal::Refusal;
 use super::request::{Ask, FieldValidation};
@@ -62,25 +63,37 @@ fn check_type(kind: &Kind, object: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// Complains about fields that the kind does not have, as loudly as the client asked.
+/// Complains about fields that the kind does not have, as loudly as the client asked. An object of a built-in kind that
+/// has a value of the wrong type is refused.
 pub fn unknown_fields(
     kind: &Kind,
     validation: FieldValidation,
     object: &Value,
 ) -> Result<Vec<String>, Refusal> {
-    let Some(schema) = kind.schema().filter(|_| validation != FieldValidation::Ignore) else {
-        return Ok(Vec::new());
+    let unknown = match kind.schema() {
+        Some(schema) => schema.unknown_fields(object),
+        None => builtin::conform(&kind.api_version(), &kind.kind, &mut object.clone())
+            .map_err(|mismatch| mistyped(kind, &mismatch))?,
     };
-    let complaints: Vec<String> = schema
-        .unknown_fields(object)
+    let complaints: Vec<String> = unknown
         .into_iter()
         .map(|field| format!("unknown field \"{field}\""))
         .collect();
     match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Strict if !complaints.is_empty() => {
             let list = complaints.join(", ");
             Err(Refusal::bad_request(format!("strict decoding error: {list}")))
         }
         _ => Ok(complaints),
     }
+}
+
+/// 400: an object of a built-in kind cannot hold a value.
+pub fn mistyped(kind: &Kind, mismatch: &Mismatch) -> Refusal {
+    Refusal::bad_request(format!(
+        "{name} in version \"{}\" cannot be handled as a {name}: {mismatch}",
+        kind.version,
+        name = kind.kind
+    ))
 }

@@ -4,6 +4,7 @@
 
 pub mod admission;
 pub mod bootstrap;
+pub mod builtin;
 pub mod client;
 pub mod collector;
 pub mod decode;
