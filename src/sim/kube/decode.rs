@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::builtin::{self, Mismatch};
 use super::kind::Kind;
+use super::protobuf::{self, ProtobufError};
 use super::refusal::Refusal;
 use super::request::{Ask, FieldValidation};
 
@@ -25,7 +26,7 @@ pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> 
     Ok(Decoded { object, warnings })
 }
 
-/// Decodes a JSON (or YAML) object of whatever kind.
+/// Decodes a JSON, YAML or protobuf object of whatever kind.
 pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
     let value: Value = match content_type {
         "" | "application/json" => {
@@ -35,9 +36,16 @@ pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
             let text = std::str::from_utf8(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
             serde_saphyr::from_str(text).map_err(|error| Refusal::bad_request(error.to_string()))?
         }
+        protobuf::MEDIA_TYPE => {
+            protobuf::object(body).map_err(|error| match error {
+                // Kinds that are not built in have no protobuf form at all.
+                ProtobufError::UnknownKind { .. } => Refusal::unsupported_media_type(error.to_string()),
+                _ => Refusal::bad_request(error.to_string()),
+            })?
+        }
         other => {
             let problem = format!(
-                "the body of the request was in an unknown format ({other}) - accepted media types include: application/json, application/yaml"
+                "the body of the request was in an unknown format ({other}) - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf"
             );
             return Err(Refusal::unsupported_media_type(problem));
         }

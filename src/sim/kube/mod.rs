@@ -17,6 +17,7 @@ pub mod kind;
 pub mod metadata;
 pub mod object;
 pub mod patch;
+pub mod protobuf;
 pub mod read;
 pub mod refusal;
 pub mod registry;

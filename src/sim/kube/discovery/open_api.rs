@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::resources::{self, Group, Version};
 use crate::hash::fnv1a;
+use crate::sim::kube::builtin;
 use crate::sim::kube::kind::{Kind, Scope, Verbs};
 use crate::sim::kube::registry::Registry;
 
@@ -98,12 +99,14 @@ fn add_paths(paths: &mut Map<String, Value>, root: &str, kind: &Kind) {
         paths.insert(base, json!({"post": operation("post", &writes)}));
         return;
     }
+    let mut patch = operation("patch", &["dryRun", "fieldManager", "fieldValidation", "force"]);
+    patch["requestBody"] = json!({ "content": patch_types(kind) });
     paths.insert(
         format!("{base}/{{name}}"),
         json!({
             "get": operation("get", &[]),
             "put": operation("put", &writes),
-            "patch": operation("patch", &["dryRun", "fieldManager", "fieldValidation", "force"]),
+            "patch": patch,
             "delete": operation("delete", &["dryRun", "gracePeriodSeconds", "propagationPolicy"]),
         }),
     );
@@ -114,6 +117,16 @@ fn add_paths(paths: &mut Map<String, Value>, root: &str, kind: &Kind) {
             "post": operation("post", &writes),
         }),
     );
+}
+
+/// The patches that a kind takes. kubectl computes a strategic one from the schema where the kind takes it.
+fn patch_types(kind: &Kind) -> Value {
+    let mut types = json!({"application/apply-patch+yaml": {}, "application/json-patch+json": {},
+                           "application/merge-patch+json": {}});
+    if kind.custom().is_none() {
+        types["application/strategic-merge-patch+json"] = json!({});
+    }
+    types
 }
 
 fn parameter(name: &str) -> Value {
@@ -143,30 +156,27 @@ fn component(kind: &Kind) -> String {
     format!("{}.{}.{}", parts.join("."), kind.version, kind.kind)
 }
 
-/// The schema of a kind: what is known of it, with the fields that every object has.
+/// The schema of a kind, with the fields that every object has even where a definition does not speak of them.
 fn schema(kind: &Kind) -> Value {
     let mut schema = kind
-        .custom()
-        .map_or_else(|| json!({"type": "object"}), |custom| custom.open_api.clone());
-    for field in ["apiVersion", "kind"] {
-        schema["properties"][field] = json!({"type": "string"});
+        .open_api()
+        .cloned()
+        .unwrap_or_else(|| json!({"type": "object"}));
+    if kind.custom().is_some() {
+        schema["properties"]["apiVersion"] = json!({"type": "string"});
+        schema["properties"]["kind"] = json!({"type": "string"});
+        schema["properties"]["metadata"] =
+            json!({"allOf": [{"$ref": format!("#/components/schemas/{OBJECT_META}")}]});
     }
-    schema["properties"]["metadata"] =
-        json!({"allOf": [{"$ref": format!("#/components/schemas/{OBJECT_META}")}]});
     schema["x-kubernetes-group-version-kind"] = json!([group_version_kind(kind)]);
     schema
 }
 
+/// The metadata of every object, as a built-in kind has it.
 fn object_meta() -> Value {
-    let text = || json!({"type": "string"});
-    let texts = || json!({"type": "object", "additionalProperties": {"type": "string"}});
-    json!({"type": "object", "properties": {
-        "annotations": texts(), "creationTimestamp": {"type": "string", "format": "date-time"},
-        "deletionGracePeriodSeconds": {"type": "integer"}, "deletionTimestamp": {"type": "string", "format": "date-time"},
-        "finalizers": {"type": "array", "items": {"type": "string"}}, "generateName": text(),
-        "generation": {"type": "integer"}, "labels": texts(),
-        "managedFields": {"type": "array", "items": {"type": "object"}}, "name": text(), "namespace": text(),
-        "ownerReferences": {"type": "array", "items": {"type": "object"}}, "resourceVersion": text(), "selfLink": text(),
-        "uid": text(),
-    }})
+    let config_map = builtin::open_api("v1", "ConfigMap");
+    config_map.map_or_else(
+        || json!({"type": "object"}),
+        |schema| schema["properties"]["metadata"].clone(),
+    )
 }
