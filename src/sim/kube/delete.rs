@@ -162,6 +162,7 @@ pub async fn delete_object(
         old: Some(&old),
         dry_run: manner.dry_run,
     };
+    admission::mutating_webhooks(server, &admission, Value::Null).await?;
     admission::validate(&server.state(), &admission, &old)?;
     admission::validating_webhooks(server, &admission, &old).await?;
     let deleted = {

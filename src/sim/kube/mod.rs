@@ -29,6 +29,7 @@ pub mod store;
 pub mod subresource;
 pub mod table;
 pub mod usage;
+pub mod warning;
 pub mod watching;
 pub mod write;
 

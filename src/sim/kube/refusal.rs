@@ -1,5 +1,7 @@
 //! How the API server says no: a `Status` object with the code and reason that a real one gives.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -11,7 +13,7 @@ use super::schema::Cause;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     code: u16,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     details: Map<String, Value>,
     causes: Vec<Cause>,
@@ -32,7 +34,7 @@ impl Refusal {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: Cow::Borrowed(reason),
             message: message.into(),
             details: Map::new(),
             causes: Vec::new(),
@@ -168,6 +170,26 @@ impl Refusal {
         Self::new(500, "InternalError", message)
     }
 
+    /// 500 in the words of a real server, which names the problem as a cause too.
+    pub fn internal_error(problem: &str) -> Self {
+        let mut refusal = Self::internal(format!("Internal error occurred: {problem}"));
+        refusal
+            .details
+            .insert("causes".to_owned(), json!([{ "message": problem }]));
+        refusal
+    }
+
+    /// What a webhook refuses with: its own code, reason and details.
+    pub fn of_webhook(code: u16, reason: &str, message: String, details: Map<String, Value>) -> Self {
+        Self {
+            code,
+            reason: Cow::Owned(reason.to_owned()),
+            message,
+            details,
+            causes: Vec::new(),
+        }
+    }
+
     /// Adds causes to any refusal.
     #[must_use]
     pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
@@ -181,8 +203,8 @@ impl Refusal {
     }
 
     /// The machine-readable reason.
-    pub fn reason(&self) -> &'static str {
-        self.reason
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 
     /// The words.
@@ -199,8 +221,12 @@ impl Refusal {
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        // A webhook may refuse without a reason.
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.clone().into();
+        }
         if !details.is_empty() {
             status["details"] = details.into();
         }

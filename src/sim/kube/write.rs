@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::admission::{self, Admission, Operation};
@@ -17,13 +17,13 @@ use super::identity::User;
 use super::kind::{Kind, Scope};
 use super::object;
 use super::patch::managed;
-use super::read;
 use super::refusal::{About, Refusal};
 use super::request::{Ask, Form};
 use super::schema::Cause;
 use super::server::{ApiServer, State, about, json_response};
 use super::store::{ObjectKey, Stored};
 use super::table::{self, Headers};
+use super::{read, warning};
 
 /// How often an object is drafted anew before the client is told to do it itself.
 const TRIES_MAX: usize = 5;
@@ -509,10 +509,8 @@ pub fn respond(
         }
     };
     let mut response = json_response(code, &body);
-    for warning in warnings {
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
+    for text in warnings {
+        warning::add(&mut response, text);
     }
     response
 }

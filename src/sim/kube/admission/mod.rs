@@ -3,6 +3,8 @@
 //! In the order of a real server: mutating plugins and defaults, mutating webhooks, validation of the kind's own rules,
 //! validating plugins, validating webhooks.
 
+pub mod webhooks;
+
 use serde_json::Value;
 
 use super::identity::User;
@@ -67,21 +69,19 @@ pub fn validate(_state: &State, admission: &Admission<'_>, object: &Value) -> Re
 }
 
 /// Mutating webhooks, as configured.
-#[expect(clippy::unused_async, reason = "webhooks are asked over a network")]
 pub async fn mutating_webhooks(
-    _server: &ApiServer,
-    _admission: &Admission<'_>,
+    server: &ApiServer,
+    admission: &Admission<'_>,
     object: Value,
 ) -> Result<Value, Refusal> {
-    Ok(object)
+    webhooks::mutate(server, admission, object).await
 }
 
 /// Validating webhooks, as configured.
-#[expect(clippy::unused_async, reason = "webhooks are asked over a network")]
 pub async fn validating_webhooks(
-    _server: &ApiServer,
-    _admission: &Admission<'_>,
-    _object: &Value,
+    server: &ApiServer,
+    admission: &Admission<'_>,
+    object: &Value,
 ) -> Result<(), Refusal> {
-    Ok(())
+    webhooks::validate(server, admission, object).await
 }
