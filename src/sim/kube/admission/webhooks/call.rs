@@ -17,7 +17,9 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::matching::Hook;
+use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::server::ApiServer;
+use crate::sim::kube::store::ObjectKey;
 
 /// The longest answer that is read: the largest object, a patch of it in base64, and the words around them.
 const ANSWER_BYTES_MAX: usize = 10 << 20;
@@ -89,11 +91,11 @@ pub(super) async fn post(server: &ApiServer, hook: &Hook, review: &Value) -> Res
         (StatusCode::NOT_FOUND, _) => Err(Failure::Call(
             "the server could not find the requested resource".to_owned(),
         )),
-        (code, body) => {
+        (_, body) => {
             let said = String::from_utf8_lossy(&body).into_owned();
             let problem =
                 format!("an error on the server ({said:?}) has prevented the request from succeeding");
-            Err(Failure::Call(format!("{problem}: {code}")))
+            Err(Failure::Call(problem))
         }
     }
 }
@@ -151,7 +153,7 @@ impl Target {
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
         let router = server.webhooks().services().get(service).cloned();
-        let router = router.ok_or_else(|| self.failed(&"connect: connection refused"))?;
+        let router = router.ok_or_else(|| self.failed(&unreachable(server, service)))?;
         let request = Request::post(&self.path)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
@@ -173,13 +175,23 @@ impl Target {
         let response = request
             .send()
             .await
-            .map_err(|error| self.failed(&chain(&error)))?;
+            .map_err(|error| self.failed(&chain(&error.without_url())))?;
         let code = response.status();
         let body = response
             .bytes()
             .await
-            .map_err(|error| self.failed(&chain(&error)))?;
+            .map_err(|error| self.failed(&chain(&error.without_url())))?;
         Ok((code, body))
+    }
+}
+
+/// Why nobody is behind a service.
+fn unreachable(server: &ApiServer, (namespace, name): &(String, String)) -> String {
+    let state = server.state();
+    let key = ObjectKey::new(namespace, name);
+    match state.store.get(&TableKey::of("", "services"), &key) {
+        Some(_) => "connect: connection refused".to_owned(),
+        None => format!("service \"{name}\" not found"),
     }
 }
 

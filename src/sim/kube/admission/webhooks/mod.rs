@@ -48,18 +48,18 @@ pub(super) async fn mutate(
     if hooks.is_empty() {
         return Ok(object);
     }
-    let mut rounds = Rounds::default();
-    let mut object = rounds.first(server, admission, &hooks, object).await?;
-    if !rounds.changed {
+    let mut turns = Turns::default();
+    let mut object = turns.turn(Turn::First, server, admission, &hooks, object).await?;
+    if !turns.changed {
         return Ok(object);
     }
     // Defaults and plugins see what the webhooks made, and webhooks what those make of it.
     let before = object.clone();
     super::mutate(&server.state(), admission, &mut object)?;
     if object != before {
-        rounds.require_again();
+        turns.require_again();
     }
-    rounds.second(server, admission, &hooks, object).await
+    turns.turn(Turn::Second, server, admission, &hooks, object).await
 }
 
 /// Asks the validating webhooks.
@@ -106,28 +106,41 @@ fn hooks(server: &ApiServer, admission: &Admission<'_>, plural: &str) -> Vec<Hoo
         .collect()
 }
 
+/// Every webhook has its first turn; a second is had by those who listen for changes after them, and is the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    First,
+    Second,
+}
+
 /// Who has been asked, and who is to be asked again.
 #[derive(Default)]
-struct Rounds {
+struct Turns {
     changed: bool,
     /// Those asked since the last change that want to hear of changes after them.
     listening: Vec<usize>,
     again: BTreeSet<usize>,
 }
 
-impl Rounds {
+impl Turns {
     fn require_again(&mut self) {
         self.again.extend(self.listening.drain(..));
     }
 
-    async fn first(
+    /// Asks those of a turn, one after the other. In the second turn a change makes those after it be asked too, if
+    /// they were asked before and listen.
+    async fn turn(
         &mut self,
+        turn: Turn,
         server: &ApiServer,
         admission: &Admission<'_>,
         hooks: &[Hook],
         mut object: Value,
     ) -> Result<Value, Refusal> {
         for (index, hook) in hooks.iter().enumerate() {
+            if turn == Turn::Second && !self.again.contains(&index) {
+                continue;
+            }
             let Some(invocation) = matching::invocation(server, admission, &object, hook)? else {
                 continue;
             };
@@ -138,25 +151,6 @@ impl Rounds {
             }
             if hook.is_reinvocable() {
                 self.listening.push(index);
-            }
-        }
-        Ok(object)
-    }
-
-    async fn second(
-        &self,
-        server: &ApiServer,
-        admission: &Admission<'_>,
-        hooks: &[Hook],
-        mut object: Value,
-    ) -> Result<Value, Refusal> {
-        for index in &self.again {
-            let hook = &hooks[*index];
-            let Some(invocation) = matching::invocation(server, admission, &object, hook)? else {
-                continue;
-            };
-            if let Some(patched) = ask(server, admission, hook, &invocation, &object, Power::Mutate).await? {
-                object = patched;
             }
         }
         Ok(object)
