@@ -19,7 +19,7 @@ use super::registry::Registry;
 use super::request::{Ask, Verb};
 use super::store::Store;
 use super::usage::Usage;
-use super::{delete, discovery, patch, read, subresource, warning, watching, write};
+use super::{collector, delete, discovery, patch, read, subresource, warning, watching, write};
 use crate::clock::Clock;
 
 /// The largest request body, as etcd's default allows.
@@ -115,9 +115,13 @@ impl ApiServer {
             .clone()
     }
 
-    /// Tells watchers that something was written.
+    /// Collects what the last write left behind, and tells watchers that something was written.
     pub fn announce(&self) {
-        let revision = self.state().store.revision();
+        let revision = {
+            let mut state = self.state();
+            collector::collect(&mut state, &self.0.clock);
+            state.store.revision()
+        };
         self.0
             .revision
             .send_if_modified(|last| std::mem::replace(last, revision) != revision);

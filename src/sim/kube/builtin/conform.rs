@@ -68,6 +68,9 @@ fn read(value: &mut Value, shape: &Shape, at: &str, unknown: &mut Vec<String>) -
         (Shape::Map(values), Value::Object(entries)) => {
             for (key, entry) in entries.iter_mut() {
                 read(entry, values, &join(at, key), unknown)?;
+                if **values == Shape::Quantity {
+                    round_up(entry);
+                }
             }
         }
         (Shape::Struct(name), Value::Object(given)) => {
@@ -158,6 +161,19 @@ fn quantity(value: &Value) -> Option<Value> {
         other => other.to_string(),
     };
     Some(text.parse::<Quantity>().ok()?.to_string().into())
+}
+
+/// Amounts of resources are counted in thousandths at the finest; a server rounds up what is finer.
+fn round_up(amount: &mut Value) {
+    const MILLI: i128 = 1_000_000;
+    let Some(quantity) = amount.as_str().and_then(|text| text.parse::<Quantity>().ok()) else {
+        return;
+    };
+    let rest = quantity.nanos().rem_euclid(MILLI);
+    if rest != 0 {
+        let rounded = Quantity::from_nanos(quantity.nanos() - rest + MILLI, quantity.notation());
+        *amount = rounded.to_string().into();
+    }
 }
 
 /// Whole seconds, in UTC.
@@ -252,7 +268,7 @@ mod tests {
 
     #[test]
     fn amounts_and_times_take_their_canonical_form() {
-        let resources = json!({"requests": {"cpu": 0.5, "memory": "1024Mi"}, "limits": {"cpu": "1000m"}});
+        let resources = json!({"requests": {"cpu": 0.5, "memory": "1024Mi"}, "limits": {"cpu": "999999u"}});
         let mut object = pod(json!({"containers": [{"name": "c", "resources": resources}]}));
         object["metadata"]["creationTimestamp"] = json!("2026-11-16T11:00:00.5+01:00");
         conform("v1", "Pod", &mut object).unwrap();
