@@ -168,6 +168,21 @@ impl Refusal {
         Self::new(500, "InternalError", message)
     }
 
+    /// 500 without a reason: how a real server answers a patch that it did not expect.
+    pub fn failure(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// 422 without details: a patch that does not apply to the object.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(422, "Invalid", message)
+    }
+
+    /// 409: others own fields that are applied, one cause each.
+    pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
+        Self::new(409, "Conflict", message).with_causes(causes)
+    }
+
     /// Adds causes to any refusal.
     #[must_use]
     pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
@@ -199,8 +214,11 @@ impl Refusal {
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         if !details.is_empty() {
             status["details"] = details.into();
         }

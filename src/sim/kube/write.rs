@@ -76,7 +76,7 @@ pub async fn create_object(
     };
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
-    managed::created(ask, server, &mut object);
+    managed::created(kind, ask, server, &mut object);
     check_metadata(kind, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
@@ -191,7 +191,7 @@ async fn try_change(
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     count_generation(kind, old_value, &mut object);
-    managed::updated(ask, server, old_value, &mut object);
+    managed::updated(kind, ask, server, old_value, &mut object);
     check_metadata(kind, &object)?;
     check_finalizers(kind, old_value, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
@@ -333,7 +333,6 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
         "deletionGracePeriodSeconds",
         "selfLink",
         "generation",
-        "managedFields",
     ] {
         metadata.remove(decided);
     }
@@ -349,9 +348,10 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
 fn carry_over(kind: &Kind, subresource: Option<&str>, old: &Value, sent: Value) -> Value {
     let mut object = match subresource {
         Some("status") if kind.custom().is_some() => {
-            // Of a custom resource the status alone changes.
+            // Of a custom resource the status alone changes, and the record of who owns it.
             let mut object = old.clone();
             replace(&mut object, "status", &sent);
+            replace(&mut object["metadata"], "managedFields", &sent["metadata"]);
             object
         }
         Some("status") => {
