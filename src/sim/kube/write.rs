@@ -179,6 +179,7 @@ async fn try_change(
     sent: Value,
 ) -> Result<Option<Written>, Refusal> {
     let subresource = ask.target.subresource.as_deref();
+    let record = sent["metadata"].get("managedFields").cloned();
     let mut object = carry_over(kind, subresource, old_value, sent);
     let admission = Admission {
         kind,
@@ -191,7 +192,7 @@ async fn try_change(
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     count_generation(kind, old_value, &mut object);
-    managed::updated(kind, ask, server, old_value, &mut object);
+    managed::updated(kind, ask, server, old_value, record, &mut object);
     check_metadata(kind, &object)?;
     check_finalizers(kind, old_value, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
@@ -348,10 +349,9 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
 fn carry_over(kind: &Kind, subresource: Option<&str>, old: &Value, sent: Value) -> Value {
     let mut object = match subresource {
         Some("status") if kind.custom().is_some() => {
-            // Of a custom resource the status alone changes, and the record of who owns it.
+            // Of a custom resource the status alone changes.
             let mut object = old.clone();
             replace(&mut object, "status", &sent);
-            replace(&mut object["metadata"], "managedFields", &sent["metadata"]);
             object
         }
         Some("status") => {

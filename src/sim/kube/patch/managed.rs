@@ -39,12 +39,22 @@ pub fn created(kind: &Kind, ask: &Ask, server: &ApiServer, object: &mut Value) {
     record(kind, ask, &server.timestamp(), managers, &nothing, object);
 }
 
-/// Records changed fields as their changer's.
-pub fn updated(kind: &Kind, ask: &Ask, server: &ApiServer, old: &Value, object: &mut Value) {
+/// Records changed fields as their changer's. `sent` is the record that came with the request, if any: an application
+/// brings the new one, another write may put one right.
+pub fn updated(
+    kind: &Kind,
+    ask: &Ask,
+    server: &ApiServer,
+    old: &Value,
+    sent: Option<Value>,
+    object: &mut Value,
+) {
+    let sent = sent.unwrap_or_default();
     if is_apply(ask) {
+        write(&Managers::parse(&sent).unwrap_or_default(), object);
         return;
     }
-    let managers = known(ask, old, object);
+    let managers = known(ask, old, &sent);
     if managers.is_empty() {
         // Nobody began to keep a record of this object, or somebody wiped it.
         object::metadata_mut(object).remove("managedFields");
@@ -116,12 +126,11 @@ fn is_apply(ask: &Ask) -> bool {
 
 /// The record to go on with. At the object itself a client may write it, an empty one to wipe it; what is not a
 /// record, or is none, leaves the old.
-fn known(ask: &Ask, old: &Value, new: &Value) -> Managers {
+fn known(ask: &Ask, old: &Value, sent: &Value) -> Managers {
     let live = || Managers::parse(&old["metadata"]["managedFields"]).unwrap_or_default();
     if !subresource(ask).is_empty() {
         return live();
     }
-    let sent = &new["metadata"]["managedFields"];
     let is_blank = |entry: &Value| entry.as_object().is_some_and(serde_json::Map::is_empty);
     match sent.as_array().map(Vec::as_slice) {
         Some([]) => Managers::default(),
