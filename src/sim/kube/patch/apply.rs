@@ -51,11 +51,13 @@ pub struct Application<'a> {
 pub fn parse(kind: &Kind, body: &Bytes) -> Result<Value, Refusal> {
     let undecodable =
         |error: &dyn std::fmt::Display| Refusal::bad_request(format!("error decoding YAML: {error}"));
-    let text = std::str::from_utf8(body).map_err(|error| undecodable(&error))?;
-    let configuration: Value = if text.trim().is_empty() {
-        Value::Object(Map::new())
-    } else {
-        serde_saphyr::from_str(text).map_err(|error| undecodable(&error))?
+    let configuration = match serde_json::from_slice(body) {
+        Ok(configuration) => configuration,
+        Err(_) if body.trim_ascii().is_empty() => Value::Object(Map::new()),
+        Err(_) => {
+            let text = std::str::from_utf8(body).map_err(|error| undecodable(&error))?;
+            serde_saphyr::from_str::<Value>(text).map_err(|error| undecodable(&error))?
+        }
     };
     if !configuration.is_object() {
         return Err(undecodable(&"it is not an object"));
@@ -99,12 +101,10 @@ impl Application<'_> {
         };
         self.take_fields(&live, &object, &mut managers, &manager)?;
         self.settle(&live, &object, &mut managers, &manager);
+        discard_nulls(&mut object["metadata"]);
+        // Read as its type, a built-in kind knows what its nulls mean.
         if self.kind.custom().is_some() {
             self.check_nulls(&object, shape)?;
-            discard_nulls(&mut object["metadata"]);
-        } else {
-            // A built-in kind is decoded into its type, in which null is absence.
-            discard_nulls(&mut object);
         }
         managed::write(&managers, &mut object);
         Ok(object)

@@ -6,6 +6,7 @@
 
 pub mod apply;
 pub mod compare;
+pub mod duplicates;
 pub mod fieldset;
 pub mod json;
 pub mod managed;
@@ -85,16 +86,32 @@ pub fn patched(format: Format, live: &Value, shape: Shape<'_>, body: &Bytes) -> 
         Format::Json => {
             let patch = JsonPatch::parse(body)?;
             let object = patch.apply(live)?;
-            complaints = patch.complaints;
+            let twice = twice(body)
+                .into_iter()
+                .map(|complaint| format!("json patch {complaint}"));
+            complaints = twice.chain(patch.complaints).collect();
             object
         }
-        Format::Merge => merge::apply(live, &merge::parse(body)?),
-        Format::Strategic => strategic::apply(live, &strategic::parse(body)?, shape)?,
+        Format::Merge => {
+            complaints = twice(body);
+            merge::apply(live, &merge::parse(body)?)
+        }
+        Format::Strategic => {
+            complaints = twice(body);
+            strategic::apply(live, &strategic::parse(body)?, shape)?
+        }
         Format::Apply => {
             return Err(Refusal::unsupported_media_type("this cannot be applied to"));
         }
     };
     Ok(Patched { object, complaints })
+}
+
+fn twice(body: &Bytes) -> Vec<String> {
+    let fields = duplicates::find(body).into_iter();
+    fields
+        .map(|field| format!("duplicate field \"{field}\""))
+        .collect()
 }
 
 /// Changes an object by a patch.
@@ -109,7 +126,11 @@ pub async fn patch(
     check_options(format, ask)?;
     let warnings = Mutex::new(Vec::new());
     let written = if format == Format::Apply {
-        apply_configuration(server, user, kind, ask, body).await?
+        let written = apply_configuration(server, user, kind, ask, body).await?;
+        if ask.options.field_validation != FieldValidation::Ignore {
+            *warnings.lock().unwrap_or_else(PoisonError::into_inner) = twice(body);
+        }
+        written
     } else {
         let to = |live: &Value| {
             let live = events::outwards(kind, live.clone());
@@ -141,14 +162,26 @@ async fn apply_configuration(
             configuration: &apply::parse(kind, body)?,
             manager: &manager,
             subresource: subresource(ask),
-            conflicts: if ask.options.force {
-                Conflicts::Forced
-            } else {
-                Conflicts::Refused
+            conflicts: match ask.options.force {
+                Some(true) => Conflicts::Forced,
+                Some(false) | None => Conflicts::Refused,
             },
             now: &now,
         };
-        finish(kind, ask, Format::Apply, &live, application.to(&live)?)
+        let object = application.to(&live)?;
+        let uid = object::uid(&object);
+        if object::uid(&live).is_empty() && !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Refusal::conflict(about(kind, read::key(ask).name.as_str()), why));
+        }
+        let twice = twice(body);
+        if ask.options.field_validation == FieldValidation::Strict && !twice.is_empty() {
+            let problem = format!("error strict decoding YAML: {}", twice.join(", "));
+            return Err(Refusal::bad_request(problem));
+        }
+        finish(kind, ask, Format::Apply, &live, object)
     };
     for _ in 1..TRIES_MAX {
         let exists = server.state().store.get(&kind.table(), &read::key(ask)).is_some();
@@ -176,13 +209,6 @@ async fn create(
     ask: &Ask,
     mut object: Value,
 ) -> Result<Written, Refusal> {
-    let uid = object::uid(&object);
-    if !uid.is_empty() {
-        let why = format!(
-            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-        );
-        return Err(Refusal::conflict(about(kind, object::name(&object)), why));
-    }
     let as_create = Ask {
         verb: Verb::Create,
         ..ask.clone()
@@ -199,7 +225,7 @@ fn check_options(format: Format, ask: &Ask) -> Result<(), Refusal> {
     match (format, &ask.options.field_manager) {
         (Format::Apply, None) => causes.push(Cause::required("fieldManager", "is required for apply patch")),
         (Format::Apply, Some(_)) => {}
-        (_, _) if ask.options.force => {
+        (_, _) if ask.options.force.is_some() => {
             causes.push(Cause::forbidden(
                 "force",
                 "may not be specified for non-apply patch",

@@ -280,7 +280,7 @@ async fn patches_of_built_in_kinds_are_refused_as_a_real_server_does() {
         ("a", "text/plain", json!({}), "415 UnsupportedMediaType"),
         ("a", "application/json", json!({}), "415 UnsupportedMediaType"),
         (
-            "a?force=true",
+            "a?force=false",
             MERGE,
             json!({}),
             "422 Invalid FieldValueForbidden@force",
@@ -362,6 +362,35 @@ async fn patches_of_custom_kinds_are_refused_as_a_real_server_does() {
         )
         .await;
     assert_eq!((ignored.code, ignored.warnings.len()), (200, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_that_a_patch_has_twice_are_complained_about() {
+    let cluster = Cluster::new();
+    cluster.config("a", json!({"k": "1"})).await.ok();
+    let merge = r#"{"data": {"k": "1", "k": "2"}}"#;
+    let operations = r#"[{"op": "test", "op": "add", "path": "/data/k", "value": "2"}]"#;
+    let applied = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"z": "1", "z": "2"}}"#;
+    for (content_type, body, expected) in [
+        (MERGE, merge, "422 Invalid FieldValueInvalid@patch"),
+        (STRATEGIC, merge, "422 Invalid FieldValueInvalid@patch"),
+        (JSON, operations, "422 Invalid FieldValueInvalid@patch"),
+        (APPLY, applied, "400 BadRequest"),
+    ] {
+        let path = |validation: &str| format!("{CONFIGS}/a?fieldManager=m&fieldValidation={validation}");
+        let strict = cluster
+            .send_text("PATCH", &path("Strict"), content_type, body.to_owned())
+            .await;
+        assert_eq!(strict.refusal(), expected);
+        let warned = cluster
+            .send_text("PATCH", &path("Warn"), content_type, body.to_owned())
+            .await;
+        assert_eq!((warned.code, warned.warnings.len()), (200, 1), "{content_type}");
+        let ignored = cluster
+            .send_text("PATCH", &path("Ignore"), content_type, body.to_owned())
+            .await;
+        assert_eq!((ignored.code, ignored.warnings.len()), (200, 0), "{content_type}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
