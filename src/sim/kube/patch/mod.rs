@@ -81,7 +81,7 @@ pub struct Patched {
 
 /// What a patch makes of an object of this shape. A configuration to apply needs to know more than that.
 pub fn patched(format: Format, live: &Value, shape: Shape<'_>, body: &Bytes) -> Result<Patched, Refusal> {
-    let mut complaints = Vec::new();
+    let complaints;
     let object = match format {
         Format::Json => {
             let patch = JsonPatch::parse(body)?;
