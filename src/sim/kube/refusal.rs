@@ -190,6 +190,21 @@ impl Refusal {
         }
     }
 
+    /// 500 without a reason: how a real server answers a patch that it did not expect.
+    pub fn failure(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// 422 without details: a patch that does not apply to the object.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(422, "Invalid", message)
+    }
+
+    /// 409: others own fields that are applied, one cause each.
+    pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
+        Self::new(409, "Conflict", message).with_causes(causes)
+    }
+
     /// Adds causes to any refusal.
     #[must_use]
     pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
@@ -223,7 +238,7 @@ impl Refusal {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
-        // A webhook may refuse without a reason.
+        // A webhook, or a patch that nobody expected, may fail without a reason.
         if !self.reason.is_empty() {
             status["reason"] = self.reason.clone().into();
         }

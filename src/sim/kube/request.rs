@@ -143,8 +143,8 @@ pub struct Options {
     pub field_manager: Option<String>,
     /// What to do about unknown fields.
     pub field_validation: FieldValidation,
-    /// Take fields from other managers.
-    pub force: bool,
+    /// Whether to take fields from other managers, if it is said at all.
+    pub force: Option<bool>,
     /// `Background`, `Foreground`, `Orphan`.
     pub propagation: Option<String>,
     /// Seconds until a pod is gone.
@@ -219,7 +219,7 @@ impl Options {
                 "Strict" => self.field_validation = FieldValidation::Strict,
                 other => return Err(bad(other)),
             },
-            "force" => self.force = truth(&value)?,
+            "force" => self.force = Some(truth(&value)?),
             "propagationPolicy" => self.propagation = Some(value),
             "gracePeriodSeconds" => self.grace_period = Some(value.parse().map_err(|_| bad(&value))?),
             "includeObject" => match value.as_str() {

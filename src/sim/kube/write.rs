@@ -80,7 +80,7 @@ pub async fn create_object(
     };
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
-    managed::created(ask, server, &mut object);
+    managed::created(kind, ask, server, &mut object);
     check_metadata(kind, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
@@ -186,6 +186,7 @@ async fn try_change(
     sent: Value,
 ) -> Result<Option<Written>, Refusal> {
     let subresource = ask.target.subresource.as_deref();
+    let record = sent["metadata"].get("managedFields").cloned();
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
     let admission = Admission {
         kind,
@@ -198,7 +199,7 @@ async fn try_change(
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     strategy::count(kind, old_value, &mut object);
-    managed::updated(ask, server, old_value, &mut object);
+    managed::updated(kind, ask, server, old_value, record, &mut object);
     check_metadata(kind, &object)?;
     check_finalizers(kind, old_value, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
@@ -342,7 +343,6 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
         "deletionGracePeriodSeconds",
         "selfLink",
         "generation",
-        "managedFields",
     ] {
         metadata.remove(decided);
     }
