@@ -9,6 +9,8 @@ mod client;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]
+mod kubectl;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod simulator;

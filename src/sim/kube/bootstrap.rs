@@ -18,4 +18,7 @@ pub fn populate(server: &ApiServer) {
         });
         insert(server, namespace);
     }
+    for class in super::builtin::priority_classes() {
+        insert(server, class);
+    }
 }

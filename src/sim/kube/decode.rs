@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::builtin::{self, Mismatch};
 use super::kind::Kind;
+use super::protobuf::{self, ProtobufError};
 use super::refusal::Refusal;
 use super::request::{Ask, FieldValidation};
 
@@ -24,7 +26,7 @@ pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> 
     Ok(Decoded { object, warnings })
 }
 
-/// Decodes a JSON (or YAML) object of whatever kind.
+/// Decodes a JSON, YAML or protobuf object of whatever kind.
 pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
     let value: Value = match content_type {
         "" | "application/json" => {
@@ -34,9 +36,16 @@ pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
             let text = std::str::from_utf8(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
             serde_saphyr::from_str(text).map_err(|error| Refusal::bad_request(error.to_string()))?
         }
+        protobuf::MEDIA_TYPE => {
+            protobuf::object(body).map_err(|error| match error {
+                // Kinds that are not built in have no protobuf form at all.
+                ProtobufError::UnknownKind { .. } => Refusal::unsupported_media_type(error.to_string()),
+                _ => Refusal::bad_request(error.to_string()),
+            })?
+        }
         other => {
             let problem = format!(
-                "the body of the request was in an unknown format ({other}) - accepted media types include: application/json, application/yaml"
+                "the body of the request was in an unknown format ({other}) - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf"
             );
             return Err(Refusal::unsupported_media_type(problem));
         }
@@ -62,25 +71,37 @@ fn check_type(kind: &Kind, object: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// Complains about fields that the kind does not have, as loudly as the client asked.
+/// Complains about fields that the kind does not have, as loudly as the client asked. An object of a built-in kind that
+/// has a value of the wrong type is refused.
 pub fn unknown_fields(
     kind: &Kind,
     validation: FieldValidation,
     object: &Value,
 ) -> Result<Vec<String>, Refusal> {
-    let Some(schema) = kind.schema().filter(|_| validation != FieldValidation::Ignore) else {
-        return Ok(Vec::new());
+    let unknown = match kind.schema() {
+        Some(schema) => schema.unknown_fields(object),
+        None => builtin::conform(&kind.api_version(), &kind.kind, &mut object.clone())
+            .map_err(|mismatch| mistyped(kind, &mismatch))?,
     };
-    let complaints: Vec<String> = schema
-        .unknown_fields(object)
+    let complaints: Vec<String> = unknown
         .into_iter()
         .map(|field| format!("unknown field \"{field}\""))
         .collect();
     match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Strict if !complaints.is_empty() => {
             let list = complaints.join(", ");
             Err(Refusal::bad_request(format!("strict decoding error: {list}")))
         }
         _ => Ok(complaints),
     }
+}
+
+/// 400: an object of a built-in kind cannot hold a value.
+pub fn mistyped(kind: &Kind, mismatch: &Mismatch) -> Refusal {
+    Refusal::bad_request(format!(
+        "{name} in version \"{}\" cannot be handled as a {name}: {mismatch}",
+        kind.version,
+        name = kind.kind
+    ))
 }

@@ -13,12 +13,13 @@ use super::events;
 use super::identity::User;
 use super::kind::Kind;
 use super::object;
-use super::refusal::Refusal;
+use super::read;
+use super::refusal::{About, Refusal};
 use super::request::Ask;
 use super::server::{ApiServer, about, json_response};
 use super::store::ObjectKey;
 use super::write::{commit, is_finished, remove};
-use super::{collector, read};
+use crate::clock::Clock;
 
 /// How a deletion is meant: from the query, and from a `DeleteOptions` body, which counts more.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,42 @@ impl Manner {
                 "invalid propagation policy {other}"
             ))),
         }
+    }
+
+    /// At once, what it owns afterwards.
+    pub fn background() -> Self {
+        Self {
+            propagation: Some("Background".to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// After everything that it owns.
+    pub fn foreground() -> Self {
+        Self {
+            propagation: Some("Foreground".to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Only if it is still at this version.
+    pub fn at_version(&mut self, version: &str) {
+        self.resource_version = Some(version.to_owned());
+    }
+
+    /// The version that it must be at, if one is asked for.
+    pub fn version(&self) -> Option<&str> {
+        self.resource_version.as_deref()
+    }
+
+    /// Whether nothing is to be stored.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Do everything but store it.
+    pub fn rehearse(&mut self) {
+        self.dry_run = true;
     }
 
     /// Reads a `DeleteOptions` object.
@@ -162,6 +199,7 @@ pub async fn delete_object(
         old: Some(&old),
         dry_run: manner.dry_run,
     };
+    admission::mutating_webhooks(server, &admission, Value::Null).await?;
     admission::validate(&server.state(), &admission, &old)?;
     admission::validating_webhooks(server, &admission, &old).await?;
     let deleted = {
@@ -170,7 +208,7 @@ pub async fn delete_object(
             return Err(Refusal::not_found(about(kind, &key.name)));
         };
         check(kind, &current, manner)?;
-        let marked = marked(server, kind, current.clone(), manner);
+        let marked = marked(server.clock(), kind, current.clone(), manner);
         match (is_finished(&marked), manner.dry_run) {
             (true, true) => Deleted::Gone {
                 uid: object::uid(&marked).to_owned(),
@@ -191,13 +229,17 @@ pub async fn delete_object(
     };
     if !manner.dry_run {
         server.announce();
-        collector::collect(server);
     }
     Ok(deleted)
 }
 
-fn check(kind: &Kind, object: &Value, manner: &Manner) -> Result<(), Refusal> {
-    let name = object::name(object);
+/// Whether the object is the one that is meant.
+pub(super) fn check(kind: &Kind, object: &Value, manner: &Manner) -> Result<(), Refusal> {
+    check_about(about(kind, object::name(object)), object, manner)
+}
+
+/// The same, said about something else.
+pub(super) fn check_about(whose: About<'_>, object: &Value, manner: &Manner) -> Result<(), Refusal> {
     for (what, wanted, actual) in [
         ("UID", &manner.uid, object::uid(object)),
         (
@@ -212,21 +254,22 @@ fn check(kind: &Kind, object: &Value, manner: &Manner) -> Result<(), Refusal> {
             let why = format!(
                 "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
             );
-            return Err(Refusal::conflict(about(kind, name), why));
+            return Err(Refusal::conflict(whose, why));
         }
     }
     Ok(())
 }
 
 /// The object with its deletion written on it.
-fn marked(server: &ApiServer, kind: &Kind, mut object: Value, manner: &Manner) -> Value {
+pub(super) fn marked(clock: &Clock, kind: &Kind, mut object: Value, manner: &Manner) -> Value {
     let grace = grace_seconds(kind, &object, manner);
     let first = !object::is_deleting(&object);
+    let is_namespace = kind.custom().is_none() && kind.kind == "Namespace";
     let shorter = object["metadata"]["deletionGracePeriodSeconds"]
         .as_i64()
-        .is_none_or(|left| grace < left);
+        .is_some_and(|left| grace < left);
     let deadline = crate::clock::later(
-        server.clock().now(),
+        clock.now(),
         std::time::Duration::from_secs(u64::try_from(grace).unwrap_or(0)),
     );
     let deadline = jiff::Timestamp::from_second(deadline.as_second())
@@ -234,21 +277,18 @@ fn marked(server: &ApiServer, kind: &Kind, mut object: Value, manner: &Manner) -
         .to_string();
     let counts = kind.has_generation();
     let generation = object::generation(&object) + 1;
-    let finalizer = match manner.propagation.as_deref() {
-        Some("Foreground") => Some("foregroundDeletion"),
-        Some("Orphan") => Some("orphan"),
-        _ => None,
-    };
     let metadata = object::metadata_mut(&mut object);
     if first || shorter {
         metadata.insert("deletionTimestamp".to_owned(), deadline.into());
-        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        if !is_namespace {
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        }
     }
     if first {
         if counts {
             metadata.insert("generation".to_owned(), generation.into());
         }
-        if let Some(finalizer) = finalizer {
+        if let Some(finalizer) = finalizer(kind, manner) {
             let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
             if let Some(list) = list
                 .as_array_mut()
@@ -258,7 +298,22 @@ fn marked(server: &ApiServer, kind: &Kind, mut object: Value, manner: &Manner) -
             }
         }
     }
+    if is_namespace {
+        object["status"]["phase"] = "Terminating".into();
+    }
     object
+}
+
+/// What keeps an object until the collector has seen to what it owns. Jobs and replication controllers let go of their
+/// pods unless they are told otherwise: they are older than the collector.
+fn finalizer(kind: &Kind, manner: &Manner) -> Option<&'static str> {
+    let lets_go = kind.custom().is_none() && matches!(kind.kind.as_str(), "Job" | "ReplicationController");
+    match manner.propagation.as_deref() {
+        Some("Foreground") => Some("foregroundDeletion"),
+        Some("Orphan") => Some("orphan"),
+        None if lets_go => Some("orphan"),
+        _ => None,
+    }
 }
 
 /// Pods get the time they ask for to end, if they run on a node; everything else goes at once.

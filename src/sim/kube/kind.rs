@@ -136,9 +136,18 @@ impl Kind {
         self.subresources.iter().any(|subresource| subresource == name)
     }
 
-    /// The shape of its objects, if it is known.
+    /// The compiled schema of a custom kind. Built-in kinds are read by `builtin::conform`.
     pub fn schema(&self) -> Option<&Schema> {
         self.custom().map(|custom| &custom.schema)
+    }
+
+    /// The schema of its objects in OpenAPI's words, without references: a custom kind's as it was given, a built-in
+    /// kind's as a real server tells it.
+    pub fn open_api(&self) -> Option<&Value> {
+        match &self.nature {
+            Nature::Custom(custom) => Some(&custom.open_api),
+            Nature::BuiltIn => super::builtin::open_api(&self.api_version(), &self.kind),
+        }
     }
 
     /// The definition, if it is a custom kind.

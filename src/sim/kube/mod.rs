@@ -4,6 +4,7 @@
 
 pub mod admission;
 pub mod bootstrap;
+pub mod builtin;
 pub mod client;
 pub mod collector;
 pub mod decode;
@@ -14,8 +15,11 @@ pub mod events;
 pub mod identity;
 pub mod kind;
 pub mod metadata;
+pub mod namespaces;
 pub mod object;
+pub mod ownership;
 pub mod patch;
+pub mod protobuf;
 pub mod read;
 pub mod refusal;
 pub mod registry;
@@ -27,6 +31,7 @@ pub mod store;
 pub mod subresource;
 pub mod table;
 pub mod usage;
+pub mod warning;
 pub mod watching;
 pub mod write;
 

@@ -19,7 +19,7 @@ use super::request::{Ask, Form, Options};
 use super::schema::{Cause, Reason};
 use super::server::{ApiServer, about, bytes_response, json_response};
 use super::store::{ObjectKey, Stored};
-use super::table;
+use super::table::{self, Headers};
 use super::watching::Reads;
 
 /// One object.
@@ -35,7 +35,7 @@ pub fn get(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Re
         Form::Metadata => json_response(StatusCode::OK, &partial(&stored.value())),
         Form::Table => json_response(
             StatusCode::OK,
-            &table::of_objects(kind, &[stored.value()], "", server.clock()),
+            &table::of_objects(kind, ask, &[stored.value()], Headers::Shown, server.clock()),
         ),
     })
 }
@@ -136,7 +136,7 @@ pub fn list(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<R
         }
         Form::Table => {
             let items: Vec<Value> = page.items.iter().map(|stored| stored.value()).collect();
-            let mut rows = table::of_objects(kind, &items, "", server.clock());
+            let mut rows = table::of_objects(kind, ask, &items, Headers::Shown, server.clock());
             rows["metadata"] = page.metadata();
             json_response(StatusCode::OK, &rows)
         }

@@ -1,5 +1,7 @@
 //! How the API server says no: a `Status` object with the code and reason that a real one gives.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -11,7 +13,7 @@ use super::schema::Cause;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     code: u16,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     details: Map<String, Value>,
     causes: Vec<Cause>,
@@ -32,7 +34,7 @@ impl Refusal {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: Cow::Borrowed(reason),
             message: message.into(),
             details: Map::new(),
             causes: Vec::new(),
@@ -168,6 +170,41 @@ impl Refusal {
         Self::new(500, "InternalError", message)
     }
 
+    /// 500 in the words of a real server, which names the problem as a cause too.
+    pub fn internal_error(problem: &str) -> Self {
+        let mut refusal = Self::internal(format!("Internal error occurred: {problem}"));
+        refusal
+            .details
+            .insert("causes".to_owned(), json!([{ "message": problem }]));
+        refusal
+    }
+
+    /// What a webhook refuses with: its own code, reason and details.
+    pub fn of_webhook(code: u16, reason: &str, message: String, details: Map<String, Value>) -> Self {
+        Self {
+            code,
+            reason: Cow::Owned(reason.to_owned()),
+            message,
+            details,
+            causes: Vec::new(),
+        }
+    }
+
+    /// 500 without a reason: how a real server answers a patch that it did not expect.
+    pub fn failure(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// 422 without details: a patch that does not apply to the object.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(422, "Invalid", message)
+    }
+
+    /// 409: others own fields that are applied, one cause each.
+    pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
+        Self::new(409, "Conflict", message).with_causes(causes)
+    }
+
     /// Adds causes to any refusal.
     #[must_use]
     pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
@@ -181,8 +218,8 @@ impl Refusal {
     }
 
     /// The machine-readable reason.
-    pub fn reason(&self) -> &'static str {
-        self.reason
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 
     /// The words.
@@ -199,8 +236,12 @@ impl Refusal {
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        // A webhook, or a patch that nobody expected, may fail without a reason.
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.clone().into();
+        }
         if !details.is_empty() {
             status["details"] = details.into();
         }

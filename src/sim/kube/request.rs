@@ -143,12 +143,26 @@ pub struct Options {
     pub field_manager: Option<String>,
     /// What to do about unknown fields.
     pub field_validation: FieldValidation,
-    /// Take fields from other managers.
-    pub force: bool,
+    /// Whether to take fields from other managers, if it is said at all.
+    pub force: Option<bool>,
     /// `Background`, `Foreground`, `Orphan`.
     pub propagation: Option<String>,
     /// Seconds until a pod is gone.
     pub grace_period: Option<i64>,
+    /// How much of an object a row of a table carries.
+    pub include_object: IncludeObject,
+}
+
+/// How much of an object a row of a table carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    #[default]
+    Metadata,
+    /// All of it.
+    Object,
 }
 
 /// What to do about unknown and duplicate fields.
@@ -205,9 +219,18 @@ impl Options {
                 "Strict" => self.field_validation = FieldValidation::Strict,
                 other => return Err(bad(other)),
             },
-            "force" => self.force = truth(&value)?,
+            "force" => self.force = Some(truth(&value)?),
             "propagationPolicy" => self.propagation = Some(value),
             "gracePeriodSeconds" => self.grace_period = Some(value.parse().map_err(|_| bad(&value))?),
+            "includeObject" => match value.as_str() {
+                "None" => self.include_object = IncludeObject::None,
+                "Metadata" | "" => self.include_object = IncludeObject::Metadata,
+                "Object" => self.include_object = IncludeObject::Object,
+                other => {
+                    let problem = format!("unrecognized includeObject value: \"{other}\"");
+                    return Err(Refusal::bad_request(problem));
+                }
+            },
             _ => {}
         }
         Ok(())

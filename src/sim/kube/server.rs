@@ -11,6 +11,7 @@ use http::{HeaderValue, Request, StatusCode, header};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::admission::webhooks::Webhooks;
 use super::identity::{self, Identity, User};
 use super::kind::{Kind, Verbs};
 use super::refusal::{About, Refusal};
@@ -18,7 +19,7 @@ use super::registry::Registry;
 use super::request::{Ask, Verb};
 use super::store::Store;
 use super::usage::Usage;
-use super::{delete, discovery, patch, read, subresource, watching, write};
+use super::{collector, delete, discovery, patch, read, subresource, warning, watching, write};
 use crate::clock::Clock;
 
 /// The largest request body, as etcd's default allows.
@@ -37,6 +38,7 @@ struct Inner {
     identity: Identity,
     usage: Mutex<Usage>,
     watching: watching::Control,
+    webhooks: Webhooks,
 }
 
 /// Everything that requests read and change.
@@ -68,6 +70,7 @@ impl ApiServer {
             clock: options.clock,
             usage: Mutex::default(),
             watching: watching::Control::default(),
+            webhooks: Webhooks::default(),
         }));
         super::bootstrap::populate(&server);
         server
@@ -98,6 +101,11 @@ impl ApiServer {
         &self.0.watching
     }
 
+    /// The webhook servers that it can reach without a network.
+    pub fn webhooks(&self) -> &Webhooks {
+        &self.0.webhooks
+    }
+
     /// Which verbs on which resources were used, by whom.
     pub fn usage(&self) -> Usage {
         self.0
@@ -107,9 +115,13 @@ impl ApiServer {
             .clone()
     }
 
-    /// Tells watchers that something was written.
+    /// Collects what the last write left behind, and tells watchers that something was written.
     pub fn announce(&self) {
-        let revision = self.state().store.revision();
+        let revision = {
+            let mut state = self.state();
+            collector::collect(&mut state, &self.0.clock);
+            state.store.revision()
+        };
         self.0
             .revision
             .send_if_modified(|last| std::mem::replace(last, revision) != revision);
@@ -162,9 +174,12 @@ async fn handle(Shared(server): Shared<ApiServer>, request: Request<Body>) -> Re
 
 impl ApiServer {
     async fn answer(&self, request: Request<Body>) -> Response {
-        self.try_answer(request)
-            .await
-            .unwrap_or_else(IntoResponse::into_response)
+        warning::with_warnings(async {
+            self.try_answer(request)
+                .await
+                .unwrap_or_else(IntoResponse::into_response)
+        })
+        .await
     }
 
     async fn try_answer(&self, request: Request<Body>) -> Result<Response, Refusal> {

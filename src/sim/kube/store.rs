@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::kind::{Kind, TableKey};
 use super::object;
+use super::ownership::{Ownership, Place, Ties};
 
 /// How many changes of a table are remembered before the oldest are forgotten (and watchers that far behind get a
 /// 410). A real server keeps five minutes; at 100 changes a second that is 30,000.
@@ -48,6 +49,8 @@ pub struct Stored {
     pub labels: BTreeMap<String, String>,
     /// The values of its selectable fields.
     pub fields: BTreeMap<String, String>,
+    /// Who owns it, and whether it is going.
+    pub ties: Ties,
 }
 
 impl Stored {
@@ -99,6 +102,8 @@ struct Table {
 pub struct Store {
     revision: u64,
     tables: BTreeMap<TableKey, Table>,
+    /// Who is owned by whom.
+    pub ownership: Ownership,
 }
 
 impl Default for Store {
@@ -107,6 +112,7 @@ impl Default for Store {
         Self {
             revision: 1,
             tables: BTreeMap::new(),
+            ownership: Ownership::default(),
         }
     }
 }
@@ -153,6 +159,9 @@ impl Store {
         let stored = Arc::new(encode(kind, object, self.revision));
         let table = self.tables.entry(kind.table()).or_default();
         let before = table.objects.insert(stored.key.clone(), Arc::clone(&stored));
+        let ties = before.as_ref().map(|before| &before.ties);
+        self.ownership
+            .written(&kind.table(), &stored.key, ties, &stored.ties);
         table.remember(Change {
             revision: self.revision,
             before,
@@ -162,10 +171,18 @@ impl Store {
         stored
     }
 
-    /// Removes an object; what its watchers see last carries the revision of the removal.
-    pub fn remove(&mut self, kind: &Kind, key: &ObjectKey, last: Value) -> Option<Arc<Stored>> {
+    /// Removes an object; what its watchers see last carries the revision of the removal. Its `owners` may have waited
+    /// for it.
+    pub fn remove(
+        &mut self,
+        kind: &Kind,
+        key: &ObjectKey,
+        last: Value,
+        owners: &[Place],
+    ) -> Option<Arc<Stored>> {
         let table = self.tables.get_mut(&kind.table())?;
         let before = table.objects.remove(key)?;
+        self.ownership.removed(&kind.table(), key, &before.ties, owners);
         self.revision += 1;
         let after = Arc::new(encode(kind, last, self.revision));
         let change = Change {
@@ -251,6 +268,7 @@ fn encode(kind: &Kind, mut object: Value, revision: u64) -> Stored {
         revision,
         labels: object::labels(&object),
         fields,
+        ties: Ties::of(&object),
         body: object.to_string().into(),
     }
 }

@@ -7,22 +7,26 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::admission::{self, Admission, Operation};
+use super::builtin::strategy;
+use super::collector;
 use super::decode;
 use super::events;
 use super::identity::User;
 use super::kind::{Kind, Scope};
 use super::object;
+use super::ownership::Ties;
 use super::patch::managed;
 use super::refusal::{About, Refusal};
 use super::request::{Ask, Form};
 use super::schema::Cause;
 use super::server::{ApiServer, State, about, json_response};
 use super::store::{ObjectKey, Stored};
-use super::{read, table};
+use super::table::{self, Headers};
+use super::{namespaces, read, warning};
 
 /// How often an object is drafted anew before the client is told to do it itself.
 const TRIES_MAX: usize = 5;
@@ -76,7 +80,7 @@ pub async fn create_object(
     };
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
-    managed::created(ask, server, &mut object);
+    managed::created(kind, ask, server, &mut object);
     check_metadata(kind, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
@@ -94,6 +98,9 @@ pub async fn create_object(
         }
     };
     server.announce();
+    if !ask.options.dry_run {
+        namespaces::furnish(server, &object);
+    }
     Ok(Written {
         object,
         created: true,
@@ -179,7 +186,8 @@ async fn try_change(
     sent: Value,
 ) -> Result<Option<Written>, Refusal> {
     let subresource = ask.target.subresource.as_deref();
-    let mut object = carry_over(kind, subresource, old_value, sent);
+    let record = sent["metadata"].get("managedFields").cloned();
+    let mut object = strategy::carry_over(kind, subresource, old_value, sent);
     let admission = Admission {
         kind,
         user,
@@ -190,8 +198,8 @@ async fn try_change(
     };
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
-    count_generation(kind, old_value, &mut object);
-    managed::updated(ask, server, old_value, &mut object);
+    strategy::count(kind, old_value, &mut object);
+    managed::updated(kind, ask, server, old_value, record, &mut object);
     check_metadata(kind, &object)?;
     check_finalizers(kind, old_value, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
@@ -256,9 +264,10 @@ pub fn remove(state: &mut State, kind: &Kind, key: &ObjectKey, last: Value) -> V
     if kind.plural == "customresourcedefinitions" {
         state.registry.forget(&last);
     }
+    let owners = collector::owners_of(&state.registry, &Ties::of(&last), &key.namespace);
     state
         .store
-        .remove(kind, key, last)
+        .remove(kind, key, last, &owners)
         .map_or(Value::Null, |stored| stored.value())
 }
 
@@ -277,8 +286,9 @@ pub fn insert(server: &ApiServer, mut object: Value) {
     let Some(kind) = kind else { return };
     // An object without a life of its own yet; it cannot be one that says otherwise.
     let _ = begin_life(server, &kind, &mut object);
-    let _ = commit(&mut server.state(), &kind, object);
+    let _ = commit(&mut server.state(), &kind, object.clone());
     server.announce();
+    namespaces::furnish(server, &object);
 }
 
 /// Puts the object into the namespace of the path, or refuses one that says otherwise.
@@ -323,7 +333,7 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    if kind.custom().is_some() && kind.has_subresource("status") {
+    if !strategy::takes_status(kind) {
         object::object_mut(object).remove("status");
     }
     let (uid, now) = (server.new_uid(), server.timestamp());
@@ -333,7 +343,6 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
         "deletionGracePeriodSeconds",
         "selfLink",
         "generation",
-        "managedFields",
     ] {
         metadata.remove(decided);
     }
@@ -343,78 +352,6 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
         metadata.insert("generation".to_owned(), 1.into());
     }
     Ok(())
-}
-
-/// The new object with everything that this request cannot change taken from the old.
-fn carry_over(kind: &Kind, subresource: Option<&str>, old: &Value, sent: Value) -> Value {
-    let mut object = match subresource {
-        Some("status") if kind.custom().is_some() => {
-            // Of a custom resource the status alone changes.
-            let mut object = old.clone();
-            replace(&mut object, "status", &sent);
-            object
-        }
-        Some("status") => {
-            let mut object = old.clone();
-            replace(&mut object, "status", &sent);
-            replace(&mut object, "metadata", &sent);
-            object
-        }
-        _ => sent,
-    };
-    if subresource.is_none() && kind.has_subresource("status") {
-        replace(&mut object, "status", old);
-    }
-    let metadata = object::metadata_mut(&mut object);
-    for decided in [
-        "uid",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "resourceVersion",
-    ] {
-        match old["metadata"].get(decided) {
-            Some(value) => metadata.insert(decided.to_owned(), value.clone()),
-            None => metadata.remove(decided),
-        };
-    }
-    object
-}
-
-/// Sets a field of `object` as it is in `source`, or takes it away.
-fn replace(object: &mut Value, field: &str, source: &Value) {
-    let fields = object::object_mut(object);
-    match source.get(field) {
-        Some(value) => fields.insert(field.to_owned(), value.clone()),
-        None => fields.remove(field),
-    };
-}
-
-/// The generation counts changes of anything but metadata and status.
-fn count_generation(kind: &Kind, old: &Value, object: &mut Value) {
-    if !kind.has_generation() {
-        return;
-    }
-    let changed = |from: &Value, to: &Value| {
-        let ignored =
-            |field: &str| field == "metadata" || (field == "status" && kind.has_subresource("status"));
-        let fields = |value: &Value| -> Vec<(String, Value)> {
-            value
-                .as_object()
-                .into_iter()
-                .flatten()
-                .filter(|(name, _)| !ignored(name))
-                .map(|(n, v)| (n.clone(), v.clone()))
-                .collect()
-        };
-        fields(from) != fields(to)
-    };
-    if changed(old, object) {
-        let next = object::generation(old) + 1;
-        object::metadata_mut(object).insert("generation".to_owned(), next.into());
-    }
 }
 
 fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Refusal> {
@@ -482,7 +419,10 @@ pub fn is_finished(object: &Value) -> bool {
     let grace = object["metadata"]["deletionGracePeriodSeconds"]
         .as_i64()
         .unwrap_or(0);
-    object::is_deleting(object) && object::finalizers(object).is_empty() && grace == 0
+    object::is_deleting(object)
+        && object::finalizers(object).is_empty()
+        && grace == 0
+        && !namespaces::is_kept(object)
 }
 
 /// A written object as an answer, in the form that is asked for.
@@ -498,17 +438,18 @@ pub fn respond(
     } else {
         StatusCode::OK
     };
-    let shown = events::outwards(kind, written.object.clone());
+    let object = &written.object;
     let body = match ask.form {
-        Form::Full => shown,
-        Form::Metadata => read::partial(&shown),
-        Form::Table => table::of_objects(kind, &[shown], "", server.clock()),
+        Form::Full => events::outwards(kind, object.clone()),
+        Form::Metadata => read::partial(object),
+        Form::Table => {
+            let objects = std::slice::from_ref(object);
+            table::of_objects(kind, ask, objects, Headers::Shown, server.clock())
+        }
     };
     let mut response = json_response(code, &body);
-    for warning in warnings {
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
+    for text in warnings {
+        warning::add(&mut response, text);
     }
     response
 }

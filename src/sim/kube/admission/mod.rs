@@ -3,12 +3,21 @@
 //! In the order of a real server: mutating plugins and defaults, mutating webhooks, validation of the kind's own rules,
 //! validating plugins, validating webhooks.
 
-use serde_json::Value;
+mod addresses;
+mod lifecycle;
+mod pods;
+mod storage;
+pub mod webhooks;
+
+use serde_json::{Value, json};
 
 use super::identity::User;
 use super::kind::Kind;
 use super::refusal::{About, Refusal};
-use super::server::{ApiServer, State};
+use super::server::{ApiServer, State, about};
+use super::{builtin, decode, object};
+
+pub use pods::label_topology;
 
 /// What is being done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,49 +48,114 @@ pub struct Admission<'a> {
 }
 
 /// Plugins that change the object, and defaults.
-pub fn mutate(_state: &State, admission: &Admission<'_>, object: &mut Value) -> Result<(), Refusal> {
-    if let Some(custom) = admission.kind.custom() {
-        custom.schema.prune(object);
-        custom.schema.apply_defaults(object);
+pub fn mutate(state: &State, admission: &Admission<'_>, object: &mut Value) -> Result<(), Refusal> {
+    if admission.operation != Operation::Delete {
+        settle(admission.kind, object)?;
+    }
+    lifecycle::check(state, admission, object::namespace(object), object::name(object))?;
+    if admission.kind.custom().is_some() {
+        return Ok(());
+    }
+    match admission.kind.kind.as_str() {
+        "Pod" => pods::complete(state, admission, object)?,
+        "Node" => taint_new_node(admission, object),
+        "Service" => addresses::allocate(state, admission, object)?,
+        "PersistentVolume" | "PersistentVolumeClaim" => storage::protect(state, admission, object),
+        _ => {}
+    }
+    if admission.operation == Operation::Create {
+        builtin::strategy::begin(object);
     }
     Ok(())
+}
+
+/// An object as its kind has it: without unknown fields, in canonical form, with defaults. To be repeated after
+/// somebody else has changed it.
+pub fn settle(kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
+    if let Some(custom) = kind.custom() {
+        custom.schema.prune(object);
+        custom.schema.apply_defaults(object);
+        return Ok(());
+    }
+    // Events of both groups are stored as core events, so the object says itself what it is.
+    let said = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    builtin::conform(&said("apiVersion"), &said("kind"), object)
+        .map_err(|mismatch| decode::mistyped(kind, &mismatch))?;
+    builtin::apply_defaults(object);
+    Ok(())
+}
+
+/// TaintNodesByCondition: a node is not ready until somebody says so.
+fn taint_new_node(admission: &Admission<'_>, node: &mut Value) {
+    const NOT_READY: &str = "node.kubernetes.io/not-ready";
+    let is_it = |taint: &Value| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule";
+    let there = builtin::fields::each(&node["spec"], "taints").any(is_it);
+    if admission.operation != Operation::Create || there {
+        return;
+    }
+    builtin::fields::fill(&mut node["spec"], "taints", json!([]));
+    if let Some(taints) = node["spec"]["taints"].as_array_mut() {
+        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+    }
 }
 
 /// The kind's own rules, and plugins that only look.
-pub fn validate(_state: &State, admission: &Admission<'_>, object: &Value) -> Result<(), Refusal> {
-    if let Some(custom) = admission.kind.custom() {
-        let causes = custom.schema.validate(object, admission.old);
-        if !causes.is_empty() {
-            let name = super::object::name(object);
-            return Err(Refusal::invalid(
-                About {
-                    group: &admission.kind.group,
-                    kind: &admission.kind.kind,
-                    name,
-                },
-                causes,
-            ));
-        }
+pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Result<(), Refusal> {
+    let kind = admission.kind;
+    if admission.operation == Operation::Delete {
+        return lifecycle::check(state, admission, object::namespace(object), object::name(object));
     }
-    Ok(())
+    let causes = match kind.custom() {
+        Some(custom) => custom.schema.validate(object, admission.old),
+        None => builtin::problems(object, admission.old, admission.subresource),
+    };
+    if !causes.is_empty() {
+        let about = About {
+            group: &kind.group,
+            kind: &kind.kind,
+            name: object::name(object),
+        };
+        return Err(Refusal::invalid(about, causes));
+    }
+    match kind.kind.as_str() {
+        "PriorityClass" if kind.custom().is_none() => one_default_class(state, admission, object),
+        "PersistentVolumeClaim" if kind.custom().is_none() => storage::check_growth(state, admission, object),
+        _ => Ok(()),
+    }
+}
+
+/// Priority: one class at most is meant for everything.
+fn one_default_class(state: &State, admission: &Admission<'_>, class: &Value) -> Result<(), Refusal> {
+    let other = pods::default_class(state).filter(|_| class["globalDefault"] == true);
+    match other {
+        Some(other) if object::name(&other) != object::name(class) || admission.old.is_none() => {
+            let why = format!(
+                "PriorityClass {} is already marked as default. Only one default can exist",
+                object::name(&other)
+            );
+            Err(Refusal::forbidden(
+                about(admission.kind, object::name(class)),
+                why,
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Mutating webhooks, as configured.
-#[expect(clippy::unused_async, reason = "webhooks are asked over a network")]
 pub async fn mutating_webhooks(
-    _server: &ApiServer,
-    _admission: &Admission<'_>,
+    server: &ApiServer,
+    admission: &Admission<'_>,
     object: Value,
 ) -> Result<Value, Refusal> {
-    Ok(object)
+    webhooks::mutate(server, admission, object).await
 }
 
 /// Validating webhooks, as configured.
-#[expect(clippy::unused_async, reason = "webhooks are asked over a network")]
 pub async fn validating_webhooks(
-    _server: &ApiServer,
-    _admission: &Admission<'_>,
-    _object: &Value,
+    server: &ApiServer,
+    admission: &Admission<'_>,
+    object: &Value,
 ) -> Result<(), Refusal> {
-    Ok(())
+    webhooks::validate(server, admission, object).await
 }

@@ -1,23 +1,176 @@
-//! Who owns which field.
+//! Who owns which field after a write that is no apply: whoever changes a field owns it from then on.
 
 use serde_json::Value;
 
+use super::Format;
+use super::compare::compare;
+use super::fieldset::FieldSet;
+use super::managers::{Holding, Manager, Managers};
+use super::shape::Shape;
+use crate::sim::kube::kind::Kind;
 use crate::sim::kube::object;
-use crate::sim::kube::request::Ask;
+use crate::sim::kube::request::{Ask, Verb};
 use crate::sim::kube::server::ApiServer;
 
+/// The longest name of a manager, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Metadata that belongs to nobody.
+const UNOWNED: [&[&str]; 10] = [
+    &["apiVersion"],
+    &["kind"],
+    &["metadata"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "creationTimestamp"],
+    &["metadata", "selfLink"],
+    &["metadata", "uid"],
+    &["metadata", "generation"],
+    &["metadata", "resourceVersion"],
+];
+
 /// Records the fields of a new object as its creator's.
-pub fn created(_ask: &Ask, _server: &ApiServer, _object: &mut Value) {}
+pub fn created(kind: &Kind, ask: &Ask, server: &ApiServer, object: &mut Value) {
+    if is_apply(ask) {
+        return;
+    }
+    let managers = Managers::parse(&object["metadata"]["managedFields"]).unwrap_or_default();
+    let nothing = Value::Object(serde_json::Map::new());
+    record(kind, ask, &server.timestamp(), managers, &nothing, object);
+}
 
-/// Records changed fields as their changer's.
-pub fn updated(_ask: &Ask, _server: &ApiServer, _old: &Value, _object: &mut Value) {}
+/// Records changed fields as their changer's. `sent` is the record that came with the request, if any: an application
+/// brings the new one, another write may put one right.
+pub fn updated(
+    kind: &Kind,
+    ask: &Ask,
+    server: &ApiServer,
+    old: &Value,
+    sent: Option<Value>,
+    object: &mut Value,
+) {
+    let sent = sent.unwrap_or_default();
+    if is_apply(ask) {
+        write(&Managers::parse(&sent).unwrap_or_default(), object);
+        return;
+    }
+    let managers = known(ask, old, &sent);
+    if managers.is_empty() {
+        // Nobody began to keep a record of this object, or somebody wiped it.
+        object::metadata_mut(object).remove("managedFields");
+    } else {
+        record(kind, ask, &server.timestamp(), managers, old, object);
+    }
+}
 
-/// Whether nothing but the record of ownership differs: a write that changes nothing emits nothing.
+/// Whether nothing differs but times in the record of ownership: a write that changes nothing emits nothing.
 pub fn same(old: &Value, new: &Value) -> bool {
     let bare = |object: &Value| {
         let mut object = object.clone();
-        object::metadata_mut(&mut object).remove("managedFields");
+        let entries = object::metadata_mut(&mut object).get_mut("managedFields");
+        for entry in entries.and_then(Value::as_array_mut).into_iter().flatten() {
+            object::object_mut(entry).remove("time");
+        }
         object
     };
     bare(old) == bare(new)
+}
+
+/// The name under which a request owns what it writes: its own word for it, or the program that sends it.
+pub fn manager_name(ask: &Ask) -> String {
+    if let Some(name) = &ask.options.field_manager {
+        return name.clone();
+    }
+    let program = ask.user_agent.split('/').next().unwrap_or_default();
+    let mut name = String::new();
+    for character in program.chars().filter(|character| !character.is_control()) {
+        if name.len() + character.len_utf8() > NAME_BYTES_MAX {
+            break;
+        }
+        name.push(character);
+    }
+    if name.is_empty() {
+        "unknown".to_owned()
+    } else {
+        name
+    }
+}
+
+/// The path below the object that a request is about, or nothing.
+pub fn subresource(ask: &Ask) -> &str {
+    ask.target.subresource.as_deref().unwrap_or_default()
+}
+
+/// The fields that a request to this path cannot change, whatever it says: the status at the object itself, the
+/// specification at its status.
+pub fn out_of_reach(kind: &Kind, subresource: &str) -> FieldSet {
+    match subresource {
+        "" if kind.has_subresource("status") => FieldSet::of_fields(&["status"]),
+        "status" => FieldSet::of_fields(&["spec"]),
+        _ => FieldSet::default(),
+    }
+}
+
+/// The fields that somebody can own.
+pub fn ownable(fields: &FieldSet) -> FieldSet {
+    let record = FieldSet::of_fields(&["metadata", "managedFields"]);
+    let unowned = UNOWNED
+        .iter()
+        .fold(record, |all, path| all.union(&FieldSet::of_fields(path)));
+    fields.difference(&unowned)
+}
+
+fn is_apply(ask: &Ask) -> bool {
+    ask.verb == Verb::Patch && ask.content_type == Format::APPLY
+}
+
+/// The record to go on with. At the object itself a client may write it, an empty one to wipe it; what is not a
+/// record, or is none, leaves the old.
+fn known(ask: &Ask, old: &Value, sent: &Value) -> Managers {
+    let live = || Managers::parse(&old["metadata"]["managedFields"]).unwrap_or_default();
+    if !subresource(ask).is_empty() {
+        return live();
+    }
+    let is_blank = |entry: &Value| entry.as_object().is_some_and(serde_json::Map::is_empty);
+    match sent.as_array().map(Vec::as_slice) {
+        Some([]) => Managers::default(),
+        Some([entry]) if is_blank(entry) => Managers::default(),
+        _ => Managers::parse(sent)
+            .filter(|managers| !managers.is_empty())
+            .unwrap_or_else(live),
+    }
+}
+
+fn record(kind: &Kind, ask: &Ask, now: &str, mut managers: Managers, old: &Value, new: &mut Value) {
+    let subresource = subresource(ask);
+    let changes = compare(old, new, Shape::of(kind)).without(&out_of_reach(kind, subresource));
+    let api_version = kind.api_version();
+    let manager = Manager::updater(&manager_name(ask), subresource, &api_version);
+    let written = ownable(&changes.written());
+    let before = managers.get(&manager).cloned();
+    if !written.is_empty() {
+        let fields = before.map_or_else(FieldSet::default, |holding| holding.fields);
+        let holding = Holding {
+            fields: fields.difference(&changes.removed).union(&written),
+            api_version,
+            time: Some(now.to_owned()),
+        };
+        managers.set(manager.clone(), holding);
+    } else if let Some(mut holding) = before {
+        holding.fields = holding.fields.difference(&changes.removed);
+        managers.set(manager.clone(), holding);
+    }
+    managers.take(&changes, &manager);
+    managers.cap();
+    write(&managers, new);
+}
+
+/// Writes the record into an object.
+pub fn write(managers: &Managers, object: &mut Value) {
+    let metadata = object::metadata_mut(object);
+    if managers.is_empty() {
+        metadata.remove("managedFields");
+    } else {
+        metadata.insert("managedFields".to_owned(), managers.print().into());
+    }
 }

@@ -40,6 +40,8 @@ pub enum Reason {
     ManagerConflict,
     /// A disruption budget does not allow it now.
     DisruptionBudget,
+    /// The namespace is being deleted.
+    NamespaceTerminating,
 }
 
 impl Reason {
@@ -57,6 +59,7 @@ impl Reason {
             Self::ResourceVersionTooLarge => "ResourceVersionTooLarge",
             Self::ManagerConflict => "FieldManagerConflict",
             Self::DisruptionBudget => "DisruptionBudget",
+            Self::NamespaceTerminating => "NamespaceTerminating",
         }
     }
 
@@ -142,7 +145,8 @@ impl Cause {
         Self::new(field, Reason::NotSupported, message)
     }
 
-    pub(super) fn too_long(field: &str, max: u64) -> Self {
+    /// A text that is longer than it may be.
+    pub fn too_long(field: &str, max: u64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(
             field,
@@ -151,7 +155,8 @@ impl Cause {
         )
     }
 
-    pub(super) fn too_many(field: &str, actual: usize, max: u64) -> Self {
+    /// A list or map with more elements than it may have.
+    pub fn too_many(field: &str, actual: usize, max: u64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         Self::new(
             field,

@@ -1,5 +1,6 @@
 //! Watch: what is there, then what happens, as a stream of JSON lines.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,8 @@ use super::request::{Ask, Form};
 use super::schema::Cause;
 use super::server::ApiServer;
 use super::store::{Change, Stored};
-use super::{events, read, table};
+use super::table::{self, Headers};
+use super::{events, read};
 
 /// How often a quiet stream says how far it is.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
@@ -71,6 +73,8 @@ struct Stream {
     bookmark_at: Instant,
     ends_at: Instant,
     over: bool,
+    /// Only the first table of a stream says what its columns are.
+    headers: Cell<Headers>,
 }
 
 impl Stream {
@@ -90,6 +94,7 @@ impl Stream {
             bookmark_at: now + server.clock().real(BOOKMARK_EVERY),
             ends_at: now,
             over: false,
+            headers: Cell::new(Headers::Shown),
         };
         let options = &ask.options;
         let version = options
@@ -221,8 +226,8 @@ impl Stream {
             Form::Full => events::shown(&self.kind, stored),
             Form::Metadata => read::partial(&stored.value()).to_string().into(),
             Form::Table => {
-                let mut rows = table::of_objects(&self.kind, &[stored.value()], "", self.server.clock());
-                rows["metadata"] = json!({"resourceVersion": stored.revision.to_string()});
+                let (objects, headers) = ([stored.value()], self.headers.replace(Headers::Omitted));
+                let rows = table::of_objects(&self.kind, &self.ask, &objects, headers, self.server.clock());
                 rows.to_string().into()
             }
         };

@@ -1,0 +1,248 @@
+//! The shapes of built-in kinds, from `openapi.json` (made by `hack/openapi-data` from a real server).
+//!
+//! Read once per process. [`Shape`]s refer to each other and are shared; [`open_api`] writes a kind's shape out as one
+//! schema for those who walk schemas, when somebody first asks for it.
+
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, OnceLock};
+
+use serde_json::{Map, Value, json};
+
+/// A shape that would contain itself; written out it takes anything.
+const RECURSIVE: &str = "apiextensions.v1.JSONSchemaProps";
+
+static DATA: LazyLock<Data> = LazyLock::new(|| {
+    // What is compiled in is well-formed: a test reads it.
+    let data: Value = serde_json::from_str(include_str!("openapi.json")).unwrap_or_default();
+    Data::read(data)
+});
+
+/// What a value must look like, and how it looks once a server has read and written it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Shape {
+    Text,
+    /// Base64.
+    Bytes,
+    Time,
+    MicroTime,
+    Quantity,
+    IntOrString,
+    Int32,
+    Int64,
+    Float,
+    Bool,
+    List(Box<Self>),
+    Map(Box<Self>),
+    /// A structure, by its name.
+    Struct(String),
+    /// An object whose fields nobody knows.
+    AnyObject,
+    /// A schema, or what stands in its place: a truth, a list.
+    SchemaOr,
+    Any,
+}
+
+/// A field of a structure.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub(super) shape: Shape,
+    pub(super) zero: Zero,
+    /// What is written where nothing was said.
+    pub(super) default: Option<Value>,
+}
+
+/// What becomes of a field that is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Zero {
+    /// It is told apart from absence.
+    Kept,
+    /// It is absence.
+    Omitted,
+    /// Absence is zero.
+    Written,
+    /// Absence is null.
+    Null,
+}
+
+/// The fields of a structure by name.
+pub(super) type Fields = BTreeMap<String, Field>;
+
+struct Data {
+    /// The name of a kind's shape, by `apps/v1 Deployment`.
+    kinds: BTreeMap<String, String>,
+    structs: BTreeMap<String, Fields>,
+    raw: Map<String, Value>,
+    written_out: BTreeMap<String, OnceLock<Value>>,
+}
+
+impl Data {
+    fn read(mut data: Value) -> Self {
+        let kinds: BTreeMap<String, String> = crate::sim::kube::object::texts(&data["kinds"]);
+        let raw = match data["shapes"].take() {
+            Value::Object(raw) => raw,
+            _ => Map::new(),
+        };
+        let structs = raw
+            .iter()
+            .filter_map(|(name, shape)| Some((name.clone(), fields(shape.get("properties")?, &raw))))
+            .collect();
+        let written_out = kinds.keys().map(|kind| (kind.clone(), OnceLock::new())).collect();
+        Self {
+            kinds,
+            structs,
+            raw,
+            written_out,
+        }
+    }
+}
+
+fn fields(properties: &Value, raw: &Map<String, Value>) -> Fields {
+    let properties = properties.as_object().into_iter().flatten();
+    properties
+        .map(|(name, property)| (name.clone(), field(property, raw)))
+        .collect()
+}
+
+fn field(property: &Value, raw: &Map<String, Value>) -> Field {
+    let zero = match property["x-go-zero"].as_str() {
+        Some("omit") => Zero::Omitted,
+        Some("zero") => Zero::Written,
+        Some("null") => Zero::Null,
+        _ => Zero::Kept,
+    };
+    // `default: {}` and the zeros of fields that are always written only repeat what `x-go-zero` says.
+    let default = property.get("default").filter(|_| zero != Zero::Written);
+    Field {
+        shape: shape(property, raw),
+        zero,
+        default: default.filter(|default| !default.is_object()).cloned(),
+    }
+}
+
+fn shape(schema: &Value, raw: &Map<String, Value>) -> Shape {
+    if let Some(name) = schema["$ref"].as_str() {
+        let Some(target) = raw.get(name) else {
+            return Shape::Any;
+        };
+        if target.get("properties").is_some() {
+            return Shape::Struct(name.to_owned());
+        }
+        return shape(target, raw);
+    }
+    let below = |keyword: &str| schema.get(keyword).map(|below| Box::new(shape(below, raw)));
+    let keyword = |name: &str| schema[name].as_str().unwrap_or_default();
+    match (keyword("x-go-type"), keyword("type"), keyword("format")) {
+        ("Time", ..) => Shape::Time,
+        ("MicroTime", ..) => Shape::MicroTime,
+        ("Quantity", ..) => Shape::Quantity,
+        ("SchemaOr", ..) => Shape::SchemaOr,
+        (_, _, "int-or-string") => Shape::IntOrString,
+        (_, "string", "byte") => Shape::Bytes,
+        (_, "string", _) => Shape::Text,
+        (_, "boolean", _) => Shape::Bool,
+        (_, "integer", "int32") => Shape::Int32,
+        (_, "integer", _) => Shape::Int64,
+        (_, "number", _) => Shape::Float,
+        (_, "array", _) => below("items").map_or(Shape::Any, Shape::List),
+        (_, "object", _) => below("additionalProperties").map_or(Shape::AnyObject, Shape::Map),
+        _ => Shape::Any,
+    }
+}
+
+/// The shape of a kind's objects.
+pub(super) fn of(api_version: &str, kind: &str) -> Option<Shape> {
+    let name = DATA.kinds.get(&format!("{api_version} {kind}"))?;
+    Some(Shape::Struct(name.clone()))
+}
+
+/// The fields of a structure, none if there is no such.
+pub(super) fn fields_of(name: &str) -> &'static Fields {
+    static NONE: Fields = Fields::new();
+    DATA.structs.get(name).unwrap_or(&NONE)
+}
+
+/// The shape of a schema inside a schema.
+pub(super) fn schema() -> Shape {
+    Shape::Struct(RECURSIVE.to_owned())
+}
+
+/// A built-in kind's schema with nothing left to look up. Schemas inside schemas are not written out.
+pub fn open_api(api_version: &str, kind: &str) -> Option<&'static Value> {
+    let key = format!("{api_version} {kind}");
+    let name = DATA.kinds.get(&key)?;
+    let place = DATA.written_out.get(&key)?;
+    Some(place.get_or_init(|| DATA.raw.get(name).map(write_out).unwrap_or_default()))
+}
+
+fn write_out(schema: &Value) -> Value {
+    let Some(keywords) = schema.as_object() else {
+        return schema.clone();
+    };
+    let mut whole = Map::new();
+    if let Some(name) = keywords.get("$ref").and_then(Value::as_str) {
+        if name == RECURSIVE {
+            return json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        }
+        if let Some(Value::Object(target)) = DATA.raw.get(name).map(write_out) {
+            whole = target;
+        }
+    }
+    for (keyword, value) in keywords {
+        let value = match keyword.as_str() {
+            "$ref" => continue,
+            "properties" => each(value),
+            "items" | "additionalProperties" => write_out(value),
+            _ => value.clone(),
+        };
+        whole.insert(keyword.clone(), value);
+    }
+    Value::Object(whole)
+}
+
+fn each(properties: &Value) -> Value {
+    let properties = properties.as_object().into_iter().flatten();
+    let whole = properties.map(|(name, property)| (name.clone(), write_out(property)));
+    Value::Object(whole.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::kube::registry::Registry;
+
+    #[test]
+    fn every_built_in_kind_has_a_shape() {
+        for kind in Registry::default().all() {
+            let schema = open_api(&kind.api_version(), &kind.kind).unwrap_or(&Value::Null);
+            assert!(
+                schema["properties"]["metadata"]["properties"]["name"].is_object()
+                    || kind.kind.ends_with("Review"),
+                "{}",
+                kind.kind
+            );
+            assert!(of(&kind.api_version(), &kind.kind).is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_written_out_has_nothing_left_to_look_up() {
+        let text = open_api("v1", "Pod").unwrap().to_string();
+        assert!(!text.contains("$ref"));
+        let containers = &open_api("v1", "Pod").unwrap()["properties"]["spec"]["properties"]["containers"];
+        assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
+        assert_eq!(containers["items"]["properties"]["image"]["type"], "string");
+    }
+
+    #[test]
+    fn fields_know_what_becomes_of_their_zero() {
+        let spec = fields_of("core.v1.PodSpec");
+        assert_eq!(spec["hostNetwork"].zero, Zero::Omitted);
+        assert_eq!(spec["automountServiceAccountToken"].zero, Zero::Kept);
+        assert_eq!(spec["containers"].zero, Zero::Null);
+        assert_eq!(fields_of("core.v1.Pod")["status"].zero, Zero::Written);
+        assert_eq!(
+            fields_of("core.v1.ContainerPort")["protocol"].default,
+            Some(json!("TCP"))
+        );
+    }
+}
