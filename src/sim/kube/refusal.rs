@@ -58,15 +58,14 @@ impl Refusal {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: whoever asks may not.
+    /// 403: whoever asks may not. Without a name it is about all objects, without a kind about a path.
     pub fn forbidden(about: About<'_>, why: impl Into<String>) -> Self {
-        let message = format!(
-            "{} \"{}\" is forbidden: {}",
-            resource(about),
-            about.name,
-            why.into()
-        );
-        Self::new(403, "Forbidden", message).about(about)
+        let what = match (about.kind, about.name) {
+            ("", _) => "forbidden".to_owned(),
+            (_, "") => format!("{} is forbidden", resource(about)),
+            (_, name) => format!("{} \"{name}\" is forbidden", resource(about)),
+        };
+        Self::new(403, "Forbidden", format!("{what}: {}", why.into())).about(about)
     }
 
     /// 404: no such object.

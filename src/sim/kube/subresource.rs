@@ -3,23 +3,28 @@
 use axum::response::Response;
 use bytes::Bytes;
 
-use super::identity::User;
+use super::identity::{User, token_request};
 use super::kind::Kind;
 use super::refusal::Refusal;
-use super::request::Ask;
+use super::request::{Ask, Verb};
 use super::server::ApiServer;
 
 /// Answers a request to such a path; `None` if it is for the ordinary verbs (no subresource, or `status`).
 #[expect(clippy::unused_async, reason = "evictions and tokens will wait")]
 pub async fn answer(
-    _server: &ApiServer,
-    _user: &User,
+    server: &ApiServer,
+    user: &User,
     _kind: &Kind,
     ask: &Ask,
-    _body: &Bytes,
+    body: &Bytes,
 ) -> Result<Option<Response>, Refusal> {
     match ask.target.subresource.as_deref() {
-        None | Some("status" | "finalize") => Ok(None),
+        None => Ok(None),
+        Some("status" | "finalize" | "approval") => match ask.verb {
+            Verb::Get | Verb::Update | Verb::Patch => Ok(None),
+            _ => Err(Refusal::method_not_allowed()),
+        },
+        Some("token") => token_request::answer(server, user, ask, body).map(Some),
         Some(_) => Err(Refusal::no_such_path()),
     }
 }

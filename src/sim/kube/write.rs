@@ -11,9 +11,10 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::admission::{self, Admission, Operation};
+use super::certificates;
 use super::decode;
 use super::events;
-use super::identity::User;
+use super::identity::{self, User};
 use super::kind::{Kind, Scope};
 use super::object;
 use super::patch::managed;
@@ -66,6 +67,7 @@ pub async fn create_object(
     mut object: Value,
 ) -> Result<Written, Refusal> {
     begin_life(server, kind, &mut object)?;
+    certificates::prepare_new(kind, user, &mut object);
     let admission = Admission {
         kind,
         user,
@@ -94,6 +96,9 @@ pub async fn create_object(
         }
     };
     server.announce();
+    if !ask.options.dry_run {
+        identity::follow(server, kind, &object);
+    }
     Ok(Written {
         object,
         created: true,
@@ -180,6 +185,7 @@ async fn try_change(
 ) -> Result<Option<Written>, Refusal> {
     let subresource = ask.target.subresource.as_deref();
     let mut object = carry_over(kind, subresource, old_value, sent);
+    certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
         kind,
         user,
@@ -225,6 +231,7 @@ async fn try_change(
     };
     drop(state);
     server.announce();
+    identity::follow(server, kind, &object);
     Ok(Some(Written {
         object,
         created: false,

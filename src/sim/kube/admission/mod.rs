@@ -5,7 +5,8 @@
 
 use serde_json::Value;
 
-use super::identity::User;
+use super::certificates;
+use super::identity::{User, escalation, node_restriction};
 use super::kind::Kind;
 use super::refusal::{About, Refusal};
 use super::server::{ApiServer, State};
@@ -39,7 +40,8 @@ pub struct Admission<'a> {
 }
 
 /// Plugins that change the object, and defaults.
-pub fn mutate(_state: &State, admission: &Admission<'_>, object: &mut Value) -> Result<(), Refusal> {
+pub fn mutate(state: &State, admission: &Admission<'_>, object: &mut Value) -> Result<(), Refusal> {
+    node_restriction::check(state, admission, object)?;
     if let Some(custom) = admission.kind.custom() {
         custom.schema.prune(object);
         custom.schema.apply_defaults(object);
@@ -48,7 +50,13 @@ pub fn mutate(_state: &State, admission: &Admission<'_>, object: &mut Value) -> 
 }
 
 /// The kind's own rules, and plugins that only look.
-pub fn validate(_state: &State, admission: &Admission<'_>, object: &Value) -> Result<(), Refusal> {
+pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Result<(), Refusal> {
+    // Nothing is mutated on deletion, so this is the first that is seen of it.
+    if admission.operation == Operation::Delete {
+        node_restriction::check(state, admission, object)?;
+    }
+    escalation::check(state, admission, object)?;
+    certificates::check(state, admission, object)?;
     if let Some(custom) = admission.kind.custom() {
         let causes = custom.schema.validate(object, admission.old);
         if !causes.is_empty() {
