@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Admission, Operation};
 use super::builtin::strategy;
+use super::certificates;
 use super::collector;
 use super::decode;
 use super::events;
-use super::identity::User;
+use super::identity::{self, User};
 use super::kind::{Kind, Scope};
 use super::object;
 use super::ownership::Ties;
@@ -70,6 +71,7 @@ pub async fn create_object(
     mut object: Value,
 ) -> Result<Written, Refusal> {
     begin_life(server, kind, &mut object)?;
+    certificates::prepare_new(kind, user, &mut object);
     let admission = Admission {
         kind,
         user,
@@ -100,6 +102,7 @@ pub async fn create_object(
     server.announce();
     if !ask.options.dry_run {
         namespaces::furnish(server, &object);
+        identity::follow(server, kind, &object);
     }
     Ok(Written {
         object,
@@ -188,6 +191,7 @@ async fn try_change(
     let subresource = ask.target.subresource.as_deref();
     let record = sent["metadata"].get("managedFields").cloned();
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
+    certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
         kind,
         user,
@@ -233,6 +237,7 @@ async fn try_change(
     };
     drop(state);
     server.announce();
+    identity::follow(server, kind, &object);
     Ok(Some(Written {
         object,
         created: false,
