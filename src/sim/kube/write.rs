@@ -83,7 +83,6 @@ pub async fn create_object(
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     managed::created(kind, ask, server, &mut object);
-    check_metadata(kind, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
     let name = object::name(&object).to_owned();
@@ -204,7 +203,6 @@ async fn try_change(
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     strategy::count(kind, old_value, &mut object);
     managed::updated(kind, ask, server, old_value, record, &mut object);
-    check_metadata(kind, &object)?;
     check_finalizers(kind, old_value, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
@@ -374,22 +372,6 @@ fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Ref
         return Err(Refusal::conflict(about(kind, name), why));
     }
     Ok(())
-}
-
-/// Names, labels, annotations, finalizers and owners must be well-formed on every object.
-fn check_metadata(kind: &Kind, object: &Value) -> Result<(), Refusal> {
-    let causes = super::metadata::problems(kind, object);
-    if causes.is_empty() {
-        return Ok(());
-    }
-    Err(Refusal::invalid(
-        About {
-            group: &kind.group,
-            kind: &kind.kind,
-            name: object::name(object),
-        },
-        causes,
-    ))
 }
 
 /// While an object is being deleted, finalizers may only go.

@@ -16,7 +16,7 @@ use super::identity::{User, escalation, node_restriction};
 use super::kind::Kind;
 use super::refusal::{About, Refusal};
 use super::server::{ApiServer, State, about};
-use super::{builtin, decode, object};
+use super::{builtin, decode, metadata, object};
 
 pub use pods::label_topology;
 
@@ -113,10 +113,11 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
     if admission.operation == Operation::Delete {
         return lifecycle::check(state, admission, object::namespace(object), object::name(object));
     }
-    let causes = match kind.custom() {
+    let mut causes = metadata::problems(kind, object);
+    causes.extend(match kind.custom() {
         Some(custom) => custom.schema.validate(object, admission.old),
         None => builtin::problems(object, admission.old, admission.subresource),
-    };
+    });
     if !causes.is_empty() {
         let about = About {
             group: &kind.group,
