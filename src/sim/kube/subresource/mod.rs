@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::builtin;
 use super::decode;
-use super::identity::User;
+use super::identity::{User, token_request};
 use super::kind::Kind;
 use super::refusal::Refusal;
 use super::request::{Ask, Verb};
@@ -28,7 +28,10 @@ pub async fn answer(
     body: &Bytes,
 ) -> Result<Option<Response>, Refusal> {
     match (ask.target.subresource.as_deref(), ask.verb) {
-        (None | Some("status" | "finalize"), _) => Ok(None),
+        (None, _) => Ok(None),
+        (Some("status" | "finalize" | "approval"), Verb::Get | Verb::Update | Verb::Patch) => Ok(None),
+        (Some("status" | "finalize" | "approval"), _) => Err(Refusal::method_not_allowed()),
+        (Some("token"), _) => token_request::answer(server, user, ask, body).map(Some),
         (Some("scale"), _) => scale::answer(server, user, kind, ask, body).await.map(Some),
         (Some("eviction"), Verb::Create) => eviction::evict(server, user, kind, ask, body).await.map(Some),
         (Some("binding"), Verb::Create) => binding::bind(server, user, kind, ask, body).await.map(Some),
