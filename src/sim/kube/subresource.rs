@@ -3,8 +3,9 @@
 use axum::response::Response;
 use bytes::Bytes;
 
-use super::identity::{User, token_request};
+use super::identity::{User, node_restriction, token_request};
 use super::kind::Kind;
+use super::read::key;
 use super::refusal::Refusal;
 use super::request::{Ask, Verb};
 use super::server::ApiServer;
@@ -18,6 +19,10 @@ pub async fn answer(
     ask: &Ask,
     body: &Bytes,
 ) -> Result<Option<Response>, Refusal> {
+    if ask.target.subresource.as_deref() == Some("eviction") {
+        let key = key(ask);
+        node_restriction::check_eviction(&server.state(), user, &key.namespace, &key.name)?;
+    }
     match ask.target.subresource.as_deref() {
         None => Ok(None),
         Some("status" | "finalize" | "approval") => match ask.verb {

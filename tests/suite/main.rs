@@ -1,0 +1,4 @@
+//! The integration tests, all in one binary: they link once.
+
+#[cfg(feature = "sim")]
+mod cluster_serve;
