@@ -7,6 +7,8 @@ mod cli;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod cluster_serve;
+#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod kubectl;
