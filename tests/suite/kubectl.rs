@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::sim::kube::identity::User;
+use karpenter_ibm::sim::kube::identity::{Keys, User};
 use karpenter_ibm::sim::kube::{ApiServer, Options};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -39,6 +39,7 @@ impl Cluster {
             let server = ApiServer::new(Options {
                 clock: Clock::system(),
                 seed: 1,
+                keys: Keys::Fixed,
             });
             let router = server.router().layer(from_fn(as_admin));
             let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))

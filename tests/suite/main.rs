@@ -6,6 +6,12 @@
 mod cli;
 #[cfg(test)]
 mod client;
+#[cfg(all(test, feature = "sim"))]
+mod cluster;
+#[cfg(test)]
+mod cluster_serve;
+#[cfg(test)]
+mod conformance;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]

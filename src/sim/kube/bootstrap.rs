@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::identity;
 use super::server::ApiServer;
 use super::write::insert;
 
@@ -17,8 +18,10 @@ pub fn populate(server: &ApiServer) {
             "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
         });
         insert(server, namespace);
+        identity::bootstrap::furnish(server, name);
     }
     for class in super::builtin::priority_classes() {
         insert(server, class);
     }
+    identity::bootstrap::populate(server);
 }

@@ -36,11 +36,16 @@ mod tests {
     use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 
     use crate::clock::Clock;
+    use crate::sim::kube::identity::Keys;
     use crate::sim::kube::{ApiServer, Options};
 
     fn server() -> ApiServer {
         let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
-        ApiServer::new(Options { clock, seed: 1 })
+        ApiServer::new(Options {
+            clock,
+            seed: 1,
+            keys: Keys::Fixed,
+        })
     }
 
     fn config(name: &str, value: &str) -> ConfigMap {

@@ -20,7 +20,10 @@ pub struct Decoded {
 
 /// Decodes an object of `kind`.
 pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> {
-    let object = any(&ask.content_type, body)?;
+    let mut object = any(&ask.content_type, body)?;
+    if kind.custom().is_none() {
+        assume_type(kind, &mut object);
+    }
     check_type(kind, &object)?;
     let warnings = unknown_fields(kind, ask.options.field_validation, &object)?;
     Ok(Decoded { object, warnings })
@@ -54,6 +57,15 @@ pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
         Ok(value)
     } else {
         Err(Refusal::bad_request("the body is not a JSON object"))
+    }
+}
+
+/// An object of a built-in kind that does not say what it is, is what the path says.
+fn assume_type(kind: &Kind, object: &mut Value) {
+    for (field, value) in [("apiVersion", kind.api_version()), ("kind", kind.kind.clone())] {
+        if matches!(object[field].as_str(), None | Some("")) {
+            object[field] = value.into();
+        }
     }
 }
 

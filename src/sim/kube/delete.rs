@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::admission::{self, Admission, Operation};
 use super::decode;
 use super::events;
-use super::identity::User;
+use super::identity::{self, User};
 use super::kind::Kind;
 use super::object;
 use super::read;
@@ -229,6 +229,7 @@ pub async fn delete_object(
     };
     if !manner.dry_run {
         server.announce();
+        identity::follow(server, kind, &old);
     }
     Ok(deleted)
 }

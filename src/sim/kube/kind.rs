@@ -112,7 +112,7 @@ impl Kind {
 
     /// Whether its objects count the changes of their specification.
     pub fn has_generation(&self) -> bool {
-        const COUNTED: [&str; 14] = [
+        const COUNTED: [&str; 15] = [
             "customresourcedefinitions",
             "cronjobs",
             "daemonsets",
@@ -122,6 +122,7 @@ impl Kind {
             "mutatingwebhookconfigurations",
             "poddisruptionbudgets",
             "pods",
+            "podtemplates",
             "priorityclasses",
             "replicasets",
             "replicationcontrollers",

@@ -5,6 +5,7 @@
 pub mod admission;
 pub mod bootstrap;
 pub mod builtin;
+pub mod certificates;
 pub mod client;
 pub mod collector;
 pub mod decode;
@@ -26,6 +27,7 @@ pub mod registry;
 pub mod request;
 pub mod schema;
 pub mod selector;
+pub mod serve;
 pub mod server;
 pub mod store;
 pub mod subresource;

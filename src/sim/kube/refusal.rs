@@ -1,7 +1,5 @@
 //! How the API server says no: a `Status` object with the code and reason that a real one gives.
 
-use std::borrow::Cow;
-
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -13,7 +11,9 @@ use super::schema::Cause;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     code: u16,
-    reason: Cow<'static, str>,
+    reason: &'static str,
+    /// A reason of a webhook's own, which wins.
+    given_reason: Option<String>,
     message: String,
     details: Map<String, Value>,
     causes: Vec<Cause>,
@@ -34,7 +34,8 @@ impl Refusal {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason: Cow::Borrowed(reason),
+            reason,
+            given_reason: None,
             message: message.into(),
             details: Map::new(),
             causes: Vec::new(),
@@ -60,15 +61,14 @@ impl Refusal {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: whoever asks may not.
+    /// 403: whoever asks may not. Without a name it is about all objects, without a kind about a path.
     pub fn forbidden(about: About<'_>, why: impl Into<String>) -> Self {
-        let message = format!(
-            "{} \"{}\" is forbidden: {}",
-            resource(about),
-            about.name,
-            why.into()
-        );
-        Self::new(403, "Forbidden", message).about(about)
+        let what = match (about.kind, about.name) {
+            ("", _) => "forbidden".to_owned(),
+            (_, "") => format!("{} is forbidden", resource(about)),
+            (_, name) => format!("{} \"{name}\" is forbidden", resource(about)),
+        };
+        Self::new(403, "Forbidden", format!("{what}: {}", why.into())).about(about)
     }
 
     /// 404: no such object.
@@ -183,7 +183,8 @@ impl Refusal {
     pub fn of_webhook(code: u16, reason: &str, message: String, details: Map<String, Value>) -> Self {
         Self {
             code,
-            reason: Cow::Owned(reason.to_owned()),
+            reason: "",
+            given_reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
             message,
             details,
             causes: Vec::new(),
@@ -218,8 +219,8 @@ impl Refusal {
     }
 
     /// The machine-readable reason.
-    pub fn reason(&self) -> &str {
-        &self.reason
+    pub fn reason(&self) -> &'static str {
+        self.reason
     }
 
     /// The words.
@@ -239,8 +240,9 @@ impl Refusal {
             "message": self.message, "code": self.code,
         });
         // A webhook, or a patch that nobody expected, may fail without a reason.
-        if !self.reason.is_empty() {
-            status["reason"] = self.reason.clone().into();
+        let reason = self.given_reason.as_deref().unwrap_or(self.reason);
+        if !reason.is_empty() {
+            status["reason"] = reason.into();
         }
         if !details.is_empty() {
             status["details"] = details.into();

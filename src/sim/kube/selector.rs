@@ -204,9 +204,14 @@ impl FieldSelector {
 
     /// The one name it demands, if it demands one: a list that is really a get.
     pub fn demanded_name(&self) -> Option<&str> {
+        self.demanded("metadata.name")
+    }
+
+    /// The one value of a field that it demands, if it demands one.
+    pub fn demanded(&self, field: &str) -> Option<&str> {
         self.0
             .iter()
-            .find(|term| term.equal && term.field == "metadata.name")
+            .find(|term| term.equal && term.field == field)
             .map(|term| term.value.as_str())
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::admission::webhooks::Webhooks;
-use super::identity::{self, Identity, User};
+use super::identity::{self, Identity, Keys, User, policy, reviews};
 use super::kind::{Kind, Verbs};
 use super::refusal::{About, Refusal};
 use super::registry::Registry;
@@ -48,6 +48,8 @@ pub struct State {
     pub store: Store,
     /// The kinds.
     pub registry: Registry,
+    /// Who may do what, worked out from the objects.
+    pub policy: policy::Cache,
 }
 
 /// How a server is made.
@@ -57,6 +59,8 @@ pub struct Options {
     pub clock: Clock,
     /// Where its uids and name suffixes come from.
     pub seed: u64,
+    /// Where its private keys come from.
+    pub keys: Keys,
 }
 
 impl ApiServer {
@@ -66,7 +70,7 @@ impl ApiServer {
             state: Mutex::default(),
             revision: watch::Sender::new(1),
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),
-            identity: Identity::new(&options.clock, options.seed),
+            identity: Identity::new(options.keys),
             clock: options.clock,
             usage: Mutex::default(),
             watching: watching::Control::default(),
@@ -186,9 +190,12 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         let user = identity::authenticate(self, &parts)?;
         let Some(ask) = Ask::parse(&parts) else {
+            identity::authorize_path(self, &user, &parts.method, parts.uri.path())?;
             return discovery::answer(self, &user, &parts);
         };
         let mut ask = ask?;
+        // Before anything is known about the kind: who may not ask does not learn whether it exists.
+        identity::authorize(self, &user, &ask)?;
         let target = &ask.target;
         let kind = self
             .state()
@@ -204,7 +211,6 @@ impl ApiServer {
         if kind.verbs == Verbs::CreateOnly && ask.verb != Verb::Create {
             return Err(Refusal::method_not_allowed());
         }
-        identity::authorize(self, &user, &ask)?;
         self.record(&user, &ask);
         let body = to_bytes(body, BODY_BYTES_MAX)
             .await
@@ -221,6 +227,9 @@ impl ApiServer {
     ) -> Result<Response, Refusal> {
         if let Some(response) = subresource::answer(self, user, kind, ask, &body).await? {
             return Ok(response);
+        }
+        if kind.verbs == Verbs::CreateOnly {
+            return reviews::answer(self, user, kind, ask, &body);
         }
         match ask.verb {
             Verb::Get => read::get(self, user, kind, ask),

@@ -148,6 +148,14 @@ impl Store {
         self.tables.get(table).map_or(0, |table| table.objects.len())
     }
 
+    /// The revision at which a table last changed.
+    pub fn changed_at(&self, table: &TableKey) -> u64 {
+        let table = self.tables.get(table);
+        table.map_or(0, |table| {
+            table.history.back().map_or(table.floor, |change| change.revision)
+        })
+    }
+
     /// The names of the tables that were ever written to.
     pub fn tables(&self) -> impl Iterator<Item = &TableKey> {
         self.tables.keys()

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Admission, Operation};
 use super::builtin::strategy;
+use super::certificates;
 use super::collector;
 use super::decode;
 use super::events;
-use super::identity::User;
+use super::identity::{self, User};
 use super::kind::{Kind, Scope};
 use super::object;
 use super::ownership::Ties;
@@ -70,6 +71,7 @@ pub async fn create_object(
     mut object: Value,
 ) -> Result<Written, Refusal> {
     begin_life(server, kind, &mut object)?;
+    certificates::prepare_new(kind, user, &mut object);
     let admission = Admission {
         kind,
         user,
@@ -81,7 +83,6 @@ pub async fn create_object(
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     managed::created(kind, ask, server, &mut object);
-    check_metadata(kind, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
     let name = object::name(&object).to_owned();
@@ -100,6 +101,7 @@ pub async fn create_object(
     server.announce();
     if !ask.options.dry_run {
         namespaces::furnish(server, &object);
+        identity::follow(server, kind, &object);
     }
     Ok(Written {
         object,
@@ -188,6 +190,7 @@ async fn try_change(
     let subresource = ask.target.subresource.as_deref();
     let record = sent["metadata"].get("managedFields").cloned();
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
+    certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
         kind,
         user,
@@ -200,7 +203,6 @@ async fn try_change(
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     strategy::count(kind, old_value, &mut object);
     managed::updated(kind, ask, server, old_value, record, &mut object);
-    check_metadata(kind, &object)?;
     check_finalizers(kind, old_value, &object)?;
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
@@ -233,6 +235,7 @@ async fn try_change(
     };
     drop(state);
     server.announce();
+    identity::follow(server, kind, &object);
     Ok(Some(Written {
         object,
         created: false,
@@ -369,22 +372,6 @@ fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Ref
         return Err(Refusal::conflict(about(kind, name), why));
     }
     Ok(())
-}
-
-/// Names, labels, annotations, finalizers and owners must be well-formed on every object.
-fn check_metadata(kind: &Kind, object: &Value) -> Result<(), Refusal> {
-    let causes = super::metadata::problems(kind, object);
-    if causes.is_empty() {
-        return Ok(());
-    }
-    Err(Refusal::invalid(
-        About {
-            group: &kind.group,
-            kind: &kind.kind,
-            name: object::name(object),
-        },
-        causes,
-    ))
 }
 
 /// While an object is being deleted, finalizers may only go.

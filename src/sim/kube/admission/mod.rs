@@ -11,11 +11,12 @@ pub mod webhooks;
 
 use serde_json::{Value, json};
 
-use super::identity::User;
+use super::certificates;
+use super::identity::{User, escalation, node_restriction};
 use super::kind::Kind;
 use super::refusal::{About, Refusal};
 use super::server::{ApiServer, State, about};
-use super::{builtin, decode, object};
+use super::{builtin, decode, metadata, object};
 
 pub use pods::label_topology;
 
@@ -49,6 +50,7 @@ pub struct Admission<'a> {
 
 /// Plugins that change the object, and defaults.
 pub fn mutate(state: &State, admission: &Admission<'_>, object: &mut Value) -> Result<(), Refusal> {
+    node_restriction::check(state, admission, object)?;
     if admission.operation != Operation::Delete {
         settle(admission.kind, object)?;
     }
@@ -102,13 +104,20 @@ fn taint_new_node(admission: &Admission<'_>, node: &mut Value) {
 /// The kind's own rules, and plugins that only look.
 pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Result<(), Refusal> {
     let kind = admission.kind;
+    // Nothing is mutated on deletion, so this is the first that is seen of it.
+    if admission.operation == Operation::Delete {
+        node_restriction::check(state, admission, object)?;
+    }
+    escalation::check(state, admission, object)?;
+    certificates::check(state, admission, object)?;
     if admission.operation == Operation::Delete {
         return lifecycle::check(state, admission, object::namespace(object), object::name(object));
     }
-    let causes = match kind.custom() {
+    let mut causes = metadata::problems(kind, object);
+    causes.extend(match kind.custom() {
         Some(custom) => custom.schema.validate(object, admission.old),
         None => builtin::problems(object, admission.old, admission.subresource),
-    };
+    });
     if !causes.is_empty() {
         let about = About {
             group: &kind.group,

@@ -110,8 +110,14 @@ fn read_struct(
         }
     }
     given.retain(|name, value| {
-        let omitted = |field: &Field| field.zero == Zero::Omitted && is_zero(value);
-        !fields.get(name).is_some_and(omitted)
+        // A list or map that is empty comes back from the store as none at all.
+        let emptied = (value.is_array() || value.is_object()) && is_zero(value);
+        let lost = |field: &Field| match (field.zero, &field.shape) {
+            (Zero::Omitted, _) => is_zero(value),
+            (Zero::Null, Shape::List(_) | Shape::Map(_)) => emptied,
+            _ => false,
+        };
+        !fields.get(name).is_some_and(lost)
     });
     for (name, field) in fields {
         if given.contains_key(name) {

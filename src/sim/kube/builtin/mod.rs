@@ -10,6 +10,7 @@ mod qos;
 mod shapes;
 pub mod strategy;
 mod validation;
+pub mod words;
 
 pub use conform::{Mismatch, conform};
 pub use shapes::open_api;

@@ -110,12 +110,19 @@ fn field(property: &Value, raw: &Map<String, Value>) -> Field {
         Some("null") => Zero::Null,
         _ => Zero::Kept,
     };
-    // `default: {}` and the zeros of fields that are always written only repeat what `x-go-zero` says.
-    let default = property.get("default").filter(|_| zero != Zero::Written);
+    // `default: {}`, and zeros of fields that are always or never written, only repeat what `x-go-zero` says.
+    let repeats = |default: &&Value| match zero {
+        Zero::Written => true,
+        Zero::Omitted => **default == 0 || **default == "" || **default == false,
+        Zero::Kept | Zero::Null => default.is_object(),
+    };
     Field {
         shape: shape(property, raw),
         zero,
-        default: default.filter(|default| !default.is_object()).cloned(),
+        default: property
+            .get("default")
+            .filter(|default| !repeats(default))
+            .cloned(),
     }
 }
 

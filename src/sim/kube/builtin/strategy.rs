@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 
+use super::defaults::label_job;
 use super::fields::{each, fill, is_set};
 use super::qos;
 use crate::sim::kube::kind::Kind;
@@ -40,7 +41,10 @@ pub fn begin(object: &mut Value) {
             }
             object["status"] = json!({"phase": "Active"});
         }
-        "Job" => select_own_pods(object),
+        "Job" => {
+            select_own_pods(object);
+            label_job(object);
+        }
         "DaemonSet" => write_template_generation(object, 1),
         "PersistentVolume" => {
             let now = object["metadata"]["creationTimestamp"].clone();

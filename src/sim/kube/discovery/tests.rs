@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::clock::Clock;
-use crate::sim::kube::identity::User;
+use crate::sim::kube::identity::{Keys, User};
 use crate::sim::kube::{ApiServer, Options};
 
 const AGGREGATED: &str =
@@ -14,7 +14,11 @@ const AGGREGATED: &str =
 
 fn server() -> ApiServer {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
-    ApiServer::new(Options { clock, seed: 1 })
+    ApiServer::new(Options {
+        clock,
+        seed: 1,
+        keys: Keys::Fixed,
+    })
 }
 
 /// Status, content type and body of an answer.

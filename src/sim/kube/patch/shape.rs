@@ -86,7 +86,7 @@ pub enum Contents {
 
 /// The schema of a kind.
 pub fn open_api(kind: &Kind) -> Option<&Value> {
-    kind.custom().map(|custom| &custom.open_api)
+    kind.open_api()
 }
 
 impl<'a> Shape<'a> {

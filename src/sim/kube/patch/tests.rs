@@ -11,6 +11,7 @@ use kube::runtime::finalizer::{Event, finalizer};
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
+use crate::sim::kube::identity::Keys;
 use crate::sim::kube::{ApiServer, Options};
 
 const CONFIGS: &str = "/api/v1/namespaces/default/configmaps";
@@ -28,7 +29,11 @@ struct Cluster {
 impl Cluster {
     fn new() -> Self {
         let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
-        let server = ApiServer::new(Options { clock, seed: 1 });
+        let server = ApiServer::new(Options {
+            clock,
+            seed: 1,
+            keys: Keys::Fixed,
+        });
         Self {
             client: server.admin(),
             server,

@@ -26,6 +26,8 @@ pub enum Reason {
     NotSupported,
     /// The value may be there once only.
     Duplicate,
+    /// What the value refers to is not there.
+    NotFound,
     /// The text is too long.
     TooLong,
     /// The list or map has too many elements.
@@ -52,6 +54,7 @@ impl Reason {
             Self::Required => "FieldValueRequired",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Duplicate => "FieldValueDuplicate",
+            Self::NotFound => "FieldValueNotFound",
             Self::TooLong => "FieldValueTooLong",
             Self::TooMany => "FieldValueTooMany",
             Self::TypeInvalid => "FieldValueTypeInvalid",
@@ -129,6 +132,11 @@ impl Cause {
             Reason::Duplicate,
             format!("Duplicate value: {}", shown(value)),
         )
+    }
+
+    /// A reference to what is not there.
+    pub fn not_found(field: &str, value: &Value) -> Self {
+        Self::new(field, Reason::NotFound, format!("Not found: {}", shown(value)))
     }
 
     /// A value that is none of those allowed.

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::builtin;
 use super::decode;
-use super::identity::User;
+use super::identity::{User, node_restriction, token_request};
 use super::kind::Kind;
+use super::read::key;
 use super::refusal::Refusal;
 use super::request::{Ask, Verb};
 use super::server::{ApiServer, json_response};
@@ -27,8 +28,15 @@ pub async fn answer(
     ask: &Ask,
     body: &Bytes,
 ) -> Result<Option<Response>, Refusal> {
+    if ask.target.subresource.as_deref() == Some("eviction") {
+        let key = key(ask);
+        node_restriction::check_eviction(&server.state(), user, &key.namespace, &key.name)?;
+    }
     match (ask.target.subresource.as_deref(), ask.verb) {
-        (None | Some("status" | "finalize"), _) => Ok(None),
+        (None, _) => Ok(None),
+        (Some("status" | "finalize" | "approval"), Verb::Get | Verb::Update | Verb::Patch) => Ok(None),
+        (Some("status" | "finalize" | "approval"), _) => Err(Refusal::method_not_allowed()),
+        (Some("token"), _) => token_request::answer(server, user, ask, body).map(Some),
         (Some("scale"), _) => scale::answer(server, user, kind, ask, body).await.map(Some),
         (Some("eviction"), Verb::Create) => eviction::evict(server, user, kind, ask, body).await.map(Some),
         (Some("binding"), Verb::Create) => binding::bind(server, user, kind, ask, body).await.map(Some),

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use super::matching::{self, selects};
 use crate::clock::Clock;
 use crate::sim::kube::admission::{Admission, Operation};
-use crate::sim::kube::identity::User;
+use crate::sim::kube::identity::{Keys, User};
 use crate::sim::kube::{ApiServer, Options};
 
 /// A server, and what its webhooks were asked.
@@ -36,7 +36,11 @@ impl World {
     fn new() -> Self {
         let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
         Self {
-            server: ApiServer::new(Options { clock, seed: 1 }),
+            server: ApiServer::new(Options {
+                clock,
+                seed: 1,
+                keys: Keys::Fixed,
+            }),
             asked: Arc::default(),
         }
     }

@@ -11,6 +11,8 @@ mod workload;
 
 use serde_json::{Value, json};
 
+pub(super) use workload::label_job;
+
 use super::fields::{each, each_mut, fill, inside, is_set, text};
 
 /// Fills in the defaults of an object's kind.
@@ -18,7 +20,12 @@ pub fn apply(object: &mut Value) {
     let kind = text(object, "kind").to_owned();
     match kind.as_str() {
         "Pod" => pod::pod(object),
-        "PodTemplate" => pod::template(object),
+        "PodTemplate" => {
+            if let Some(template) = inside(object, &["template"]) {
+                pod::template(template);
+            }
+        }
+        "Endpoints" => service::endpoints(object),
         "ReplicationController" => workload::replication_controller(object),
         "Deployment" => workload::deployment(object),
         "ReplicaSet" => workload::replica_set(object),

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{each_mut, fill, has_only, inside, is_set, storage, text};
+use super::{each, each_mut, fill, has_only, inside, is_set, storage, text};
+use crate::quantity::Quantity;
 
 /// What a pod has beyond what its specification has in a template too.
 pub(super) fn pod(object: &mut Value) {
@@ -16,6 +17,7 @@ pub(super) fn pod(object: &mut Value) {
             requests_from_limits(&mut container["resources"]);
         }
     }
+    pod_requests(spec);
     if spec["hostNetwork"] == true {
         for list in ["containers", "initContainers"] {
             for port in each_mut(spec, list).flat_map(|container| each_mut(container, "ports")) {
@@ -32,6 +34,51 @@ fn requests_from_limits(resources: &mut Value) {
         fill(resources, "requests", json!({}));
         fill(&mut resources["requests"], &resource, amount);
     }
+}
+
+/// A pod that limits itself as a whole asks for what its containers ask for together, or for as much as it may have.
+fn pod_requests(spec: &mut Value) {
+    let limits = spec["resources"]["limits"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    if limits.is_empty() {
+        return;
+    }
+    fill(&mut spec["resources"], "requests", json!({}));
+    for resource in ["cpu", "memory"] {
+        if let Some(sum) = together(spec, resource) {
+            fill(&mut spec["resources"]["requests"], resource, sum.to_string());
+        }
+    }
+    for (resource, amount) in limits {
+        fill(&mut spec["resources"]["requests"], &resource, amount);
+    }
+}
+
+/// What all containers ask for: those that run together added up, or the greatest that runs before them.
+fn together(spec: &Value, resource: &str) -> Option<Quantity> {
+    let asked = |container: &Value| {
+        let text = container["resources"]["requests"][resource].as_str();
+        text.and_then(|text| text.parse::<Quantity>().ok())
+    };
+    let plus = |sum: Option<Quantity>, more: Quantity| {
+        let notation = sum.map_or(more.notation(), Quantity::notation);
+        let nanos = sum.map_or(0, Quantity::nanos) + more.nanos();
+        Some(Quantity::from_nanos(nanos, notation))
+    };
+    let (mut sum, mut peak) = (None, None);
+    for container in each(spec, "initContainers") {
+        let Some(amount) = asked(container) else { continue };
+        if container["restartPolicy"] == "Always" {
+            sum = plus(sum, amount);
+            peak = peak.max(sum);
+        } else {
+            peak = peak.max(plus(sum, amount));
+        }
+    }
+    let running = each(spec, "containers").filter_map(asked).fold(sum, plus);
+    running.max(peak)
 }
 
 /// Anything with a pod's specification.

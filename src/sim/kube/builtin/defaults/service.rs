@@ -46,6 +46,12 @@ pub(super) fn service(object: &mut Value) {
     }
 }
 
+pub(super) fn endpoints(object: &mut Value) {
+    for port in each_mut(object, "subsets").flat_map(|subset| each_mut(subset, "ports")) {
+        fill(port, "protocol", "TCP");
+    }
+}
+
 pub(super) fn endpoint_slice(object: &mut Value) {
     for port in each_mut(object, "ports") {
         if port.get("name").is_none_or(Value::is_null) {

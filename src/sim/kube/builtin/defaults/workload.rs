@@ -99,13 +99,21 @@ pub(super) fn job(object: &mut Value) {
         return;
     };
     job_specification(spec);
-    let labels = spec["template"]["metadata"]["labels"].clone();
-    if labels.is_object()
-        && object["metadata"]["labels"]
-            .as_object()
-            .is_none_or(serde_json::Map::is_empty)
-    {
-        object["metadata"]["labels"] = labels;
+    // A new job gets labels for its pods first; see `strategy`.
+    let labels = &spec["template"]["metadata"]["labels"];
+    if spec["manualSelector"] == true || is_set(labels, "batch.kubernetes.io/controller-uid") {
+        label_job(object);
+    }
+}
+
+/// A job without labels has those of its pods.
+pub(in crate::sim::kube::builtin) fn label_job(job: &mut Value) {
+    let labels = job["spec"]["template"]["metadata"]["labels"].clone();
+    let none = job["metadata"]["labels"]
+        .as_object()
+        .is_none_or(serde_json::Map::is_empty);
+    if labels.is_object() && none {
+        job["metadata"]["labels"] = labels;
     }
 }
 

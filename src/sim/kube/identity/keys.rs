@@ -1,0 +1,138 @@
+//! The private keys of a cluster, all of them Ed25519.
+//!
+//! Its signatures need no random number: with fixed keys, a token or certificate with the same content is the same
+//! text in every run, which the deterministic world depends on.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::digest;
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{Ed25519KeyPair, KeyPair};
+
+use super::der;
+
+/// Where the keys of a cluster come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keys {
+    /// The same in every process and known to everyone: for worlds that only exist in memory.
+    #[default]
+    Fixed,
+    /// Drawn from the operating system: for everything that listens.
+    Fresh,
+}
+
+/// A private key.
+pub struct Key {
+    seed: [u8; 32],
+    pair: Ed25519KeyPair,
+}
+
+impl Key {
+    /// The key for one purpose of one cluster.
+    pub fn new(keys: Keys, purpose: &str) -> Self {
+        match keys {
+            Keys::Fixed => Self::of(digest::digest(&digest::SHA256, purpose.as_bytes()).as_ref()),
+            Keys::Fresh => Self::drawn(),
+        }
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "a system without random numbers cannot serve TLS either"
+    )]
+    fn drawn() -> Self {
+        let mut seed = [0; 32];
+        SystemRandom::new()
+            .fill(&mut seed)
+            .expect("the operating system gives random numbers");
+        Self::of(&seed)
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "both callers give 32 bytes, and any 32 bytes are a key"
+    )]
+    fn of(bytes: &[u8]) -> Self {
+        let pair = Ed25519KeyPair::from_seed_unchecked(bytes).expect("a seed has 32 bytes");
+        let mut seed = [0; 32];
+        seed.copy_from_slice(bytes);
+        Self { seed, pair }
+    }
+
+    /// The signature of a message.
+    pub fn sign(&self, message: &[u8]) -> Vec<u8> {
+        self.pair.sign(message).as_ref().to_vec()
+    }
+
+    /// The public key, 32 bytes.
+    pub fn public(&self) -> &[u8] {
+        self.pair.public_key().as_ref()
+    }
+
+    /// The public key as a DER `SubjectPublicKeyInfo`.
+    pub fn public_info(&self) -> Vec<u8> {
+        der::sequence(&[&algorithm(), &der::bits(self.public())])
+    }
+
+    /// The private key as a DER PKCS#8 document.
+    pub fn pkcs8(&self) -> Vec<u8> {
+        let seed = der::octets(&der::octets(&self.seed));
+        der::sequence(&[&der::integer(&[0]), &algorithm(), &seed])
+    }
+
+    /// The private key as PEM.
+    pub fn pem(&self) -> String {
+        pem("PRIVATE KEY", &self.pkcs8())
+    }
+}
+
+/// The DER name of the algorithm.
+pub fn algorithm() -> Vec<u8> {
+    der::sequence(&[&der::object_identifier(der::oid::ED25519)])
+}
+
+/// A DER document as PEM.
+pub fn pem(label: &str, document: &[u8]) -> String {
+    let encoded = BASE64_STANDARD.encode(document);
+    let mut text = format!("-----BEGIN {label}-----\n");
+    let mut rest = encoded.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        text.push_str(line);
+        text.push('\n');
+        rest = after;
+    }
+    text.push_str(&format!("-----END {label}-----\n"));
+    text
+}
+
+/// The lower-case hex digits of a SHA-256.
+pub fn sha256_hex(data: &[u8]) -> String {
+    let digest = digest::digest(&digest::SHA256, data);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_keys_are_the_same_each_time_and_different_for_each_purpose() {
+        let key = |purpose| Key::new(Keys::Fixed, purpose).public().to_vec();
+        assert_eq!(key("a"), key("a"));
+        assert_ne!(key("a"), key("b"));
+    }
+
+    #[test]
+    fn fresh_keys_are_never_the_same() {
+        let key = || Key::new(Keys::Fresh, "a").public().to_vec();
+        assert_ne!(key(), key());
+    }
+
+    #[test]
+    fn a_private_key_can_be_read_by_others() {
+        let key = Key::new(Keys::Fixed, "a");
+        let read = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&key.pkcs8()).unwrap();
+        assert_eq!(read.public_key().as_ref(), key.public());
+    }
+}
