@@ -211,6 +211,7 @@ fn what_a_real_server_did_not_expect_is_500_without_a_reason() {
         json!({"finalizers": [["x"]]}),
         json!({"$setElementOrder/finalizers": "x"}),
         json!({"$setElementOrder/finalizers": ["x"], "finalizers": ["y"]}),
+        json!({"$setElementOrder/managedFields": ["x"], "managedFields": []}),
         json!({"$setElementOrder/finalizers": ["x", "y"], "finalizers": ["y", "x"]}),
     ] {
         let refusal = patched(live(), &json!({"metadata": metadata})).unwrap_err();
