@@ -131,12 +131,12 @@ fn order_lists(merged: &mut Fields, patch: &mut Fields, shape: Shape<'_>) -> Res
         }
         let (live, all) = match (old, change) {
             (None, None) => continue,
-            (Some(old), None) => (old.to_vec(), old.to_vec()),
+            (Some(old), None) => (old.clone(), old.clone()),
             (None, Some(change)) => {
                 let new = change.iter().cloned().filter_map(without_directives);
                 (Vec::new(), new.collect())
             }
-            (Some(old), Some(change)) => (old.to_vec(), merge_lists(old, change.to_vec(), below)?),
+            (Some(old), Some(change)) => (old.clone(), merge_lists(old, change.clone(), below)?),
         };
         merged.insert(name.to_owned(), arranged(all, order, &live, key)?.into());
     }
