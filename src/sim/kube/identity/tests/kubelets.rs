@@ -10,6 +10,9 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
 const DEFAULT: &str = "/api/v1/namespaces/default";
 
+/// Something done to an object.
+type Change = fn(&mut Value);
+
 fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 }
@@ -190,7 +193,7 @@ async fn a_kubelet_registers_itself_only_and_with_harmless_labels() {
 async fn a_kubelet_cannot_change_what_decides_which_pods_come_to_it() {
     let cluster = furnished().await;
     let tainted = |node: &mut Value| node["spec"] = json!({"taints": [{"key": "k", "effect": "NoSchedule"}]});
-    let table: [(&str, &str, fn(&mut Value), u16); 7] = [
+    let table: [(&str, &str, Change, u16); 7] = [
         (
             "a",
             "",
@@ -341,7 +344,7 @@ async fn a_kubelet_gets_tokens_for_its_pods_and_their_audiences_only() {
     ] {
         let path = format!("{ACCOUNTS}/default/token");
         let (status, answer) = cluster
-            .ask(&User::node("a"), "POST", &path, token_request(spec.clone()))
+            .ask(&User::node("a"), "POST", &path, token_request(&spec))
             .await;
         assert_eq!(status, expected, "{spec}: {answer}");
     }
@@ -356,7 +359,7 @@ async fn a_token_without_an_audience_is_for_a_volume_without_one() {
     let plain = cluster.admin("POST", PODS, plain).await;
     let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "plain", "uid": plain["metadata"]["uid"]});
     let path = format!("{ACCOUNTS}/default/token");
-    let request = token_request(json!({"boundObjectRef": bound}));
+    let request = token_request(&json!({"boundObjectRef": bound}));
     let (status, answer) = cluster.ask(&User::node("a"), "POST", &path, request).await;
     assert_eq!(status, 201, "{answer}");
 }
