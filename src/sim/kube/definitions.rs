@@ -91,29 +91,51 @@ pub fn problems(crd: &Value) -> Vec<Cause> {
 
 fn versions(causes: &mut Vec<Cause>, spec: &Value) {
     let all: Vec<&Value> = each(spec, "versions").collect();
+    // What all versions have in common is judged once, and blamed on a place of older days.
+    let shared = |field: &str| all.iter().all(|version| version[field] == all[0][field]);
     for (index, version) in all.iter().enumerate() {
         let at = format!("spec.versions[{index}]");
         if !words::label_1035(text(version, "name")).is_empty() {
-            causes.push(Cause::invalid(
-                &format!("{at}.name"),
-                &version["name"],
-                "must be a DNS-1035 label",
-            ));
+            let detail = "must be a DNS-1035 label";
+            causes.push(Cause::invalid(&format!("{at}.name"), &version["name"], detail));
+            if index == 0 {
+                // The first version is also the version of older days.
+                causes.push(Cause::invalid("spec.version", &version["name"], detail));
+            }
         }
         let schema = &version["schema"]["openAPIV3Schema"];
-        let path = format!("{at}.schema.openAPIV3Schema");
-        if schema.is_object() {
-            structure(causes, &path, schema, Place::Root);
-        } else {
+        if !schema.is_object() {
+            let path = format!("{at}.schema.openAPIV3Schema");
             causes.push(Cause::required(&path, "schemas are required"));
+        } else if !shared("schema") {
+            structure(
+                causes,
+                &format!("{at}.schema.openAPIV3Schema"),
+                schema,
+                Place::Root,
+            );
+        } else if index == 0 {
+            structure(causes, "spec.validation.openAPIV3Schema", schema, Place::Root);
         }
-        columns(causes, &at, version);
-        scale(causes, &at, &version["subresources"]["scale"]);
+        match (shared("additionalPrinterColumns"), index) {
+            (true, 0) => columns(causes, "spec", version),
+            (true, _) => {}
+            (false, _) => columns(causes, &at, version),
+        }
+        match (shared("subresources"), index) {
+            (true, 0) => scale(causes, "spec", &version["subresources"]["scale"]),
+            (true, _) => {}
+            (false, _) => scale(causes, &at, &version["subresources"]["scale"]),
+        }
     }
     let stored = all.iter().filter(|version| version["storage"] == true).count();
     if stored != 1 {
         let detail = "must have exactly one version marked as storage version";
         causes.push(Cause::invalid("spec.versions", &spec["versions"], detail));
+    }
+    if stored == 0 {
+        let detail = "must have at least one stored version";
+        causes.push(Cause::invalid("status.storedVersions", &json!([]), detail));
     }
     let names: std::collections::BTreeSet<&str> = all.iter().map(|version| text(version, "name")).collect();
     if names.len() != all.len() {
@@ -141,7 +163,7 @@ fn columns(causes: &mut Vec<Cause>, at: &str, version: &Value) {
             _ => {}
         }
         if text(column, "jsonPath").is_empty() {
-            causes.push(Cause::required(&format!("{at}.jsonPath"), ""));
+            causes.push(Cause::required(&format!("{at}.JSONPath"), ""));
         }
     }
 }
@@ -176,9 +198,7 @@ fn names(causes: &mut Vec<Cause>, names: &Value) {
         let at = format!("spec.names.{field}");
         let name = text(names, field);
         if name.is_empty() {
-            if field != "singular" {
-                causes.push(Cause::required(&at, ""));
-            }
+            causes.push(Cause::required(&at, ""));
             continue;
         }
         let lowered = if cased {
@@ -236,6 +256,11 @@ enum Place {
 
 /// A structural schema: every value has a type, every list its items, every rule parses.
 fn structure(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
+    const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+    if schema["$ref"].is_string() {
+        causes.push(Cause::forbidden(&format!("{at}.$ref"), "$ref is not supported"));
+        return;
+    }
     let kind = text(schema, "type");
     let free = schema["x-kubernetes-int-or-string"] == true
         || (schema["x-kubernetes-preserve-unknown-fields"] == true && place != Place::Root);
@@ -246,32 +271,54 @@ fn structure(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
             Place::Item => "must not be empty for specified array items",
         };
         causes.push(Cause::required(&format!("{at}.type"), detail));
-    } else if place == Place::Root && kind != "object" {
-        causes.push(Cause::invalid(
+    } else if !kind.is_empty() && !TYPES.contains(&kind) {
+        let allowed = TYPES.map(Value::from);
+        causes.push(Cause::not_supported(
             &format!("{at}.type"),
             &schema["type"],
-            "must be object at the root",
+            &allowed,
         ));
-    }
-    if schema["x-kubernetes-int-or-string"] == true && !kind.is_empty() {
-        let detail = "must be empty if x-kubernetes-int-or-string is true";
-        causes.push(Cause::forbidden(&format!("{at}.type"), detail));
+    } else if place == Place::Root && kind != "object" {
+        let detail = "must be object at the root";
+        causes.push(Cause::invalid(&format!("{at}.type"), &schema["type"], detail));
     }
     if kind == "array" && !schema["items"].is_object() {
         causes.push(Cause::required(&format!("{at}.items"), "must be specified"));
     }
-    if schema["properties"].is_object() && schema["additionalProperties"].is_object() {
-        let detail = "additionalProperties and properties are mutual exclusive";
-        causes.push(Cause::forbidden(&format!("{at}.additionalProperties"), detail));
+    for (applies, field, detail) in [
+        (
+            schema["properties"].is_object() && schema["additionalProperties"].is_object(),
+            "additionalProperties",
+            "additionalProperties and properties are mutual exclusive",
+        ),
+        (
+            schema["uniqueItems"] == true,
+            "uniqueItems",
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+        ),
+        (
+            place == Place::Root && schema["nullable"] == true,
+            "nullable",
+            "nullable cannot be true at the root",
+        ),
+        (
+            place == Place::Root && describes_metadata(&schema["properties"]["metadata"]),
+            "properties[metadata]",
+            "must not specify anything other than name and generateName, but metadata is implicitly specified",
+        ),
+    ] {
+        if applies {
+            causes.push(Cause::forbidden(&format!("{at}.{field}"), detail));
+        }
     }
-    if schema["uniqueItems"] == true {
-        causes.push(Cause::forbidden(
-            &format!("{at}.uniqueItems"),
-            "uniqueItems cannot be set to true",
-        ));
-    }
+    values(causes, at, schema);
     list_type(causes, at, schema);
     rules(causes, at, schema);
+    branches(causes, at, schema, schema["x-kubernetes-int-or-string"] == true);
+    below(causes, at, schema, place);
+}
+
+fn below(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
     if schema["items"].is_object() {
         structure(causes, &format!("{at}.items"), &schema["items"], Place::Item);
     }
@@ -284,6 +331,80 @@ fn structure(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
         if place != Place::Root || name != "metadata" {
             structure(causes, &format!("{at}.properties[{name}]"), below, Place::Field);
         }
+    }
+}
+
+/// Whether a schema says more of an object's metadata than how it is named.
+fn describes_metadata(metadata: &Value) -> bool {
+    let fields = metadata["properties"].as_object().into_iter().flatten();
+    fields
+        .into_iter()
+        .any(|(field, _)| field != "name" && field != "generateName")
+}
+
+/// Patterns and defaults.
+fn values(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
+    let pattern = json!({"pattern": schema["pattern"]});
+    if let Err(SchemaError::Pattern { source, .. }) = Schema::compile(&pattern) {
+        let detail = format!("must be a valid regular expression, but isn't: {source}");
+        causes.push(Cause::invalid(
+            &format!("{at}.pattern"),
+            &schema["pattern"],
+            detail,
+        ));
+    }
+    let Some(default) = schema.get("default").filter(|default| !default.is_null()) else {
+        return;
+    };
+    // Rules are for whole objects; the default is judged by everything else.
+    let mut alone = schema.clone();
+    object::object_mut(&mut alone).remove("x-kubernetes-validations");
+    if let Ok(compiled) = Schema::compile(&alone) {
+        let found = compiled.validate(default, None);
+        causes.extend(
+            found
+                .into_iter()
+                .filter(|cause| !cause.is_remark())
+                .map(|mut cause| {
+                    let inner = std::mem::take(&mut cause.field);
+                    let dot = if inner.is_empty() { "" } else { "." };
+                    cause.field = format!("{at}.default{dot}{inner}");
+                    cause
+                }),
+        );
+    }
+}
+
+/// Alternatives only narrow what the structure says: they name no types of their own.
+fn branches(causes: &mut Vec<Cause>, at: &str, schema: &Value, may_type: bool) {
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        for (index, branch) in each(schema, keyword).enumerate() {
+            narrowing(causes, &format!("{at}.{keyword}[{index}]"), branch, may_type);
+        }
+    }
+    if schema["not"].is_object() {
+        narrowing(causes, &format!("{at}.not"), &schema["not"], may_type);
+    }
+}
+
+fn narrowing(causes: &mut Vec<Cause>, at: &str, branch: &Value, may_type: bool) {
+    for field in ["type", "default", "nullable", "additionalProperties"] {
+        let given = branch
+            .get(field)
+            .is_some_and(|value| !value.is_null() && *value != false);
+        if given && !(field == "type" && may_type) {
+            causes.push(Cause::forbidden(
+                &format!("{at}.{field}"),
+                "must be empty to be structural",
+            ));
+        }
+    }
+    branches(causes, at, branch, may_type);
+    for (name, below) in branch["properties"].as_object().into_iter().flatten() {
+        narrowing(causes, &format!("{at}.properties[{name}]"), below, false);
+    }
+    if branch["items"].is_object() {
+        narrowing(causes, &format!("{at}.items"), &branch["items"], false);
     }
 }
 
@@ -303,14 +424,11 @@ fn list_type(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
         ));
     }
     let items = &schema["items"];
-    for (index, key) in keys.iter().enumerate() {
+    for key in &keys {
         if items["properties"].get(*key).is_none() {
             let detail = "entries must all be names of item properties";
-            causes.push(Cause::invalid(
-                &format!("{at}.x-kubernetes-list-map-keys[{index}]"),
-                &json!(key),
-                detail,
-            ));
+            let at = format!("{at}.x-kubernetes-list-map-keys");
+            causes.push(Cause::invalid(&at, &schema["x-kubernetes-list-map-keys"], detail));
             continue;
         }
         let required = each(items, "required").any(|name| name == key);
@@ -365,7 +483,7 @@ mod tests {
             .collect()
     }
 
-    const ROOT: &str = "spec.versions[0].schema.openAPIV3Schema";
+    const ROOT: &str = "spec.validation.openAPIV3Schema";
 
     #[test]
     fn a_definition_is_named_after_what_it_defines() {
@@ -403,6 +521,9 @@ mod tests {
     fn one_version_is_stored() {
         let mut wrong = crd(json!({"type": "object"}));
         wrong["spec"]["versions"][0]["storage"] = false.into();
-        assert_eq!(fields(&wrong), ["Invalid spec.versions"]);
+        assert_eq!(
+            fields(&wrong),
+            ["Invalid spec.versions", "Invalid status.storedVersions"]
+        );
     }
 }

@@ -16,6 +16,7 @@ use super::object;
 use super::read;
 use super::refusal::{About, Refusal};
 use super::request::Ask;
+use super::schema::Cause;
 use super::server::{ApiServer, about, json_response};
 use super::store::ObjectKey;
 use super::write::{commit, is_finished, remove};
@@ -44,9 +45,16 @@ impl Manner {
         }
         match manner.propagation.as_deref() {
             None | Some("Background" | "Foreground" | "Orphan") => Ok(manner),
-            Some(other) => Err(Refusal::bad_request(format!(
-                "invalid propagation policy {other}"
-            ))),
+            Some(other) => {
+                let about = About {
+                    group: "meta.k8s.io",
+                    kind: "DeleteOptions",
+                    name: "",
+                };
+                let allowed = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
+                let cause = Cause::not_supported("propagationPolicy", &other.into(), &allowed);
+                Err(Refusal::invalid(about, vec![cause]))
+            }
         }
     }
 
@@ -112,7 +120,10 @@ pub async fn delete(
     let deleted = delete_object(server, user, kind, &key, &manner).await?;
     Ok(match deleted {
         Deleted::Gone { uid } => {
-            let details = json!({"name": key.name, "group": kind.group, "kind": kind.plural, "uid": uid});
+            let mut details = json!({"name": key.name, "kind": kind.plural, "uid": uid});
+            if !kind.group.is_empty() {
+                details["group"] = kind.group.clone().into();
+            }
             let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
             json_response(StatusCode::OK, &status)
         }
@@ -232,31 +243,25 @@ pub async fn delete_object(
     Ok(deleted)
 }
 
-/// Whether the object is the one that is meant.
+/// Whether the object is the one that is meant. A conflict names its kind here, not its resource.
 pub(super) fn check(kind: &Kind, object: &Value, manner: &Manner) -> Result<(), Refusal> {
-    check_about(about(kind, object::name(object)), object, manner)
-}
-
-/// The same, said about something else.
-pub(super) fn check_about(whose: About<'_>, object: &Value, manner: &Manner) -> Result<(), Refusal> {
-    for (what, wanted, actual) in [
-        ("UID", &manner.uid, object::uid(object)),
-        (
-            "ResourceVersion",
-            &manner.resource_version,
-            object::meta(object, "resourceVersion"),
-        ),
-    ] {
-        if let Some(wanted) = wanted
-            && wanted != actual
-        {
-            let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
-            );
-            return Err(Refusal::conflict(whose, why));
-        }
+    let conflict = |what: &str, wanted: &str, actual: &str| {
+        let about = About {
+            group: &kind.group,
+            kind: &kind.kind,
+            name: object::name(object),
+        };
+        let why = format!(
+            "the {what} in the precondition ({wanted}) does not match the {what} in record ({actual})"
+        );
+        Err(Refusal::conflict(about, why))
+    };
+    let (uid, version) = (object::uid(object), object::meta(object, "resourceVersion"));
+    match (&manner.uid, &manner.resource_version) {
+        (Some(wanted), _) if wanted != uid => conflict("UID", wanted, uid),
+        (_, Some(wanted)) if wanted != version => conflict("ResourceVersion", wanted, version),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The object with its deletion written on it.

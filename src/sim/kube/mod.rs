@@ -29,6 +29,8 @@ pub mod server;
 pub mod store;
 pub mod subresource;
 pub mod table;
+#[cfg(test)]
+mod trial;
 pub mod usage;
 pub mod watching;
 pub mod write;

@@ -132,12 +132,11 @@ impl Refusal {
     /// 422: the object is well-formed but not valid. `about.kind` is the kind here, not the plural.
     pub fn invalid(about: About<'_>, causes: Vec<Cause>) -> Self {
         let list: Vec<_> = causes.iter().map(ToString::to_string).collect();
-        let message = format!(
-            "{} \"{}\" is invalid: {}",
-            resource(about),
-            about.name,
-            list.join(", ")
-        );
+        let list = match list.as_slice() {
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let message = format!("{} \"{}\" is invalid: {list}", resource(about), about.name);
         let mut refusal = Self::new(422, "Invalid", message).about(about);
         refusal.causes = causes;
         refusal
@@ -166,6 +165,11 @@ impl Refusal {
     /// 500: the server itself is at a loss.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)
+    }
+
+    /// 500 without a reason: mistakes that a real server forgets to classify.
+    pub fn unexplained(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
     }
 
     /// Adds causes to any refusal.
@@ -199,8 +203,11 @@ impl Refusal {
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         if !details.is_empty() {
             status["details"] = details.into();
         }

@@ -237,12 +237,12 @@ pub(super) fn stateful_set(found: &mut Findings, spec: &Value) {
     matched_template(found, spec);
 }
 
-pub(super) fn job(found: &mut Findings, object: &Value) {
+pub(super) fn job(found: &mut Findings, object: &Value, old: Option<&Value>) {
     let spec = &object["spec"];
     job_specification(found, "spec", spec);
     let template = &spec["template"];
     let labels = object::labels(template);
-    if spec["manualSelector"] != true {
+    if spec["manualSelector"] != true && old.is_none() {
         generated_labels(found, object);
     } else if !spec["selector"].is_object() {
         found.required("spec.selector", "");

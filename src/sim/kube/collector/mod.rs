@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::delete::{self, Manner};
 use super::kind::{Kind, Scope, TableKey};
 use super::object;
-use super::ownership::{Owner, Place, Ties};
+use super::ownership::{Owner, Place};
 use super::server::State;
 use super::store::{ObjectKey, Stored};
 use super::write::{commit, is_finished, remove};
@@ -255,16 +255,5 @@ fn store(state: &mut State, kind: &Kind, place: &Place, object: Value) {
     }
 }
 
-/// Where the owners of an object stand that wait for it.
-pub fn owners_of(state: &super::registry::Registry, ties: &Ties, namespace: &str) -> Vec<Place> {
-    let place = |owner: &Owner| {
-        let (group, _) = owner.api_version.split_once('/').unwrap_or(("", ""));
-        let kind = state.by_kind(group, &owner.kind)?;
-        let namespace = match kind.scope {
-            Scope::Cluster => "",
-            Scope::Namespaced => namespace,
-        };
-        Some((kind.table(), ObjectKey::new(namespace, &owner.name)))
-    };
-    ties.owners.iter().filter_map(place).collect()
-}
+#[cfg(test)]
+mod tests;
