@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Admission, Operation};
 use super::decode;
+use super::definitions;
 use super::events;
 use super::identity::User;
 use super::kind::Kind;
@@ -269,6 +270,7 @@ pub(super) fn marked(clock: &Clock, kind: &Kind, mut object: Value, manner: &Man
     let grace = grace_seconds(kind, &object, manner);
     let first = !object::is_deleting(&object);
     let is_namespace = kind.custom().is_none() && kind.kind == "Namespace";
+    let is_definition = kind.custom().is_none() && kind.kind == "CustomResourceDefinition";
     let shorter = object["metadata"]["deletionGracePeriodSeconds"]
         .as_i64()
         .is_some_and(|left| grace < left);
@@ -279,12 +281,12 @@ pub(super) fn marked(clock: &Clock, kind: &Kind, mut object: Value, manner: &Man
     let deadline = jiff::Timestamp::from_second(deadline.as_second())
         .unwrap_or(deadline)
         .to_string();
-    let counts = kind.has_generation();
+    let counts = kind.has_generation() && !is_definition;
     let generation = object::generation(&object) + 1;
     let metadata = object::metadata_mut(&mut object);
     if first || shorter {
-        metadata.insert("deletionTimestamp".to_owned(), deadline.into());
-        if !is_namespace {
+        metadata.insert("deletionTimestamp".to_owned(), deadline.clone().into());
+        if !is_namespace && !is_definition {
             metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
         }
     }
@@ -304,6 +306,9 @@ pub(super) fn marked(clock: &Clock, kind: &Kind, mut object: Value, manner: &Man
     }
     if is_namespace {
         object["status"]["phase"] = "Terminating".into();
+    }
+    if is_definition && first {
+        definitions::terminate(&mut object, &deadline);
     }
     object
 }

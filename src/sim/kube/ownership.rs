@@ -121,8 +121,13 @@ impl Ownership {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
+    /// Asks the collector to look at an object.
+    pub fn look_at(&mut self, place: Place) {
+        self.pending.insert(place);
+    }
+
     /// What to look at next.
-    pub fn next(&mut self) -> Option<Place> {
+    pub fn take_next(&mut self) -> Option<Place> {
         self.pending.pop_first()
     }
 }

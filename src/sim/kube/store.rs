@@ -176,6 +176,12 @@ impl Store {
         let table = self.tables.get_mut(&kind.table())?;
         let before = table.objects.remove(key)?;
         self.ownership.removed(&kind.table(), key, &before.ties);
+        if kind.custom().is_some() {
+            // Its definition may wait for it.
+            let table = TableKey::of("apiextensions.k8s.io", "customresourcedefinitions");
+            let name = format!("{}.{}", kind.plural, kind.group);
+            self.ownership.look_at((table, ObjectKey::new("", &name)));
+        }
         self.revision += 1;
         let after = Arc::new(encode(kind, last, self.revision));
         let change = Change {

@@ -10,7 +10,7 @@ fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
 }
 
-fn secret(name: &str, owners: Value) -> Value {
+fn secret(name: &str, owners: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "ownerReferences": owners}})
 }
 
@@ -31,7 +31,7 @@ async fn what_an_owner_leaves_behind_goes_down_to_the_last() {
     middle["metadata"]["ownerReferences"] = json!([owner(&top)]);
     let middle = trial.create(MAPS, middle).await;
     trial
-        .create(SECRETS, secret("leaf", json!([owner(&middle)])))
+        .create(SECRETS, secret("leaf", &json!([owner(&middle)])))
         .await;
     trial.delete(&format!("{MAPS}/top")).await;
     assert!(!exists(&trial, &format!("{MAPS}/middle")).await);
@@ -46,7 +46,7 @@ async fn one_living_owner_is_enough_and_the_others_are_forgotten() {
         trial.create(MAPS, map("b")).await,
     );
     trial
-        .create(SECRETS, secret("s", json!([owner(&a), owner(&b)])))
+        .create(SECRETS, secret("s", &json!([owner(&a), owner(&b)])))
         .await;
     trial.delete(&format!("{MAPS}/a")).await;
     let (_, left) = trial.get(&format!("{SECRETS}/s")).await;
@@ -60,7 +60,7 @@ async fn an_owner_of_the_same_name_but_another_uid_is_no_owner() {
     let trial = Trial::new();
     let mut other = owner(&trial.create(MAPS, map("a")).await);
     other["uid"] = "another".into();
-    trial.create(SECRETS, secret("s", json!([other]))).await;
+    trial.create(SECRETS, secret("s", &json!([other]))).await;
     assert!(!exists(&trial, &format!("{SECRETS}/s")).await);
 }
 
@@ -68,7 +68,7 @@ async fn an_owner_of_the_same_name_but_another_uid_is_no_owner() {
 async fn an_owner_of_an_unknown_kind_keeps_what_it_owns() {
     let trial = Trial::new();
     let unknown = json!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "x", "uid": "u"});
-    trial.create(SECRETS, secret("s", json!([unknown]))).await;
+    trial.create(SECRETS, secret("s", &json!([unknown]))).await;
     assert!(exists(&trial, &format!("{SECRETS}/s")).await);
 }
 
@@ -76,7 +76,7 @@ async fn an_owner_of_an_unknown_kind_keeps_what_it_owns() {
 async fn orphans_stay_and_forget_their_owner() {
     let trial = Trial::new();
     let a = trial.create(MAPS, map("a")).await;
-    trial.create(SECRETS, secret("s", json!([owner(&a)]))).await;
+    trial.create(SECRETS, secret("s", &json!([owner(&a)]))).await;
     trial.delete(&format!("{MAPS}/a?propagationPolicy=Orphan")).await;
     assert!(!exists(&trial, &format!("{MAPS}/a")).await);
     let (_, left) = trial.get(&format!("{SECRETS}/s")).await;
@@ -87,17 +87,17 @@ async fn orphans_stay_and_forget_their_owner() {
 async fn in_the_foreground_an_owner_waits_for_what_blocks_it() {
     let trial = Trial::new();
     let a = trial.create(MAPS, map("a")).await;
-    let mut held = secret("held", json!([owner(&a)]));
+    let mut held = secret("held", &json!([owner(&a)]));
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     trial.create(SECRETS, held).await;
-    trial.create(SECRETS, secret("free", json!([owner(&a)]))).await;
+    trial.create(SECRETS, secret("free", &json!([owner(&a)]))).await;
     trial
         .delete(&format!("{MAPS}/a?propagationPolicy=Foreground"))
         .await;
     assert!(!exists(&trial, &format!("{SECRETS}/free")).await);
     assert!(exists(&trial, &format!("{MAPS}/a")).await);
     trial
-        .put(&format!("{SECRETS}/held"), secret("held", json!([owner(&a)])))
+        .put(&format!("{SECRETS}/held"), secret("held", &json!([owner(&a)])))
         .await;
     assert!(!exists(&trial, &format!("{MAPS}/a")).await);
 }
@@ -156,4 +156,51 @@ async fn jobs_let_go_of_their_pods_unless_told_otherwise() {
     trial.delete(&format!("{jobs}/j")).await;
     assert!(!exists(&trial, &format!("{jobs}/j")).await);
     assert!(exists(&trial, "/api/v1/namespaces/default/pods/p").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_a_namespace_is_taken_off_where_finalizers_are() {
+    let trial = Trial::new();
+    let namespace = |finalizers: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}, "spec": {"finalizers": finalizers}});
+    trial
+        .create("/api/v1/namespaces", namespace(json!(["example.com/hold"])))
+        .await;
+    trial.delete("/api/v1/namespaces/n").await;
+    let unchanged = trial.put("/api/v1/namespaces/n", namespace(json!([]))).await;
+    assert_eq!(unchanged["spec"]["finalizers"], json!(["example.com/hold"]));
+    trial
+        .put("/api/v1/namespaces/n/finalize", namespace(json!([])))
+        .await;
+    assert!(!exists(&trial, "/api/v1/namespaces/n").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_takes_along_what_it_defines() {
+    let trial = Trial::new();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                          "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    });
+    trial.create(definitions, crd).await;
+    let things = "/apis/example.com/v1/things";
+    let thing = |name: &str, finalizers: Value| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name, "finalizers": finalizers}});
+    trial.create(things, thing("free", json!([]))).await;
+    let mut held = trial
+        .create(things, thing("held", json!(["example.com/hold"])))
+        .await;
+    trial.delete(&format!("{definitions}/things.example.com")).await;
+    assert!(!exists(&trial, &format!("{things}/free")).await);
+    assert_eq!(trial.send("POST", things, thing("late", json!([]))).await.0, 403);
+    held["metadata"]["finalizers"] = json!([]);
+    held["metadata"]["resourceVersion"] =
+        trial.get(&format!("{things}/held")).await.1["metadata"]["resourceVersion"].clone();
+    trial.put(&format!("{things}/held"), held).await;
+    assert!(!exists(&trial, &format!("{definitions}/things.example.com")).await);
+    assert_eq!(trial.get(things).await.0, 404);
 }

@@ -265,7 +265,7 @@ mod tests {
     const PODS: &str = "/api/v1/namespaces/default/pods";
     const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
-    fn eviction(name: &str, options: Value) -> Value {
+    fn eviction(name: &str, options: &Value) -> Value {
         json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options})
     }
 
@@ -299,7 +299,7 @@ mod tests {
             .send(
                 "POST",
                 &format!("{PODS}/{name}/eviction"),
-                eviction(name, options),
+                eviction(name, &options),
             )
             .await
     }
@@ -384,7 +384,10 @@ mod tests {
         running(&trial, "p", "True").await;
         budget(&trial, "b", counts(1, 2, 1)).await;
         let path = format!("{PODS}/p/eviction?dryRun=All");
-        assert_eq!(trial.send("POST", &path, eviction("p", Value::Null)).await.0, 201);
+        assert_eq!(
+            trial.send("POST", &path, eviction("p", &Value::Null)).await.0,
+            201
+        );
         let (_, left) = trial.get(&format!("{BUDGETS}/b")).await;
         assert_eq!(left["status"]["disruptionsAllowed"], 1);
         let mut pending = pod("w");

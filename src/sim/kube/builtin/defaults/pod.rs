@@ -34,25 +34,14 @@ pub(super) fn pod(object: &mut Value) {
 /// A field that became a list: its first element is the field, and the field wins.
 pub(super) fn agree(object: &mut Value, one: &str, many: &str, element: fn(&str) -> Value) {
     let first = object[many].get(0).cloned();
-    match object[one].as_str().filter(|text| !text.is_empty()) {
-        Some(text) => {
-            let wanted = element(text);
-            if first != Some(wanted.clone()) {
-                object[many] = json!([wanted]);
-            }
+    if let Some(text) = object[one].as_str().filter(|text| !text.is_empty()) {
+        let wanted = element(text);
+        if first != Some(wanted.clone()) {
+            object[many] = json!([wanted]);
         }
-        None => {
-            let text = first.map(|first| {
-                first["ip"]
-                    .as_str()
-                    .or(first.as_str())
-                    .unwrap_or_default()
-                    .to_owned()
-            });
-            if let Some(text) = text {
-                object[one] = text.into();
-            }
-        }
+    } else if let Some(first) = first {
+        let text = first["ip"].as_str().or(first.as_str()).unwrap_or_default();
+        object[one] = text.into();
     }
 }
 

@@ -77,10 +77,8 @@ pub(super) fn judge(found: &mut Findings, kind: &str, old: &Value, new: &Value) 
             barred(found, old, new, "value", "may not be changed in an update.");
             fixed(found, old, new, "preemptionPolicy");
         }
-        "RoleBinding" | "ClusterRoleBinding" => {
-            if old["roleRef"] != new["roleRef"] {
-                found.invalid("roleRef", &new["roleRef"], "cannot change roleRef");
-            }
+        "RoleBinding" | "ClusterRoleBinding" if old["roleRef"] != new["roleRef"] => {
+            found.invalid("roleRef", &new["roleRef"], "cannot change roleRef");
         }
         "RuntimeClass" => fixed(found, old, new, "handler"),
         "EndpointSlice" => fixed(found, old, new, "addressType"),

@@ -84,7 +84,7 @@ fn rules(found: &mut Findings, kind: &str, object: &Value, old: Option<&Value>) 
         "RoleBinding" | "ClusterRoleBinding" => rbac::binding(found, kind, object),
         "CustomResourceDefinition" => found.0.extend(definitions::problems(object)),
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-            webhook::configuration(found, object)
+            webhook::configuration(found, object);
         }
         _ => {}
     }

@@ -175,7 +175,7 @@ pub(super) fn daemon_set(found: &mut Findings, spec: &Value) {
                 is_nothing(&update["maxSurge"]),
             ) {
                 (true, true) => {
-                    found.required(&format!("{AT}.maxUnavailable"), "cannot be 0 when maxSurge is 0")
+                    found.required(&format!("{AT}.maxUnavailable"), "cannot be 0 when maxSurge is 0");
                 }
                 (false, false) => found.invalid(
                     &format!("{AT}.maxSurge"),
@@ -339,10 +339,10 @@ fn is_schedule(text: &str) -> bool {
         "@midnight",
         "@hourly",
     ];
+    const BOUNDS: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
     if NAMES.contains(&text) {
         return true;
     }
-    const BOUNDS: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
     let fields: Vec<&str> = text.split_whitespace().collect();
     fields.len() == BOUNDS.len()
         && fields

@@ -4,34 +4,67 @@
 //! into it, and that each CEL rule parses. What rules mean is not checked against the types of their schema, and the
 //! cost of rules is not estimated.
 
+mod structure;
+
 use serde_json::{Value, json};
 
 use super::builtin::words;
 use super::object;
-use super::schema::{Cause, Schema, SchemaError};
+use super::schema::Cause;
+
+use structure::{Place, structure};
+
+/// What keeps a definition until nothing of its kind is left.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Writes the status that a definition has once its kinds are served.
 pub fn establish(crd: &mut Value) {
     let names = crd["spec"]["names"].clone();
-    let mut stored: Vec<Value> = crd["status"]["storedVersions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let mut stored: Vec<Value> = each(&crd["status"], "storedVersions").cloned().collect();
     for version in each(&crd["spec"], "versions").filter(|version| version["storage"] == true) {
         if !stored.contains(&version["name"]) {
             stored.push(version["name"].clone());
         }
     }
     let since = object::meta(crd, "creationTimestamp").to_owned();
-    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since});
-    crd["status"] = json!({
-        "acceptedNames": names,
-        "storedVersions": stored,
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
-    });
+    if each(&crd["status"], "conditions").next().is_none() {
+        crd["status"]["conditions"] = json!([
+            condition("NamesAccepted", "NoConflicts", "no conflicts found", &since),
+            condition(
+                "Established",
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+                &since
+            ),
+        ]);
+    }
+    crd["status"]["acceptedNames"] = names;
+    crd["status"]["storedVersions"] = stored.into();
+}
+
+fn condition(kind: &str, reason: &str, message: &str, since: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since})
+}
+
+/// Writes on a definition that it is going, and keeps it until its objects are gone.
+pub fn terminate(crd: &mut Value, now: &str) {
+    let list = object::metadata_mut(crd)
+        .entry("finalizers")
+        .or_insert_with(|| json!([]));
+    if let Some(list) = list.as_array_mut()
+        && !list.contains(&json!(CLEANUP))
+    {
+        list.push(CLEANUP.into());
+    }
+    let message = "CustomResource deletion is in progress";
+    if let Some(conditions) = crd["status"]["conditions"].as_array_mut() {
+        conditions.push(condition(
+            "Terminating",
+            "InstanceDeletionInProgress",
+            message,
+            now,
+        ));
+    }
 }
 
 fn each<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
@@ -246,225 +279,11 @@ fn conversion(causes: &mut Vec<Cause>, conversion: &Value) {
     }
 }
 
-/// Where a schema stands, which decides what it must say.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Root,
-    Field,
-    Item,
-}
-
-/// A structural schema: every value has a type, every list its items, every rule parses.
-fn structure(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
-    const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-    if schema["$ref"].is_string() {
-        causes.push(Cause::forbidden(&format!("{at}.$ref"), "$ref is not supported"));
-        return;
-    }
-    let kind = text(schema, "type");
-    let free = schema["x-kubernetes-int-or-string"] == true
-        || (schema["x-kubernetes-preserve-unknown-fields"] == true && place != Place::Root);
-    if kind.is_empty() && !free {
-        let detail = match place {
-            Place::Root => "must not be empty at the root",
-            Place::Field => "must not be empty for specified object fields",
-            Place::Item => "must not be empty for specified array items",
-        };
-        causes.push(Cause::required(&format!("{at}.type"), detail));
-    } else if !kind.is_empty() && !TYPES.contains(&kind) {
-        let allowed = TYPES.map(Value::from);
-        causes.push(Cause::not_supported(
-            &format!("{at}.type"),
-            &schema["type"],
-            &allowed,
-        ));
-    } else if place == Place::Root && kind != "object" {
-        let detail = "must be object at the root";
-        causes.push(Cause::invalid(&format!("{at}.type"), &schema["type"], detail));
-    }
-    if kind == "array" && !schema["items"].is_object() {
-        causes.push(Cause::required(&format!("{at}.items"), "must be specified"));
-    }
-    for (applies, field, detail) in [
-        (
-            schema["properties"].is_object() && schema["additionalProperties"].is_object(),
-            "additionalProperties",
-            "additionalProperties and properties are mutual exclusive",
-        ),
-        (
-            schema["uniqueItems"] == true,
-            "uniqueItems",
-            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
-        ),
-        (
-            place == Place::Root && schema["nullable"] == true,
-            "nullable",
-            "nullable cannot be true at the root",
-        ),
-        (
-            place == Place::Root && describes_metadata(&schema["properties"]["metadata"]),
-            "properties[metadata]",
-            "must not specify anything other than name and generateName, but metadata is implicitly specified",
-        ),
-    ] {
-        if applies {
-            causes.push(Cause::forbidden(&format!("{at}.{field}"), detail));
-        }
-    }
-    values(causes, at, schema);
-    list_type(causes, at, schema);
-    rules(causes, at, schema);
-    branches(causes, at, schema, schema["x-kubernetes-int-or-string"] == true);
-    below(causes, at, schema, place);
-}
-
-fn below(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
-    if schema["items"].is_object() {
-        structure(causes, &format!("{at}.items"), &schema["items"], Place::Item);
-    }
-    if schema["additionalProperties"].is_object() {
-        let below = format!("{at}.additionalProperties");
-        structure(causes, &below, &schema["additionalProperties"], Place::Field);
-    }
-    for (name, below) in schema["properties"].as_object().into_iter().flatten() {
-        // The metadata of the object itself says nothing about its type that counts.
-        if place != Place::Root || name != "metadata" {
-            structure(causes, &format!("{at}.properties[{name}]"), below, Place::Field);
-        }
-    }
-}
-
-/// Whether a schema says more of an object's metadata than how it is named.
-fn describes_metadata(metadata: &Value) -> bool {
-    let fields = metadata["properties"].as_object().into_iter().flatten();
-    fields
-        .into_iter()
-        .any(|(field, _)| field != "name" && field != "generateName")
-}
-
-/// Patterns and defaults.
-fn values(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
-    let pattern = json!({"pattern": schema["pattern"]});
-    if let Err(SchemaError::Pattern { source, .. }) = Schema::compile(&pattern) {
-        let detail = format!("must be a valid regular expression, but isn't: {source}");
-        causes.push(Cause::invalid(
-            &format!("{at}.pattern"),
-            &schema["pattern"],
-            detail,
-        ));
-    }
-    let Some(default) = schema.get("default").filter(|default| !default.is_null()) else {
-        return;
-    };
-    // Rules are for whole objects; the default is judged by everything else.
-    let mut alone = schema.clone();
-    object::object_mut(&mut alone).remove("x-kubernetes-validations");
-    if let Ok(compiled) = Schema::compile(&alone) {
-        let found = compiled.validate(default, None);
-        causes.extend(
-            found
-                .into_iter()
-                .filter(|cause| !cause.is_remark())
-                .map(|mut cause| {
-                    let inner = std::mem::take(&mut cause.field);
-                    let dot = if inner.is_empty() { "" } else { "." };
-                    cause.field = format!("{at}.default{dot}{inner}");
-                    cause
-                }),
-        );
-    }
-}
-
-/// Alternatives only narrow what the structure says: they name no types of their own.
-fn branches(causes: &mut Vec<Cause>, at: &str, schema: &Value, may_type: bool) {
-    for keyword in ["allOf", "anyOf", "oneOf"] {
-        for (index, branch) in each(schema, keyword).enumerate() {
-            narrowing(causes, &format!("{at}.{keyword}[{index}]"), branch, may_type);
-        }
-    }
-    if schema["not"].is_object() {
-        narrowing(causes, &format!("{at}.not"), &schema["not"], may_type);
-    }
-}
-
-fn narrowing(causes: &mut Vec<Cause>, at: &str, branch: &Value, may_type: bool) {
-    for field in ["type", "default", "nullable", "additionalProperties"] {
-        let given = branch
-            .get(field)
-            .is_some_and(|value| !value.is_null() && *value != false);
-        if given && !(field == "type" && may_type) {
-            causes.push(Cause::forbidden(
-                &format!("{at}.{field}"),
-                "must be empty to be structural",
-            ));
-        }
-    }
-    branches(causes, at, branch, may_type);
-    for (name, below) in branch["properties"].as_object().into_iter().flatten() {
-        narrowing(causes, &format!("{at}.properties[{name}]"), below, false);
-    }
-    if branch["items"].is_object() {
-        narrowing(causes, &format!("{at}.items"), &branch["items"], false);
-    }
-}
-
-fn list_type(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
-    let keys: Vec<&str> = each(schema, "x-kubernetes-list-map-keys")
-        .filter_map(Value::as_str)
-        .collect();
-    let kind = text(schema, "x-kubernetes-list-type");
-    if kind != "map" {
-        return;
-    }
-    if keys.is_empty() {
-        let detail = "must not be empty if x-kubernetes-list-type is map";
-        causes.push(Cause::required(
-            &format!("{at}.x-kubernetes-list-map-keys"),
-            detail,
-        ));
-    }
-    let items = &schema["items"];
-    for key in &keys {
-        if items["properties"].get(*key).is_none() {
-            let detail = "entries must all be names of item properties";
-            let at = format!("{at}.x-kubernetes-list-map-keys");
-            causes.push(Cause::invalid(&at, &schema["x-kubernetes-list-map-keys"], detail));
-            continue;
-        }
-        let required = each(items, "required").any(|name| name == key);
-        if !required && items["properties"][*key].get("default").is_none() {
-            let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            causes.push(Cause::required(
-                &format!("{at}.items.properties[{key}].default"),
-                detail,
-            ));
-        }
-    }
-}
-
-fn rules(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
-    for (index, rule) in each(schema, "x-kubernetes-validations").enumerate() {
-        let at = format!("{at}.x-kubernetes-validations[{index}].rule");
-        if text(rule, "rule").trim().is_empty() {
-            causes.push(Cause::required(&at, "rule is not specified"));
-            continue;
-        }
-        let alone = json!({"x-kubernetes-validations": [rule], "type": schema["type"]});
-        if let Err(SchemaError::Rule { problem, .. }) = Schema::compile(&alone) {
-            causes.push(Cause::invalid(
-                &at,
-                &rule["rule"],
-                format_args!("compilation failed: {problem}"),
-            ));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn crd(schema: Value) -> Value {
+    fn crd(schema: &Value) -> Value {
         json!({
             "metadata": {"name": "things.example.com"},
             "spec": {
@@ -487,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_definition_is_named_after_what_it_defines() {
-        let mut wrong = crd(json!({"type": "object"}));
+        let mut wrong = crd(&json!({"type": "object"}));
         assert_eq!(fields(&wrong), Vec::<String>::new());
         wrong["metadata"]["name"] = "x.example.com".into();
         assert_eq!(fields(&wrong), ["Invalid metadata.name"]);
@@ -497,7 +316,7 @@ mod tests {
     fn every_value_of_a_schema_has_a_type() {
         let schema = json!({"type": "object", "properties": {"spec": {}, "list": {"type": "array"}}});
         assert_eq!(
-            fields(&crd(schema)),
+            fields(&crd(&schema)),
             [
                 format!("Required {ROOT}.properties[list].items"),
                 format!("Required {ROOT}.properties[spec].type"),
@@ -510,7 +329,7 @@ mod tests {
         let rules = json!([{"rule": "self.a > 1"}, {"rule": "self.a >"}]);
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": rules}}});
         assert_eq!(
-            fields(&crd(schema)),
+            fields(&crd(&schema)),
             [format!(
                 "Invalid {ROOT}.properties[spec].x-kubernetes-validations[1].rule"
             )]
@@ -519,7 +338,7 @@ mod tests {
 
     #[test]
     fn one_version_is_stored() {
-        let mut wrong = crd(json!({"type": "object"}));
+        let mut wrong = crd(&json!({"type": "object"}));
         wrong["spec"]["versions"][0]["storage"] = false.into();
         assert_eq!(
             fields(&wrong),
