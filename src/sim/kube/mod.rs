@@ -32,6 +32,8 @@ pub mod server;
 pub mod store;
 pub mod subresource;
 pub mod table;
+#[cfg(test)]
+mod trial;
 pub mod usage;
 pub mod warning;
 pub mod watching;

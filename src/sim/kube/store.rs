@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::kind::{Kind, TableKey};
 use super::object;
-use super::ownership::{Ownership, Place, Ties};
+use super::ownership::{Ownership, Ties};
 
 /// How many changes of a table are remembered before the oldest are forgotten (and watchers that far behind get a
 /// 410). A real server keeps five minutes; at 100 changes a second that is 30,000.
@@ -179,18 +179,17 @@ impl Store {
         stored
     }
 
-    /// Removes an object; what its watchers see last carries the revision of the removal. Its `owners` may have waited
-    /// for it.
-    pub fn remove(
-        &mut self,
-        kind: &Kind,
-        key: &ObjectKey,
-        last: Value,
-        owners: &[Place],
-    ) -> Option<Arc<Stored>> {
+    /// Removes an object; what its watchers see last carries the revision of the removal.
+    pub fn remove(&mut self, kind: &Kind, key: &ObjectKey, last: Value) -> Option<Arc<Stored>> {
         let table = self.tables.get_mut(&kind.table())?;
         let before = table.objects.remove(key)?;
-        self.ownership.removed(&kind.table(), key, &before.ties, owners);
+        self.ownership.removed(&kind.table(), key, &before.ties);
+        if kind.custom().is_some() {
+            // Its definition may wait for it.
+            let table = TableKey::of("apiextensions.k8s.io", "customresourcedefinitions");
+            let name = format!("{}.{}", kind.plural, kind.group);
+            self.ownership.look_at((table, ObjectKey::new("", &name)));
+        }
         self.revision += 1;
         let after = Arc::new(encode(kind, last, self.revision));
         let change = Change {

@@ -8,6 +8,9 @@ use crate::quantity::Quantity;
 /// What a pod has beyond what its specification has in a template too.
 pub(super) fn pod(object: &mut Value) {
     template(object);
+    if let Some(status) = inside(object, &["status"]) {
+        agree(status, "podIP", "podIPs", |address| json!({"ip": address}));
+    }
     let Some(spec) = inside(object, &["spec"]) else {
         return;
     };
@@ -25,6 +28,20 @@ pub(super) fn pod(object: &mut Value) {
                 fill(port, "hostPort", port_number);
             }
         }
+    }
+}
+
+/// A field that became a list: its first element is the field, and the field wins.
+pub(super) fn agree(object: &mut Value, one: &str, many: &str, element: fn(&str) -> Value) {
+    let first = object[many].get(0).cloned();
+    if let Some(text) = object[one].as_str().filter(|text| !text.is_empty()) {
+        let wanted = element(text);
+        if first != Some(wanted.clone()) {
+            object[many] = json!([wanted]);
+        }
+    } else if let Some(first) = first {
+        let text = first["ip"].as_str().or(first.as_str()).unwrap_or_default();
+        object[one] = text.into();
     }
 }
 

@@ -23,6 +23,8 @@ use serde_json::Value;
 
 use findings::Findings;
 
+pub use cluster::new_event;
+
 use super::fields::{each, is_set, text};
 use super::words;
 use crate::sim::kube::definitions;
@@ -38,7 +40,7 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
         // A pod is judged once; after that only what changes is.
         ("Pod", Some(old)) => change::pod(&mut found, old, object),
         (kind, old) => {
-            rules(&mut found, kind, object);
+            rules(&mut found, kind, object, old);
             if let Some(old) = old {
                 change::judge(&mut found, kind, old, object);
             }
@@ -47,7 +49,7 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
     found.0
 }
 
-fn rules(found: &mut Findings, kind: &str, object: &Value) {
+fn rules(found: &mut Findings, kind: &str, object: &Value, old: Option<&Value>) {
     let spec = &object["spec"];
     match kind {
         "Pod" => pod::specification(found, "spec", spec, pod::Of::Pod),
@@ -57,7 +59,7 @@ fn rules(found: &mut Findings, kind: &str, object: &Value) {
         "StatefulSet" => workload::stateful_set(found, spec),
         "DaemonSet" => workload::daemon_set(found, spec),
         "ReplicationController" => workload::replication_controller(found, spec),
-        "Job" => workload::job(found, object),
+        "Job" => workload::job(found, object, old),
         "CronJob" => workload::cron_job(found, object),
         "HorizontalPodAutoscaler" => workload::autoscaler(found, spec),
         "Service" => service::service(found, spec),
@@ -82,7 +84,7 @@ fn rules(found: &mut Findings, kind: &str, object: &Value) {
         "RoleBinding" | "ClusterRoleBinding" => rbac::binding(found, kind, object),
         "CustomResourceDefinition" => found.0.extend(definitions::problems(object)),
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-            webhook::configuration(found, object)
+            webhook::configuration(found, object);
         }
         _ => {}
     }

@@ -39,7 +39,6 @@ pub(super) fn specification(found: &mut Findings, at: &str, spec: &Value, of: Of
     let around = Surroundings {
         volumes,
         host_network: spec["hostNetwork"] == true,
-        in_pod: true,
     };
     let mut names = BTreeSet::new();
     if each(spec, "containers").next().is_none() {

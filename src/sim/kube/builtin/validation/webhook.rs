@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::findings::Findings;
 use super::{each, is_set, text, words};
+use crate::sim::kube::schema::{Schema, SchemaError};
 
 pub(super) fn configuration(found: &mut Findings, object: &Value) {
     let mut names = BTreeSet::new();
@@ -75,6 +76,13 @@ fn one(found: &mut Findings, at: &str, webhook: &Value) {
             if text(condition, field).is_empty() {
                 found.required(&format!("{at}.{field}"), "");
             }
+        }
+        let rule = json!({"type": "object", "x-kubernetes-validations": [{"rule": condition["expression"]}]});
+        if is_set(condition, "expression")
+            && let Err(SchemaError::Rule { problem, .. }) = Schema::compile(&rule)
+        {
+            let detail = format!("compilation failed: {problem}");
+            found.invalid(&format!("{at}.expression"), &condition["expression"], detail);
         }
     }
 }

@@ -175,7 +175,7 @@ pub(super) fn daemon_set(found: &mut Findings, spec: &Value) {
                 is_nothing(&update["maxSurge"]),
             ) {
                 (true, true) => {
-                    found.required(&format!("{AT}.maxUnavailable"), "cannot be 0 when maxSurge is 0")
+                    found.required(&format!("{AT}.maxUnavailable"), "cannot be 0 when maxSurge is 0");
                 }
                 (false, false) => found.invalid(
                     &format!("{AT}.maxSurge"),
@@ -237,12 +237,12 @@ pub(super) fn stateful_set(found: &mut Findings, spec: &Value) {
     matched_template(found, spec);
 }
 
-pub(super) fn job(found: &mut Findings, object: &Value) {
+pub(super) fn job(found: &mut Findings, object: &Value, old: Option<&Value>) {
     let spec = &object["spec"];
     job_specification(found, "spec", spec);
     let template = &spec["template"];
     let labels = object::labels(template);
-    if spec["manualSelector"] != true {
+    if spec["manualSelector"] != true && old.is_none() {
         generated_labels(found, object);
     } else if !spec["selector"].is_object() {
         found.required("spec.selector", "");
@@ -339,10 +339,10 @@ fn is_schedule(text: &str) -> bool {
         "@midnight",
         "@hourly",
     ];
+    const BOUNDS: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
     if NAMES.contains(&text) {
         return true;
     }
-    const BOUNDS: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
     let fields: Vec<&str> = text.split_whitespace().collect();
     fields.len() == BOUNDS.len()
         && fields
