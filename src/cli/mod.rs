@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 pub mod bad_input;
 pub mod cloud;
+pub mod cluster;
 pub mod controller;
 pub mod crds;
 pub mod demo;
@@ -33,6 +34,7 @@ enum Command {
     Controller(Box<controller::Args>),
     Crds(crds::Args),
     Cloud(cloud::Args),
+    Cluster(cluster::Args),
     Demo(demo::Args),
 }
 
@@ -42,6 +44,7 @@ pub fn run() -> ExitCode {
         Command::Controller(args) => controller::run(*args),
         Command::Crds(args) => crds::run(&args),
         Command::Cloud(args) => cloud::run(args),
+        Command::Cluster(args) => cluster::run(args),
         Command::Demo(args) => demo::run(args),
     };
     outcome.map_or_else(|error| bad_input::report(&error), |()| ExitCode::SUCCESS)

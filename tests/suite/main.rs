@@ -1,3 +1,6 @@
-//! What the whole promises, tested from outside. One binary, so that it is linked once.
+//! The integration tests, all in one binary: they link once.
 
+#[cfg(feature = "sim")]
+mod cluster_serve;
+#[cfg(feature = "sim")]
 mod kubectl;

@@ -148,13 +148,12 @@ pub fn check(state: &State, admission: &Admission<'_>, object: &Value) -> Result
     if !is_csr(admission.kind) || admission.operation == Operation::Delete {
         return Ok(());
     }
-    check_permission(state, admission, object)?;
     let mut causes = problems(object);
     if let Some(old) = admission.old {
         causes.extend(changes_forbidden(admission.subresource, old, object));
     }
     if causes.is_empty() {
-        return Ok(());
+        return check_permission(state, admission, object);
     }
     let invalid = About {
         group: GROUP,
@@ -344,3 +343,6 @@ fn changes_forbidden(subresource: Option<&str>, old: &Value, new: &Value) -> Vec
     }
     causes
 }
+
+#[cfg(test)]
+mod tests;

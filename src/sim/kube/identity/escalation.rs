@@ -11,7 +11,7 @@ use super::rbac::{self, Rule};
 use super::{MASTERS, User, decide};
 use crate::sim::kube::admission::{Admission, Operation};
 use crate::sim::kube::object;
-use crate::sim::kube::refusal::{About, Refusal};
+use crate::sim::kube::refusal::Refusal;
 use crate::sim::kube::server::{State, about};
 
 /// Refuses a role or binding that would give more than its writer has.
@@ -48,7 +48,9 @@ pub fn check(state: &State, admission: &Admission<'_>, object: &Value) -> Result
             if may_bind(state, user, role, namespace) {
                 return Ok(());
             }
-            let rules = policy::role_rules(state, role, namespace).map_err(|_| no_such_role(role))?;
+            // The real server too names the kind of the binding, with the name of the role.
+            let named = about(kind, role["name"].as_str().unwrap_or_default());
+            let rules = policy::role_rules(state, role, namespace).map_err(|_| Refusal::not_found(named))?;
             beyond(state, user, namespace, &rules).map_or(Ok(()), refuse)
         }
         _ => Ok(()),
@@ -115,18 +117,6 @@ fn may_bind(state: &State, user: &User, role: &Value, namespace: &str) -> bool {
         ..Resource::default()
     };
     decide(state, user, &Attempt::on_resource("bind", resource)).is_allowed()
-}
-
-fn no_such_role(role: &Value) -> Refusal {
-    let plural = match role["kind"].as_str() {
-        Some("Role") => "roles",
-        _ => "clusterroles",
-    };
-    Refusal::not_found(About {
-        group: GROUP,
-        kind: plural,
-        name: role["name"].as_str().unwrap_or_default(),
-    })
 }
 
 /// Whether nothing changes but owners and finalizers, as the garbage collector does it on behalf of others.

@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod authenticate;
 pub mod authority;
 pub mod bootstrap;
+pub mod client;
 pub mod der;
 pub mod escalation;
 pub mod impersonate;
@@ -205,3 +206,6 @@ pub fn follow(server: &ApiServer, kind: &Kind, object: &Value) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+pub(in crate::sim::kube) mod tests;

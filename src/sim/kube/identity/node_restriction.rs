@@ -86,15 +86,14 @@ pub fn check_eviction(state: &State, user: &User, namespace: &str, pod: &str) ->
     let Some(node) = user.node_name() else {
         return Ok(());
     };
+    if is_on(&pod_named(state, namespace, pod)?, node) {
+        return Ok(());
+    }
     let refused = About {
         group: "",
         kind: "pods",
         name: pod,
     };
-    let existing = get(state, "pods", namespace, pod).ok_or_else(|| Refusal::not_found(refused))?;
-    if is_on(&existing, node) {
-        return Ok(());
-    }
     let why = format!("node {node} can only evict pods with spec.nodeName set to itself");
     Err(Refusal::forbidden(refused, why))
 }
@@ -120,16 +119,13 @@ pub fn check_token(state: &State, user: &User, key: &ObjectKey, request: &Value)
     if text("uid").is_empty() {
         return forbid("node requested token with a pod binding without a uid");
     }
-    let missing = || {
-        Refusal::not_found(About {
-            group: "",
-            kind: "pods",
-            name: text("name"),
-        })
-    };
-    let pod = get(state, "pods", &key.namespace, text("name")).ok_or_else(missing)?;
+    let pod = pod_named(state, &key.namespace, text("name"))?;
     if text("uid") != object::uid(&pod) {
-        return forbid("the UID in the bound object reference does not match the UID in record");
+        return forbid(&format!(
+            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been \
+             deleted and then recreated",
+            text("uid")
+        ));
     }
     if !is_on(&pod, node) {
         return forbid("node requested token bound to a pod scheduled on a different node");
@@ -137,11 +133,28 @@ pub fn check_token(state: &State, user: &User, key: &ObjectKey, request: &Value)
     let audiences: Vec<&str> = list(&request["spec"]["audiences"])
         .filter_map(Value::as_str)
         .collect();
-    match audiences.as_slice() {
-        [] | [_] if is_projected(&pod, audiences.first().copied().unwrap_or_default()) => Ok(()),
-        [] | [_] => forbid("audience not found in pod spec volume"),
-        _ => forbid("node may only request 0 or 1 audiences"),
+    let audience = match audiences.as_slice() {
+        [] => "",
+        [audience] => audience,
+        _ => return forbid("node may only request 0 or 1 audiences"),
+    };
+    if is_projected(&pod, audience) {
+        return Ok(());
     }
+    forbid(&format!(
+        "audience \"{audience}\" not found in pod spec volume, {} is not authorized to request tokens for this audience",
+        user.name
+    ))
+}
+
+/// A pod, or the refusal of a server that looks it up for its own sake and calls it by its singular.
+fn pod_named(state: &State, namespace: &str, name: &str) -> Result<Value, Refusal> {
+    let missing = About {
+        group: "",
+        kind: "pod",
+        name,
+    };
+    get(state, "pods", namespace, name).ok_or_else(|| Refusal::not_found(missing))
 }
 
 /// Whether a pod has a volume with a token for an audience.
@@ -230,7 +243,9 @@ impl Writes<'_> {
         }
         let known = get(self.state, "nodes", "", node).unwrap_or_default();
         if owner["uid"] != object::uid(&known) {
-            return Err(format!("node {node} UID mismatch"));
+            let (said, is) = (&owner["uid"], object::uid(&known));
+            let said = said.as_str().unwrap_or_default();
+            return Err(format!("node {node} UID mismatch: expected {said} got {is}"));
         }
         Ok(())
     }

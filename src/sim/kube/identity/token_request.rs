@@ -40,10 +40,11 @@ pub fn answer(server: &ApiServer, user: &User, ask: &Ask, body: &Bytes) -> Resul
     let (jti, now) = (server.new_uid(), server.clock().now());
     let claims = {
         let state = server.state();
+        // An audience that is left open is still open here, as the volume of a pod may leave it open too.
+        node_restriction::check_token(&state, user, &key, &request)?;
         let account = get(&state, "serviceaccounts", &key.namespace, &key.name)?;
         check_uid(&request, &account)?;
         complete(&mut request, &account, &server.timestamp())?;
-        node_restriction::check_token(&state, user, &key, &request)?;
         let binding = bind(&state, &request, &account)?;
         claims(&request, binding, jti, now)
     };

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::builtin;
 use super::decode;
-use super::identity::{User, token_request};
+use super::identity::{User, node_restriction, token_request};
 use super::kind::Kind;
+use super::read::key;
 use super::refusal::Refusal;
 use super::request::{Ask, Verb};
 use super::server::{ApiServer, json_response};
@@ -27,6 +28,10 @@ pub async fn answer(
     ask: &Ask,
     body: &Bytes,
 ) -> Result<Option<Response>, Refusal> {
+    if ask.target.subresource.as_deref() == Some("eviction") {
+        let key = key(ask);
+        node_restriction::check_eviction(&server.state(), user, &key.namespace, &key.name)?;
+    }
     match (ask.target.subresource.as_deref(), ask.verb) {
         (None, _) => Ok(None),
         (Some("status" | "finalize" | "approval"), Verb::Get | Verb::Update | Verb::Patch) => Ok(None),

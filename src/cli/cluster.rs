@@ -1,0 +1,164 @@
+//! `karpenter-ibm cluster serve`: the embedded Kubernetes API on a socket, for `kubectl` and every other client.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The embedded Kubernetes API server: a cluster without nodes that starts in milliseconds and forgets everything.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Serve(ServeArgs),
+}
+
+/// Serves the API until it is told to stop, and writes a kubeconfig to use it.
+///
+/// Prints `listening on https://ADDRESS` once it can be used.
+#[derive(Debug, clap::Args)]
+#[cfg_attr(
+    not(feature = "sim"),
+    expect(dead_code, reason = "without the simulator nothing is done with them")
+)]
+struct ServeArgs {
+    /// Where to listen; port 0 picks a free one. An address of this machine only
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Where to write the kubeconfig
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: PathBuf,
+    /// Install the custom resource definitions first
+    #[arg(long)]
+    crds: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let Command::Serve(args) = args.command;
+    serving::run(&args)
+}
+
+#[cfg(not(feature = "sim"))]
+mod serving {
+    use super::ServeArgs;
+    use crate::cli::BadInput;
+
+    pub(super) fn run(_args: &ServeArgs) -> anyhow::Result<()> {
+        Err(
+            BadInput::new("this build has no embedded Kubernetes API: it was made without the feature `sim`")
+                .hint("build it with `cargo build --release`, which has the feature on")
+                .into(),
+        )
+    }
+}
+
+#[cfg(feature = "sim")]
+mod serving {
+    use std::fs::{self, OpenOptions};
+    use std::io::{self, Write};
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
+
+    use anyhow::Context;
+    use tokio::signal::unix::{SignalKind, signal};
+    use tokio_util::sync::CancellationToken;
+
+    use super::ServeArgs;
+    use crate::api::crd::definitions;
+    use crate::cli::{BadInput, output};
+    use crate::clock::Clock;
+    use crate::sim::kube::identity::Keys;
+    use crate::sim::kube::serve::{self, ServeError};
+    use crate::sim::kube::{ApiServer, Options, write};
+
+    /// How a kubeconfig of ours begins; any other file is somebody's own.
+    const MARK: &str = "# Written by karpenter-ibm cluster serve; it is worthless once that has ended.\n";
+
+    pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(serve(args))
+    }
+
+    async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let listener = serve::listen(args.listen).await.map_err(unusable_address)?;
+        let url = format!("https://{}", listener.local_addr()?);
+        let server = ApiServer::new(Options {
+            clock: Clock::system(),
+            seed: fastrand::u64(..),
+            keys: Keys::Fresh,
+        });
+        if args.crds {
+            install_crds(&server)?;
+        }
+        write_kubeconfig(&args.kubeconfig, &serve::kubeconfig(&server, &url))
+            .map_err(|error| unusable_path(&args.kubeconfig, &error))?;
+        output::data(format_args!("listening on {url}"))?;
+        let stop = CancellationToken::new();
+        let told = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            told.cancel();
+        });
+        serve::serve(&server, listener, stop).await?;
+        Ok(())
+    }
+
+    fn install_crds(server: &ApiServer) -> anyhow::Result<()> {
+        let definitions = definitions().context("generating the custom resource definitions")?;
+        for definition in definitions {
+            write::insert(server, definition.object);
+        }
+        Ok(())
+    }
+
+    /// Puts the file there whole or not at all, readable for its owner only: it holds a private key.
+    fn write_kubeconfig(path: &Path, text: &str) -> io::Result<()> {
+        if let Ok(present) = fs::read_to_string(path)
+            && !present.is_empty()
+            && !present.starts_with(MARK)
+        {
+            let problem = "there is a file that was not written by this command, and it is left alone";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+        }
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(format!(".{}", std::process::id()));
+        let draft = Path::new(&draft);
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(draft)
+            .and_then(|mut file| file.write_all(format!("{MARK}{text}").as_bytes()))
+            .and_then(|()| fs::rename(draft, path));
+        if written.is_err() {
+            let _ = fs::remove_file(draft);
+        }
+        written
+    }
+
+    fn unusable_address(error: ServeError) -> anyhow::Error {
+        let hint = match error {
+            ServeError::NotLoopback(_) => {
+                "listen on 127.0.0.1 or [::1]; nobody else may reach a test cluster"
+            }
+            _ => "choose another port, or 0 for any that is free",
+        };
+        BadInput::new(format!("--listen: {error}")).hint(hint).into()
+    }
+
+    fn unusable_path(path: &Path, error: &io::Error) -> anyhow::Error {
+        let problem = format!("--kubeconfig: cannot write {}: {error}", path.display());
+        BadInput::new(problem)
+            .hint("name a new file in a directory that exists and that you may write to")
+            .into()
+    }
+}
