@@ -22,7 +22,7 @@ pub struct Condition {
     #[serde(rename = "type")]
     #[schemars(extend("maxLength" = TYPE_LENGTH_MAX, "pattern" = CONDITION_TYPE.text))]
     pub type_: String,
-    /// Whether it holds: True, False or Unknown.
+    /// Whether it holds: `True`, `False` or `Unknown`.
     #[schemars(extend("enum" = STATUSES))]
     pub status: String,
     /// Why, as one word in CamelCase.

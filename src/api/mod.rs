@@ -45,7 +45,7 @@ pub use node_pool::{
     Budget, ConsolidationPolicy, Disruption, NODE_POOL_HASH_VERSION, NodeClaimTemplate, NodePool,
     NodePoolSpec, NodePoolStatus, TemplateMetadata, TemplateSpec,
 };
-pub use offering_key::{CapacityType, InvalidKey, OfferingKey};
+pub use offering_key::{CapacityType, Gpus, InvalidKey, OfferingKey};
 pub use requirement::{Operator, Requirement};
 pub use taint::Taint;
 pub use time::Time;

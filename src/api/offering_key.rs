@@ -113,7 +113,7 @@ impl OfferingKey {
     /// The keys under which an offering may be withheld, from the narrowest to the widest.
     pub fn covering(capacity_type: CapacityType, profile: &str, zone: &str, gpus: Gpus) -> Vec<Self> {
         let mut keys: Vec<Self> = Self::one(capacity_type, profile, zone).into_iter().collect();
-        if capacity_type == CapacityType::OnDemand && gpus == Gpus::Some {
+        if capacity_type == CapacityType::OnDemand && gpus == Gpus::Present {
             keys.push(Self::on_demand_gpu());
         }
         keys.push(Self::all(capacity_type));
@@ -153,9 +153,9 @@ impl OfferingKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gpus {
     /// It has.
-    Some,
+    Present,
     /// It has not.
-    None,
+    Absent,
 }
 
 impl fmt::Display for OfferingKey {
@@ -248,11 +248,11 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            keys(Gpus::None),
+            keys(Gpus::Absent),
             ["on-demand:bxf-4x16:us-south-1", "on-demand:*:*"]
         );
         assert_eq!(
-            keys(Gpus::Some),
+            keys(Gpus::Present),
             [
                 "on-demand:bxf-4x16:us-south-1",
                 "on-demand:gpu:*",
@@ -275,7 +275,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_key_survives_both_spellings(key in key()) {
-            prop_assert_eq!(key.to_string().parse::<OfferingKey>(), Ok(key.clone()));
+            prop_assert_eq!(key.to_string().parse(), Ok(key.clone()));
             prop_assert_eq!(OfferingKey::from_object_name(&key.object_name()), Ok(key.clone()));
             prop_assert!(OFFERING_KEY.matches(&key.to_string()));
         }

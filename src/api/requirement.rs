@@ -23,10 +23,10 @@ pub struct Requirement {
     /// The label.
     #[schemars(extend("maxLength" = KEY_LENGTH_MAX, "pattern" = QUALIFIED_NAME.text))]
     pub key: String,
-    /// How the label's value relates to `values`: In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte.
+    /// How the label's value relates to `values`: `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`, `Gte`, `Lte`.
     #[schemars(extend("enum" = OPERATORS))]
     pub operator: String,
-    /// The values: at least one for In, exactly one non-negative integer for Gt, Lt, Gte and Lte.
+    /// The values: at least one for `In`, exactly one non-negative integer for `Gt`, `Lt`, `Gte`, `Lte`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub values: Option<Vec<String>>,

@@ -24,7 +24,7 @@ pub struct Taint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = QUALIFIED_NAME.text))]
     pub value: Option<String>,
-    /// What happens to pods that do not tolerate it: NoSchedule, PreferNoSchedule or NoExecute.
+    /// What happens to pods that do not tolerate it: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[schemars(extend("enum" = EFFECTS))]
     pub effect: String,
     /// When the taint was added.

@@ -25,10 +25,10 @@ const REASON_LENGTH_MAX: usize = 128;
     category = "karpenter",
     derive = "PartialEq",
     doc = "An offering that is not to be bought for a while. Deleting the object lifts the hold.",
-    printcolumn(name = "Key", type_ = "string", json_path = ".spec.key"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".spec.reason"),
-    printcolumn(name = "Until", type_ = "string", json_path = ".spec.until"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn = r#"{"name": "Key", "type": "string", "jsonPath": ".spec.key"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".spec.reason"}"#,
+    printcolumn = r#"{"name": "Until", "type": "string", "jsonPath": ".spec.until"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
     validation = (
         "self.metadata.name == (self.spec.key == 'on-demand:gpu:*' ? 'on-demand.gpu' : \
          self.spec.key.replace(':*:*', '.all').replace(':', '.'))",
@@ -39,7 +39,7 @@ pub struct UnavailableOfferingSpec {
     /// What is withheld: `capacityType:profile:zone`, or `spot:*:*`, `on-demand:*:*`, `on-demand:gpu:*`.
     #[schemars(extend("maxLength" = KEY_LENGTH_MAX, "pattern" = OFFERING_KEY.text))]
     pub key: String,
-    /// Why, as one word in CamelCase: Preempted, Shortage, Quota.
+    /// Why, as one word in CamelCase: `Preempted`, `Shortage`, `Quota`.
     #[schemars(extend("maxLength" = REASON_LENGTH_MAX, "pattern" = REASON.text))]
     pub reason: String,
     /// Until when.

@@ -15,7 +15,7 @@ pub struct Violation {
 /// A path to a field; built on the way down, written out only when there is something to blame.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
-    parent: Option<&'a Field<'a>>,
+    parent: Option<&'a Self>,
     step: Step<'a>,
 }
 

@@ -45,7 +45,7 @@ pub fn run() -> ExitCode {
         Command::Crds(args) => crds::run(&args),
         Command::Cloud(args) => cloud::run(args),
         Command::Cluster(args) => cluster::run(args),
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => demo::run(&args),
     };
     outcome.map_or_else(|error| bad_input::report(&error), |()| ExitCode::SUCCESS)
 }

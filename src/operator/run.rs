@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::cloud;
 use crate::ibm::entropy::Entropy;
 use crate::ibm::http::Metrics;
+use crate::ibm::prices::{Catalog, Prices};
 use crate::ibm::{Client, Transports};
 
 /// Why the process did not start, or stopped by itself.
@@ -57,7 +58,12 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Star
     let address = listener.local_addr().unwrap_or(listen);
     tracing::info!(%address, region = settings.region, "serving health and metrics");
     let (_ready, readiness) = watch::channel(Readiness::Ready);
-    serve::serve(listener, serve::router(registry, readiness), stop).await?;
+    let prices = Prices::new(Catalog::new(client.catalog.clone()), &settings.region, clock);
+    tokio::select! {
+        biased;
+        served = serve::serve(listener, serve::router(registry, readiness), stop) => served?,
+        () = prices.run() => {}
+    }
     tracing::info!("stopped");
     Ok(())
 }
@@ -65,14 +71,11 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Star
 /// One token and one read show that credentials and region are what they should be.
 async fn prove(client: &Client, region: &str) -> Result<(), StartError> {
     client.tokens.token().await.map_err(credentials_or_cloud)?;
-    client.vpc.get_region(region).await.map_err(|error| match error {
-        cloud::Error::NotFound(_) => StartError::Setting(SettingError {
-            setting: "IBMCLOUD_REGION",
-            problem: format!("`{region}` is not known at this endpoint"),
-            may_be: "the region of the endpoint".to_owned(),
-        }),
-        other => credentials_or_cloud(other),
-    })?;
+    client
+        .vpc
+        .get_region(region)
+        .await
+        .map_err(credentials_or_cloud)?;
     tracing::info!(region, "credentials and region are accepted");
     Ok(())
 }

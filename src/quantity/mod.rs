@@ -198,66 +198,63 @@ impl Scale {
 
     /// The absolute amount in nano-units, rounded up; `None` when it does not fit.
     fn magnitude(&self, whole: &str, fraction: &str) -> Option<i128> {
-        let digits = format!("{whole}{fraction}");
-        let significant = digits.trim_start_matches('0');
-        if significant.is_empty() {
-            return Some(0);
-        }
-        let fraction_digits = i64::try_from(fraction.len()).ok()?;
         match self.notation {
-            Notation::Binary => {
-                // Digits below a nano of the smallest binary unit only matter for rounding up, and 2^60 * 1e9 nanos
-                // leave room for eleven of them.
-                let value = decimal_to_nanos(significant, -fraction_digits, 11)?;
-                let exact = value.nanos.checked_mul(1 << self.exponent);
-                let nanos = exact.map_or(BINARY_MAX, |scaled| value.ceil(scaled));
-                Some(nanos.min(BINARY_MAX))
-            }
+            Notation::Binary => Some(binary_nanos(whole, fraction, self.exponent)),
             Notation::Decimal | Notation::Exponent => {
-                let value = decimal_to_nanos(significant, i64::from(self.exponent) - fraction_digits, 0)?;
-                Some(value.ceil(value.nanos))
+                let fraction_digits = i64::try_from(fraction.len()).ok()?;
+                decimal_nanos(
+                    &format!("{whole}{fraction}"),
+                    i64::from(self.exponent) - fraction_digits,
+                )
             }
         }
     }
 }
 
-/// A non-negative decimal as nano-units with `guard` more digits, and whether something was cut off behind them.
-struct Shifted {
-    nanos: i128,
-    guard: u32,
-    truncated: bool,
-}
-
-impl Shifted {
-    /// `scaled` without its guard digits, rounded up.
-    fn ceil(&self, scaled: i128) -> i128 {
-        let unit = 10_i128.pow(self.guard);
-        scaled / unit + i128::from(scaled % unit != 0 || self.truncated)
+/// `digits * 10^exponent` in nano-units, rounded up; `None` when it does not fit.
+fn decimal_nanos(digits: &str, exponent: i64) -> Option<i128> {
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(0);
     }
+    let shift = exponent + 9;
+    if let Ok(shift) = u32::try_from(shift) {
+        return digits
+            .parse::<i128>()
+            .ok()?
+            .checked_mul(10_i128.checked_pow(shift)?);
+    }
+    let cut = usize::try_from(-shift).ok()?.min(digits.len());
+    let (kept, lost) = digits.split_at(digits.len() - cut);
+    let kept: i128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
+    kept.checked_add(i128::from(lost.bytes().any(|digit| digit != b'0')))
 }
 
-/// `digits * 10^exponent` in units of `10^-(9 + guard)`; `None` when it does not fit an `i128`.
-fn decimal_to_nanos(digits: &str, exponent: i64, guard: u32) -> Option<Shifted> {
-    let shift = exponent + 9 + i64::from(guard);
-    let kept = if shift < 0 {
-        let cut = usize::try_from(-shift).ok()?.min(digits.len());
-        &digits[..digits.len() - cut]
+/// `whole.fraction * 2^exponent` in nano-units, rounded up and capped.
+fn binary_nanos(whole: &str, fraction: &str, exponent: i32) -> i128 {
+    let factor = 1_u128 << exponent;
+    // Long multiplication of the fraction from its last digit on; what is carried out in front is whole.
+    let mut digits: Vec<u128> = fraction.bytes().map(|digit| u128::from(digit - b'0')).collect();
+    let mut carry = 0;
+    for digit in digits.iter_mut().rev() {
+        let product = *digit * factor + carry;
+        (*digit, carry) = (product % 10, product / 10);
+    }
+    let whole = if whole.is_empty() {
+        Some(0)
     } else {
-        digits
+        whole.parse::<u128>().ok()
     };
-    let truncated = digits[kept.len()..].bytes().any(|digit| digit != b'0');
-    let mut nanos: i128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
-    if shift > 0 {
-        let factor = u32::try_from(shift)
-            .ok()
-            .and_then(|shift| 10_i128.checked_pow(shift))?;
-        nanos = nanos.checked_mul(factor)?;
-    }
-    Some(Shifted {
-        nanos,
-        guard,
-        truncated,
-    })
+    let units = whole.and_then(|whole| whole.checked_mul(factor)?.checked_add(carry));
+    let Some(units) = units.and_then(|units| i64::try_from(units).ok()) else {
+        return BINARY_MAX;
+    };
+    let below = (0..9).fold(0, |nanos, place| {
+        nanos * 10 + digits.get(place).map_or(0, |digit| *digit)
+    });
+    let lost = digits.iter().skip(9).any(|digit| *digit != 0);
+    let nanos = i128::from(units) * NANOS + i128::try_from(below).unwrap_or_default() + i128::from(lost);
+    nanos.min(BINARY_MAX)
 }
 
 impl fmt::Display for Quantity {

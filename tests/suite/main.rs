@@ -1,6 +1,18 @@
-//! The integration tests, all in one binary: they link once.
+//! Tests that use the crate from outside, in one binary so that it is linked once.
+//!
+//! Each module is marked `cfg(test)`, although all of this is tests: it is how clippy knows that unwrapping is fine.
 
-#[cfg(feature = "sim")]
+#[cfg(test)]
+mod cli;
+#[cfg(test)]
+mod client;
+#[cfg(all(test, feature = "sim"))]
 mod cluster_serve;
-#[cfg(feature = "sim")]
+#[cfg(test)]
+mod crds;
+#[cfg(all(test, feature = "sim"))]
 mod kubectl;
+#[cfg(test)]
+mod prices;
+#[cfg(test)]
+mod simulator;

@@ -40,21 +40,12 @@ const SECOND_GENERATION_VOLUME: &str = "sdp";
     status = "IBMNodeClassStatus",
     derive = "PartialEq",
     doc = "The particulars of IBM Cloud that nodes share: where they stand, what they boot, what they carry.",
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
-    ),
-    printcolumn(name = "Region", type_ = "string", json_path = ".spec.region"),
-    printcolumn(name = "VPC", type_ = "string", json_path = ".spec.vpc"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Zone", type_ = "string", json_path = ".spec.zone", priority = 1),
-    printcolumn(
-        name = "Image",
-        type_ = "string",
-        json_path = ".status.resolvedImageID",
-        priority = 1
-    )
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Region", "type": "string", "jsonPath": ".spec.region"}"#,
+    printcolumn = r#"{"name": "VPC", "type": "string", "jsonPath": ".spec.vpc"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Zone", "type": "string", "priority": 1, "jsonPath": ".spec.zone"}"#,
+    printcolumn = r#"{"name": "Image", "type": "string", "priority": 1, "jsonPath": ".status.resolvedImageID"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("has(self.image) != has(self.imageSelector)", "exactly one of 'image' and 'imageSelector' must be set"))]
@@ -144,7 +135,7 @@ pub struct SubnetSelection {
         deserialize_with = "wire::integer",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schemars(extend("format" = "int32", "minimum" = 1))]
+    #[schemars(extend("format" = "int32", "minimum" = 1, "maximum" = i32::MAX))]
     pub minimum_available_ips: Option<i64>,
     /// Tags that the subnet must have, as `key:value`.
     #[serde(
@@ -170,7 +161,7 @@ pub struct ImageSelector {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = pattern::DIGITS.text))]
     pub minor_version: Option<String>,
-    /// Processor architecture: amd64, arm64 or s390x.
+    /// Processor architecture: `amd64`, `arm64` or `s390x`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "amd64", "enum" = ARCHITECTURES))]
     pub architecture: Option<String>,

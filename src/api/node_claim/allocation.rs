@@ -30,7 +30,7 @@ pub struct Allocation {
     /// Zone, like `us-south-1`.
     #[schemars(extend("pattern" = ZONE.text))]
     pub zone: String,
-    /// How it is bought: spot or on-demand.
+    /// How it is bought: `spot` or `on-demand`.
     #[schemars(extend("enum" = CAPACITY_TYPES))]
     pub capacity_type: String,
     /// Id of the subnet it gets its address from.

@@ -41,31 +41,13 @@ const WEIGHT_MAX: i64 = 100;
     derive = "PartialEq",
     doc = "A pool of nodes: which machines may be bought for pending pods, and when they may be given back.",
     scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.nodes"),
-    printcolumn(
-        name = "NodeClass",
-        type_ = "string",
-        json_path = ".spec.template.spec.nodeClassRef.name"
-    ),
-    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Weight", type_ = "integer", json_path = ".spec.weight", priority = 1),
-    printcolumn(
-        name = "CPU",
-        type_ = "string",
-        json_path = ".status.resources.cpu",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Memory",
-        type_ = "string",
-        json_path = ".status.resources.memory",
-        priority = 1
-    )
+    printcolumn = r#"{"name": "NodeClass", "type": "string", "jsonPath": ".spec.template.spec.nodeClassRef.name"}"#,
+    printcolumn = r#"{"name": "Nodes", "type": "string", "jsonPath": ".status.nodes"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Weight", "type": "integer", "priority": 1, "jsonPath": ".spec.weight"}"#,
+    printcolumn = r#"{"name": "CPU", "type": "string", "priority": 1, "jsonPath": ".status.resources.cpu"}"#,
+    printcolumn = r#"{"name": "Memory", "type": "string", "priority": 1, "jsonPath": ".status.resources.memory"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
@@ -187,8 +169,8 @@ pub struct Disruption {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = pattern::EXPIRY.text))]
     pub consolidate_after: Option<String>,
-    /// Which nodes may be consolidated: WhenEmpty, WhenEmptyOrUnderutilized or Balanced. WhenUnderutilized is an
-    /// older name of WhenEmptyOrUnderutilized.
+    /// Which nodes may be consolidated: `WhenEmpty`, `WhenEmptyOrUnderutilized` or `Balanced`. `WhenUnderutilized` is
+    /// an older name of `WhenEmptyOrUnderutilized`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "WhenEmptyOrUnderutilized", "enum" = CONSOLIDATION_POLICIES))]
     pub consolidation_policy: Option<String>,
@@ -225,7 +207,7 @@ pub struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = DEFAULT_BUDGET_NODES, "pattern" = pattern::BUDGET_NODES.text))]
     pub nodes: Option<String>,
-    /// The reasons it applies to: Underutilized, Empty, Drifted. All of them if absent.
+    /// The reasons it applies to: `Underutilized`, `Empty`, `Drifted`. All of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::budget_reasons")]
     pub reasons: Option<Vec<String>>,
@@ -266,7 +248,7 @@ pub struct NodePoolStatus {
     )]
     #[schemars(schema_with = "schema::resource_list")]
     pub resources: Option<BTreeMap<String, WrittenQuantity>>,
-    /// The generation of the class for which NodeRegistrationHealthy holds.
+    /// The generation of the class for which `NodeRegistrationHealthy` holds.
     #[serde(
         default,
         deserialize_with = "wire::integer",

@@ -1,7 +1,7 @@
 //! One client machine under all typed endpoints.
 //!
 //! An [`Exchange`] sends one request. Around the transport stand layers that each do one thing and know nothing of
-//! each other; [`layers`] puts them in their order. [`Api`] makes typed calls on top.
+//! each other; [`Layers`] puts them in their order. [`Api`] makes typed calls on top.
 
 use std::sync::Arc;
 use std::time::Duration;

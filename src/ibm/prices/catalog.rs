@@ -10,6 +10,7 @@ use std::future::Future;
 use futures::StreamExt;
 use futures::stream;
 use http::Method;
+use serde::de::DeserializeOwned;
 
 use super::body::{Entries, Entry, Pricing, Profile};
 use super::select::{self, Form, Published};
@@ -23,9 +24,14 @@ use crate::ibm::http::{Api, Call, Operation, Service};
 /// the limit decides (10 a second: 48 s), and none of the eight waits for its permit as much as a second.
 const IN_FLIGHT_MAX: usize = 8;
 
-/// A reading is given up after this many look-ups without an answer: the catalogue is down, and at up to half a
-/// minute of retries each the other 400 would take longer than the wait for the next reading.
-const FAILURES_MAX: usize = 10;
+/// A reading is given up after this many look-ups in a row without an answer: the catalogue is down, and at up to half
+/// a minute of retries each the other 400 would take longer than the wait for the next reading. Failures in between
+/// answers are only counted.
+const FAILURES_IN_A_ROW_MAX: usize = 10;
+
+/// How many rate limits one look-up sits out. Each lasts two minutes at most, so a catalogue that refuses everything
+/// is left alone after a quarter of an hour.
+const RATE_LIMITS_MAX: usize = 3;
 
 /// The largest page that is known to work.
 const PAGE_ENTRIES: usize = 200;
@@ -49,6 +55,7 @@ pub struct Reading {
     pub failures: usize,
     /// The first of them, as an example.
     pub first_failure: Option<Error>,
+    failures_in_a_row: usize,
 }
 
 /// A profile and the deployments that have its price.
@@ -143,8 +150,8 @@ impl Catalog {
     async fn published(&self, offer: Offer, region: &str) -> Result<(String, Published), Error> {
         let mut said = Vec::new();
         for (deployment, form) in &offer.deployments {
-            let call = Call::new(READ_PRICING, Method::GET, &[deployment, "pricing"]).about(deployment);
-            let pricing: Pricing = or_nothing(self.api.fetch(call).await)?;
+            let call = || Call::new(READ_PRICING, Method::GET, &[deployment, "pricing"]).about(deployment);
+            let pricing: Pricing = or_nothing(self.fetch(call).await)?;
             said.push(select::select(&pricing, &offer.profile, region, *form));
         }
         Ok((offer.profile.name, select::agree(&said)))
@@ -160,13 +167,15 @@ impl Catalog {
     ) -> Result<Vec<Entry>, Error> {
         page::all(operation, Entry::id, |token| async move {
             let offset = token.unwrap_or_else(|| "0".to_owned());
-            let call = Call::new(operation, Method::GET, path)
-                .about(path[0])
-                .query("q", query)
-                .query("include", include)
-                .query("_offset", offset.as_str())
-                .query("_limit", PAGE_ENTRIES.to_string());
-            let Entries { total, entries } = self.api.fetch(call).await?;
+            let call = || {
+                Call::new(operation, Method::GET, path)
+                    .about(path[0])
+                    .query("q", query)
+                    .query("include", include)
+                    .query("_offset", offset.as_str())
+                    .query("_limit", PAGE_ENTRIES.to_string())
+            };
+            let Entries { total, entries } = self.fetch(call).await?;
             let seen = offset.parse().unwrap_or(0) + entries.len();
             let more = match total {
                 Some(total) => !entries.is_empty() && (seen as u64) < total,
@@ -182,18 +191,35 @@ impl Catalog {
         })
         .await
     }
+
+    /// Sends the call, and again when a rate limit is over: nobody waits for prices, so a reading has the time that a
+    /// request has not.
+    async fn fetch<T: DeserializeOwned>(&self, call: impl Fn() -> Call) -> Result<T, Error> {
+        for _ in 0..RATE_LIMITS_MAX {
+            match self.api.fetch(call()).await {
+                Err(Error::RateLimited { until, .. }) => tokio::time::sleep_until(until).await,
+                outcome => return outcome,
+            }
+        }
+        self.api.fetch(call()).await
+    }
 }
 
 impl Reading {
-    /// Runs `calls`, a bounded number at once, and keeps the answers; counts the failures and stops at too many.
+    /// Runs `calls`, a bounded number at once, and keeps the answers; counts the failures and stops at too many in a
+    /// row.
     async fn gather<T>(&mut self, calls: Vec<impl Future<Output = Result<T, Error>>>) -> Vec<T> {
         let mut answers = Vec::new();
         let mut running = stream::iter(calls).buffer_unordered(IN_FLIGHT_MAX);
-        while self.failures < FAILURES_MAX {
+        while self.failures_in_a_row < FAILURES_IN_A_ROW_MAX {
             match running.next().await {
-                Some(Ok(answer)) => answers.push(answer),
+                Some(Ok(answer)) => {
+                    self.failures_in_a_row = 0;
+                    answers.push(answer);
+                }
                 Some(Err(error)) => {
                     self.failures += 1;
+                    self.failures_in_a_row += 1;
                     self.first_failure.get_or_insert(error);
                 }
                 None => break,

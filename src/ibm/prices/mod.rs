@@ -1,6 +1,6 @@
 //! What machines cost in a region: the Global Catalog's own prices, and built-in ones where it gives none.
 //!
-//! The pure part reads bodies ([`body`]), picks the right figures out of them ([`select`]) and keeps them
+//! The pure part reads bodies ([`body`]), picks the right figures out of them ([`mod@select`]) and keeps them
 //! ([`table`]). The rest looks them up ([`catalog`]) and keeps them fresh ([`refresh`]).
 //!
 //! Guarantees: a price is never zero, negative or that of something else (an operating system, a dedicated host,

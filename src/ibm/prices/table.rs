@@ -184,10 +184,8 @@ mod tests {
     }
 
     fn built_in(dollars: f64, certainty: Certainty) -> Option<Known> {
-        Some(Known {
-            price: price(dollars),
-            source: Source::BuiltIn { certainty },
-        })
+        let source = Source::BuiltIn { certainty };
+        Price::from_usd(dollars).map(|price| Known { price, source })
     }
 
     #[test]

@@ -155,8 +155,8 @@ fn prices(fake: &Arc<Fake>) -> Prices {
     )
 }
 
-fn usd(known: Option<Known>) -> f64 {
-    known.unwrap().price.usd()
+fn shown(known: Option<Known>) -> String {
+    known.unwrap().price.to_string()
 }
 
 fn is_built_in(known: Option<Known>) -> bool {
@@ -212,12 +212,11 @@ async fn a_deployment_of_the_gen2_plan_that_is_not_composite_is_not_read() {
     let fake = Arc::new(Fake::default());
     fake.gen2("bx2-4x16", &[("gen2:1", 0.112, 0.09)]);
     fake.gen2("bx2-8x32", &[]);
-    fake.deployment(
-        "gen2",
-        "gen2:us-south",
-        json!({"metadata": {"deployment": {"location": "us-south"}}}),
-    );
-    fake.priced("gen2:us-south", &[("VCPU_HOURS", 63.0), ("MEMORY_HOURS", 63.0)]);
+    let of_the_plan = json!({"metadata": {"deployment": {"location": "us-south"}}});
+    fake.deployment("gen2", "gen2:us-south", of_the_plan);
+    fake.priced("gen2:us-south", &[("INSTANCE_HOURS_MULTI_TENANT", 63.0)]);
+    fake.deployment("gen2", "gen2:untagged", json!({"name": "bx2-8x32-us-south"}));
+    fake.priced("gen2:untagged", &[("VCPU_HOURS", 63.0), ("MEMORY_HOURS", 63.0)]);
     let prices = prices(&fake);
     assert_eq!(
         prices.refresh().await.unwrap(),
@@ -279,8 +278,8 @@ async fn a_partial_reading_brings_what_it_has_and_takes_nothing() {
     let table = prices.table();
     let (changed, kept) = (table.quote("bxf-4x16"), table.quote("cxf-2x4"));
     assert_eq!(
-        (usd(changed.on_demand), usd(changed.spot), usd(kept.on_demand)),
-        (0.3, 0.04, 0.09)
+        [changed.on_demand, changed.spot, kept.on_demand].map(shown),
+        ["$0.3000", "$0.0400", "$0.0900"]
     );
     assert_eq!(table.complete_at(), complete_at);
 }
@@ -304,11 +303,8 @@ async fn zeros_and_absences_take_nothing_either() {
     );
     let table = prices.table();
     assert_eq!(
-        (
-            usd(table.quote("bxf-4x16").on_demand),
-            usd(table.quote("cxf-2x4").spot)
-        ),
-        (0.2, 0.02)
+        [table.quote("bxf-4x16").on_demand, table.quote("cxf-2x4").spot].map(shown),
+        ["$0.2000", "$0.0200"]
     );
 }
 
@@ -343,6 +339,41 @@ async fn a_catalogue_that_is_down_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rate_limit_is_waited_out() {
+    let fake = Arc::new(Fake::default());
+    fake.flex("bxf-4x16", 0.2, 0.04);
+    let allowed = fake.bodies.lock().unwrap().clone();
+    fake.answers("/plan-bxf-4x16/deployment", 429, json!({"message": "slow down"}));
+    let prices = prices(&fake);
+    let again = async {
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        *fake.bodies.lock().unwrap() = allowed;
+    };
+    let (outcome, ()) = tokio::join!(prices.refresh(), again);
+    assert_eq!(
+        outcome.unwrap(),
+        Outcome {
+            priced: 1,
+            unknown: 0,
+            failures: 0
+        }
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_among_answers_do_not_end_a_reading() {
+    let fake = Arc::new(Fake::default());
+    for n in 0..60 {
+        fake.flex(&format!("bxf-{n}x1"), 0.2, 0.04);
+        if n % 3 == 0 {
+            fake.answers(&format!("/plan-bxf-{n}x1/deployment"), 503, json!({}));
+        }
+    }
+    let outcome = prices(&fake).refresh().await.unwrap();
+    assert_eq!((outcome.priced, outcome.failures), (40, 20));
+}
+
+#[tokio::test(start_paused = true)]
 async fn prices_are_read_twice_a_day_and_sooner_after_a_failure_with_the_old_ones_kept() {
     let fake = Arc::new(Fake::default());
     fake.flex("bxf-4x16", 0.2, 0.04);
@@ -353,7 +384,7 @@ async fn prices_are_read_twice_a_day_and_sooner_after_a_failure_with_the_old_one
 
     after(1).await;
     let calls = fake.calls();
-    assert_eq!(usd(prices.table().quote("bxf-4x16").on_demand), 0.2);
+    assert_eq!(shown(prices.table().quote("bxf-4x16").on_demand), "$0.2000");
 
     fake.answers("/", 503, json!({}));
     after(11 * 60).await;
@@ -361,13 +392,13 @@ async fn prices_are_read_twice_a_day_and_sooner_after_a_failure_with_the_old_one
     after(60).await;
     assert!(fake.calls() > calls, "not read in time");
     let table = prices.table();
-    assert_eq!(usd(table.quote("bxf-4x16").on_demand), 0.2);
+    assert_eq!(shown(table.quote("bxf-4x16").on_demand), "$0.2000");
     let age = table.age("2026-11-16T12:01:00Z".parse().unwrap());
     assert_eq!(age, Some(Duration::from_mins(12 * 60 + 1)));
 
     fake.bodies.lock().unwrap().remove("/");
     fake.flex("bxf-4x16", 0.3, 0.04);
     after(11).await;
-    assert_eq!(usd(prices.table().quote("bxf-4x16").on_demand), 0.3);
+    assert_eq!(shown(prices.table().quote("bxf-4x16").on_demand), "$0.3000");
     task.abort();
 }

@@ -1,1 +1,208 @@
-//! stub
+//! An IBM Cloud in this process: VPC, IAM, Global Catalog, Tagging, Search and Resource Manager of one account in one
+//! region, with their paths, bodies, errors, delays and faults.
+//!
+//! Guarantees. The state is a function of the seed, the clock and the requests: same seed, same requests at the same
+//! times, same answers, ids included. Time comes from the [`Clock`](crate::clock::Clock) alone; nothing happens
+//! between two looks ([`Cloud::next_due`] says when the next thing would). Each request is carried out whole, also
+//! when its client goes away.
+//!
+//! It knows nothing of the client's types: bodies are built and read by its own code, so that a mistake in the
+//! client's shows.
+
+mod ask;
+mod capacity;
+mod catalog;
+mod control;
+mod create;
+mod errors;
+mod exchange;
+mod extra_fields;
+mod faults;
+mod fields;
+mod geography;
+mod groups;
+mod handling;
+mod iam;
+mod ids;
+mod images;
+mod instances;
+mod interfaces;
+mod names;
+mod network;
+mod operations;
+mod options;
+mod page;
+mod patch;
+mod placement;
+mod pricing;
+mod profiles;
+mod prototype;
+mod routes;
+mod rules;
+mod search;
+mod seeding;
+mod serve;
+mod state;
+mod tags;
+mod truth;
+mod view;
+mod volumes;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+
+pub use exchange::InProcess;
+pub use faults::{Fault, FaultKind, FaultPlan, RetryAfter};
+pub use handling::Seen;
+pub use images::ImageStatus;
+pub use instances::{HostFailure, Preemption, Status};
+pub use options::{
+    Answers, Class, DeleteAgain, DeleteWhilePending, Options, Quotas, Rename, Span, Stock, Timings,
+};
+pub use serve::{ServeError, Server};
+pub use truth::{Account, InstanceTruth, NoSuch};
+
+use state::State;
+
+/// The most requests that are remembered; older ones are only counted.
+const REQUESTS_KEPT: usize = 100_000;
+
+/// A simulated cloud. Clones are the same cloud.
+#[derive(Clone)]
+pub struct Cloud(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    requests: Mutex<Requests>,
+}
+
+/// The requests that were seen, the simulator's own control routes left out.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    recent: VecDeque<Seen>,
+    count: u64,
+}
+
+impl Requests {
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Those that are remembered, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Seen> {
+        self.recent.iter()
+    }
+}
+
+impl Cloud {
+    /// A region with one VPC, a subnet in each zone, stock images, a key and no instances.
+    pub fn new(options: Options) -> Self {
+        let mut state = State::new(options);
+        seeding::seed(&mut state);
+        Self(Arc::new(Inner {
+            state: Mutex::new(state),
+            requests: Mutex::default(),
+        }))
+    }
+
+    /// The same services without a socket.
+    pub fn exchange(&self) -> InProcess {
+        InProcess(self.router())
+    }
+
+    /// All services, told apart by path.
+    pub fn router(&self) -> axum::Router {
+        routes::router(self.clone())
+    }
+
+    /// Lets everything happen that is due.
+    pub fn advance(&self) {
+        self.with(|_| ());
+    }
+
+    /// When the next thing happens, if nobody asks for anything.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.with(|state| state.next_due())
+    }
+
+    /// The requests seen so far.
+    pub fn requests(&self) -> Requests {
+        lock(&self.0.requests).clone()
+    }
+
+    /// How many requests were seen so far.
+    fn request_count(&self) -> u64 {
+        lock(&self.0.requests).count
+    }
+
+    /// Turns faults on and off.
+    pub fn faults(&self) -> FaultControl {
+        FaultControl(self.clone())
+    }
+
+    /// Looks at the state, after everything that is due has happened.
+    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = lock(&self.0.state);
+        state.advance();
+        look(&mut state)
+    }
+
+    fn record(&self, method: &Method, path: &str, query: &str) {
+        let at = self.with(|state| state.now);
+        let mut requests = lock(&self.0.requests);
+        requests.count += 1;
+        if requests.recent.len() == REQUESTS_KEPT {
+            requests.recent.pop_front();
+        }
+        requests.recent.push_back(Seen {
+            at,
+            method: method.clone(),
+            path: path.into(),
+            query: query.into(),
+        });
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        if !duration.is_zero() {
+            let clock = self.with(|state| state.options.clock.clone());
+            clock.sleep(duration).await;
+        }
+    }
+}
+
+/// Turns faults on and off in a running cloud.
+#[derive(Clone)]
+pub struct FaultControl(Cloud);
+
+impl FaultControl {
+    /// Turns a fault on, in place of one of the same kind.
+    pub fn start(&self, fault: Fault) {
+        self.0.with(|state| state.faults.start(fault));
+    }
+
+    /// Turns a kind off.
+    pub fn stop(&self, kind: FaultKind) {
+        self.0.with(|state| state.faults.stop(kind));
+    }
+
+    /// Turns everything off.
+    pub fn clear(&self) {
+        self.0.with(|state| state.faults.clear());
+    }
+
+    /// What is on.
+    pub fn active(&self) -> Vec<Fault> {
+        self.0.with(|state| state.faults.active())
+    }
+}
+
+/// A handler that panicked has been answered as a lost connection; the state it left is still consistent enough to
+/// look at, and a test that goes on will say what is wrong with it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

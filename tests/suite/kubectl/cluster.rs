@@ -13,15 +13,15 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 /// A cluster of one test's own.
-pub struct Cluster {
-    pub server: ApiServer,
+pub(super) struct Cluster {
+    pub(super) server: ApiServer,
     /// kubectl's home: its configuration, its caches, and the manifests of the test.
     home: PathBuf,
     _runtime: Runtime,
 }
 
 impl Cluster {
-    pub fn start() -> Self {
+    pub(super) fn start() -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let turn = STARTED.fetch_add(1, Ordering::Relaxed);
         let home =
@@ -73,21 +73,21 @@ impl Cluster {
     }
 
     /// Runs kubectl, which must succeed; what it printed.
-    pub fn kubectl(&self, arguments: &str) -> String {
+    pub(super) fn kubectl(&self, arguments: &str) -> String {
         let (out, err, success) = self.run(arguments);
         assert!(success, "kubectl {arguments}\n{out}\n{err}");
         out
     }
 
     /// Runs kubectl, which must fail; what it complained.
-    pub fn refused(&self, arguments: &str) -> String {
+    pub(super) fn refused(&self, arguments: &str) -> String {
         let (out, err, success) = self.run(arguments);
         assert!(!success, "kubectl {arguments} succeeded: {out}");
         err
     }
 
     /// What kubectl printed and complained, and whether it succeeded.
-    pub fn run(&self, arguments: &str) -> (String, String, bool) {
+    pub(super) fn run(&self, arguments: &str) -> (String, String, bool) {
         let output = self.output(arguments);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (
@@ -98,20 +98,20 @@ impl Cluster {
     }
 
     /// Begins a kubectl that runs beside the test.
-    pub fn begin(&self, arguments: &str) -> Running {
+    pub(super) fn begin(&self, arguments: &str) -> Running {
         let mut child = self.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Running { child, lines }
     }
 
     /// Writes a manifest and applies it.
-    pub fn apply(&self, manifest: &str) -> String {
+    pub(super) fn apply(&self, manifest: &str) -> String {
         let file = self.manifest(manifest);
         self.kubectl(&format!("apply -f {file}"))
     }
 
     /// Writes a manifest; the name of its file.
-    pub fn manifest(&self, manifest: &str) -> String {
+    pub(super) fn manifest(&self, manifest: &str) -> String {
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
         let name = format!("{}.yaml", WRITTEN.fetch_add(1, Ordering::Relaxed));
         std::fs::write(self.home.join(&name), manifest).unwrap();
@@ -119,12 +119,12 @@ impl Cluster {
     }
 
     /// An object as JSON.
-    pub fn json(&self, arguments: &str) -> Value {
+    pub(super) fn json(&self, arguments: &str) -> Value {
         serde_json::from_str(&self.kubectl(&format!("{arguments} -o json"))).unwrap()
     }
 
     /// Writes the status of an object, as its controller would.
-    pub fn set_status(&self, object: &str, status: &Value) {
+    pub(super) fn set_status(&self, object: &str, status: &Value) {
         let patch = serde_json::json!({ "status": status });
         self.kubectl(&format!(
             "patch {object} --subresource=status --type=merge -p '{patch}'"
@@ -139,21 +139,21 @@ impl Drop for Cluster {
 }
 
 /// A kubectl that runs beside the test, until it is dropped.
-pub struct Running {
+pub(super) struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Running {
     /// The next line that it prints, single-spaced.
-    pub fn line(&mut self) -> String {
+    pub(super) fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     /// Waits for its end; whether it succeeded.
-    pub fn succeeds(mut self) -> bool {
+    pub(super) fn succeeds(mut self) -> bool {
         self.child.wait().unwrap().success()
     }
 }
@@ -180,7 +180,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// The columns of each line, single-spaced.
-pub fn rows(table: &str) -> Vec<String> {
+pub(super) fn rows(table: &str) -> Vec<String> {
     table
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))

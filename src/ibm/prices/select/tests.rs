@@ -36,7 +36,9 @@ fn pricing(region: &str, metrics: &[Value]) -> Pricing {
 }
 
 fn price(dollars: f64) -> Option<Price> {
-    Some(Price::from_usd(dollars).unwrap())
+    let price = Price::from_usd(dollars);
+    assert!(price.is_some(), "{dollars} is no price");
+    price
 }
 
 fn flex(metrics: &[Value]) -> Published {

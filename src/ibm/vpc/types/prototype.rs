@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Availability, AvailabilityPolicy, Reference};
+use super::{Availability, AvailabilityClass, AvailabilityPolicy, HostFailure, Preemption, Reference};
 
 /// A machine by image and network attachment. Fields that are always sent are not optional, so that a default of the
 /// API (a profile, a reservation policy) never decides for us.
@@ -125,4 +125,94 @@ pub struct InstancePatch {
     pub availability: Option<Availability>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub availability_policy: Option<AvailabilityPolicy>,
+}
+
+/// What is chosen for a machine; everything else about it is the same for all of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Unique in the region.
+    pub name: String,
+    /// The profile's name.
+    pub profile: String,
+    /// The zone's name.
+    pub zone: String,
+    /// The VPC's id.
+    pub vpc: String,
+    /// The id of a subnet of that VPC in that zone.
+    pub subnet: String,
+    /// The image's id.
+    pub image: String,
+    /// Spot or standard.
+    pub class: AvailabilityClass,
+}
+
+impl InstancePrototype {
+    /// A machine whose interface and boot volume go with it, which cannot pretend to be another, and whose metadata
+    /// service no container can reach. Spot is preempted by stopping, which leaves evidence, and never takes part in
+    /// reservations; a standard one restarts when its host fails.
+    pub fn of(order: &Order) -> Self {
+        let (availability_policy, policy) = match order.class {
+            AvailabilityClass::Spot => (
+                AvailabilityPolicy {
+                    preemption: Some(Preemption::Stop),
+                    ..AvailabilityPolicy::default()
+                },
+                ReservationPolicy::Disabled,
+            ),
+            _ => (
+                AvailabilityPolicy {
+                    host_failure: Some(HostFailure::Restart),
+                    ..AvailabilityPolicy::default()
+                },
+                ReservationPolicy::Automatic,
+            ),
+        };
+        let interface = VirtualNetworkInterfacePrototype {
+            name: format!("{}-vni", order.name),
+            subnet: Reference::by_id(&order.subnet),
+            security_groups: Vec::new(),
+            auto_delete: true,
+            allow_ip_spoofing: false,
+            enable_infrastructure_nat: true,
+            resource_group: None,
+        };
+        let boot = VolumePrototype {
+            name: Some(format!("{}-boot", order.name)),
+            capacity: None,
+            profile: Reference::by_name("general-purpose"),
+            iops: None,
+            bandwidth: None,
+            encryption_key: None,
+            user_tags: Vec::new(),
+        };
+        Self {
+            name: order.name.clone(),
+            profile: Reference::by_name(&order.profile),
+            image: Reference::by_id(&order.image),
+            zone: Reference::by_name(&order.zone),
+            vpc: Reference::by_id(&order.vpc),
+            resource_group: None,
+            keys: Vec::new(),
+            user_data: None,
+            primary_network_attachment: NetworkAttachmentPrototype {
+                name: "eth0".to_owned(),
+                virtual_network_interface: interface,
+            },
+            boot_volume_attachment: VolumeAttachmentPrototype {
+                name: Some("boot".to_owned()),
+                delete_volume_on_instance_delete: true,
+                volume: boot,
+            },
+            volume_attachments: Vec::new(),
+            availability: Availability::of(order.class.clone()),
+            availability_policy,
+            reservation_affinity: ReservationAffinityPrototype { policy },
+            placement_target: None,
+            metadata_service: MetadataServicePrototype {
+                enabled: true,
+                protocol: MetadataProtocol::Https,
+                response_hop_limit: 1,
+            },
+        }
+    }
 }

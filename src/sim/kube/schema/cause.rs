@@ -143,11 +143,7 @@ impl Cause {
     pub fn not_supported(field: &str, value: &Value, supported: &[Value]) -> Self {
         let supported: Vec<String> = supported
             .iter()
-            .map(|value| {
-                value
-                    .as_str()
-                    .map_or_else(|| format!("{:?}", value.to_string()), |text| format!("{text:?}"))
-            })
+            .map(|value| value.as_str().map_or_else(|| quoted(&value.to_string()), quoted))
             .collect();
         let message = format!(
             "Unsupported value: {}: supported values: {}",
@@ -178,11 +174,12 @@ impl Cause {
     }
 
     pub(super) fn wrong_type(field: &str, actual: &str, expected: &str) -> Self {
-        let detail = format!("{field} in body must be of type {expected}: {actual:?}");
+        let actual = quoted(actual);
+        let detail = format!("{field} in body must be of type {expected}: {actual}");
         Self::new(
             field,
             Reason::TypeInvalid,
-            format!("Invalid value: {actual:?}: {detail}"),
+            format!("Invalid value: {actual}: {detail}"),
         )
     }
 
@@ -195,7 +192,37 @@ impl Cause {
 
 /// A value as an API server shows it: texts quoted, the rest as JSON.
 fn shown(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), |text| format!("{text:?}"))
+    value.as_str().map_or_else(|| value.to_string(), quoted)
+}
+
+/// A text in quotes as Go writes it, which escapes characters that do not print as `\u2003`, not `\u{2003}`.
+fn quoted(text: &str) -> String {
+    let escaped = text.escape_debug().to_string();
+    let (plain, codes) = escaped
+        .split_once(r"\u{")
+        .map_or((escaped.as_str(), None), |(a, b)| (a, Some(b)));
+    let codes = codes
+        .into_iter()
+        .flat_map(|codes| codes.split(r"\u{"))
+        .map(|part| {
+            let (code, rest) = part.split_once('}').unwrap_or((part, ""));
+            if code.len() > 4 {
+                format!(r"\U{code:0>8}{rest}")
+            } else {
+                format!(r"\u{code:0>4}{rest}")
+            }
+        });
+    // Rust escapes both quotes, Go leaves the single one.
+    format!("\"{plain}{}\"", codes.collect::<String>()).replace(r"\'", "'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn texts_are_quoted_as_in_go() {
+        assert_eq!(quoted("a\"b'c\\d\n"), r#""a\"b'c\\d\n""#);
+        assert_eq!(quoted("*\u{2003}*é"), r#""*\u2003*é""#);
+    }
 }

@@ -109,82 +109,50 @@ pub(super) enum ListType {
 
 impl Node {
     pub(super) fn compile(schema: &Value, path: &str) -> Result<Self, SchemaError> {
-        let Some(keywords) = schema.as_object() else {
+        if !schema.is_object() {
             return Err(SchemaError::NotASchema {
                 path: path.to_owned(),
             });
-        };
-        let number = |keyword: &str| keywords.get(keyword).and_then(Value::as_f64);
-        let count = |keyword: &str| keywords.get(keyword).and_then(Value::as_u64);
-        let text = |keyword: &str| keywords.get(keyword).and_then(Value::as_str);
-        let flag = |keyword: &str| keywords.get(keyword).and_then(Value::as_bool).unwrap_or_default();
-        let limit = |keyword, exclusive| {
-            number(keyword).map(|value| Limit {
-                value,
-                exclusive: flag(exclusive),
-            })
-        };
-        let branches = |keyword: &str| {
-            let branches = keywords
-                .get(keyword)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten();
-            branches
-                .map(|branch| Self::compile(branch, &format!("{path}.{keyword}")))
-                .collect::<Result<Vec<_>, _>>()
-        };
-        let types = if flag("x-kubernetes-int-or-string") {
-            vec!["integer".to_owned(), "string".to_owned()]
-        } else {
-            text("type").map(str::to_owned).into_iter().collect()
-        };
+        }
+        let at = Keywords { schema, path };
         Ok(Self {
-            types,
-            nullable: flag("nullable"),
-            format: text("format").map(str::to_owned),
-            default: keywords
+            types: at.types(),
+            nullable: at.flag("nullable"),
+            format: at.text("format").map(str::to_owned),
+            default: schema
                 .get("default")
                 .filter(|default| !default.is_null())
                 .cloned(),
-            allowed: keywords
+            allowed: schema
                 .get("enum")
                 .and_then(Value::as_array)
                 .cloned()
                 .unwrap_or_default(),
-            pattern: text("pattern")
+            pattern: at
+                .text("pattern")
                 .map(|pattern| compile_pattern(pattern, path))
                 .transpose()?,
-            length: Bounds {
-                min: count("minLength"),
-                max: count("maxLength"),
-            },
-            items_count: Bounds {
-                min: count("minItems"),
-                max: count("maxItems"),
-            },
-            properties_count: Bounds {
-                min: count("minProperties"),
-                max: count("maxProperties"),
-            },
-            minimum: limit("minimum", "exclusiveMinimum"),
-            maximum: limit("maximum", "exclusiveMaximum"),
-            multiple_of: number("multipleOf"),
-            required: texts(keywords.get("required")),
-            properties: properties(keywords.get("properties"), path)?,
-            additional: additional(keywords.get("additionalProperties"), path)?,
-            items: boxed(keywords.get("items"), &format!("{path}[]"))?,
-            all_of: branches("allOf")?,
-            any_of: branches("anyOf")?,
-            one_of: branches("oneOf")?,
-            not: boxed(keywords.get("not"), &format!("{path}.not"))?,
-            list_type: match text("x-kubernetes-list-type") {
+            length: at.bounds("minLength", "maxLength"),
+            items_count: at.bounds("minItems", "maxItems"),
+            properties_count: at.bounds("minProperties", "maxProperties"),
+            minimum: at.limit("minimum", "exclusiveMinimum"),
+            maximum: at.limit("maximum", "exclusiveMaximum"),
+            multiple_of: at.number("multipleOf"),
+            required: at.texts("required"),
+            properties: properties(schema.get("properties"), path)?,
+            additional: additional(schema.get("additionalProperties"), path)?,
+            items: boxed(schema.get("items"), &format!("{path}[]"))?,
+            all_of: at.branches("allOf")?,
+            any_of: at.branches("anyOf")?,
+            one_of: at.branches("oneOf")?,
+            not: boxed(schema.get("not"), &format!("{path}.not"))?,
+            list_type: match at.text("x-kubernetes-list-type") {
                 Some("set") => ListType::Set,
-                Some("map") => ListType::Map(texts(keywords.get("x-kubernetes-list-map-keys"))),
+                Some("map") => ListType::Map(at.texts("x-kubernetes-list-map-keys")),
                 _ => ListType::Atomic,
             },
-            preserve_unknown_fields: flag("x-kubernetes-preserve-unknown-fields"),
-            embedded_resource: flag("x-kubernetes-embedded-resource"),
+            preserve_unknown_fields: at.flag("x-kubernetes-preserve-unknown-fields"),
+            embedded_resource: at.flag("x-kubernetes-embedded-resource"),
             rules: compile_rules(schema, path)?,
         })
     }
@@ -198,9 +166,71 @@ impl Node {
     }
 }
 
-fn texts(list: Option<&Value>) -> Vec<String> {
-    let list = list.and_then(Value::as_array).into_iter().flatten();
-    list.filter_map(Value::as_str).map(str::to_owned).collect()
+/// The keywords of a node that is being compiled.
+struct Keywords<'a> {
+    schema: &'a Value,
+    path: &'a str,
+}
+
+impl<'a> Keywords<'a> {
+    fn text(&self, keyword: &str) -> Option<&'a str> {
+        self.schema.get(keyword).and_then(Value::as_str)
+    }
+
+    fn texts(&self, keyword: &str) -> Vec<String> {
+        let list = self
+            .schema
+            .get(keyword)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    fn flag(&self, keyword: &str) -> bool {
+        self.schema
+            .get(keyword)
+            .and_then(Value::as_bool)
+            .unwrap_or_default()
+    }
+
+    fn number(&self, keyword: &str) -> Option<f64> {
+        self.schema.get(keyword).and_then(Value::as_f64)
+    }
+
+    fn types(&self) -> Vec<String> {
+        if self.flag("x-kubernetes-int-or-string") {
+            return vec!["integer".to_owned(), "string".to_owned()];
+        }
+        self.text("type").map(str::to_owned).into_iter().collect()
+    }
+
+    fn bounds(&self, min: &str, max: &str) -> Bounds {
+        let count = |keyword: &str| self.schema.get(keyword).and_then(Value::as_u64);
+        Bounds {
+            min: count(min),
+            max: count(max),
+        }
+    }
+
+    fn limit(&self, keyword: &str, exclusive: &str) -> Option<Limit> {
+        self.number(keyword).map(|value| Limit {
+            value,
+            exclusive: self.flag(exclusive),
+        })
+    }
+
+    fn branches(&self, keyword: &str) -> Result<Vec<Node>, SchemaError> {
+        let branches = self
+            .schema
+            .get(keyword)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        branches
+            .map(|branch| Node::compile(branch, &format!("{}.{keyword}", self.path)))
+            .collect()
+    }
 }
 
 fn boxed(schema: Option<&Value>, path: &str) -> Result<Option<Box<Node>>, SchemaError> {

@@ -8,6 +8,21 @@ use jiff::civil::Date;
 use regex::Regex;
 use std::sync::LazyLock;
 
+/// Whether texts are checked for a format at all.
+pub(super) fn is_checked(format: &str) -> bool {
+    [
+        "date-time",
+        "date",
+        "duration",
+        "byte",
+        "uuid",
+        "ipv4",
+        "ipv6",
+        "cidr",
+    ]
+    .contains(&format)
+}
+
 /// Whether a text has a format; an unknown format is never checked.
 pub(super) fn holds(format: &str, text: &str) -> bool {
     match format {
@@ -65,7 +80,7 @@ fn is_cidr(text: &str) -> bool {
 }
 
 /// `None` only if the shape is no regular expression; tests use each.
-fn matches(shape: &Option<Regex>, text: &str) -> bool {
+fn matches(shape: &LazyLock<Option<Regex>>, text: &str) -> bool {
     shape.as_ref().is_some_and(|shape| shape.is_match(text))
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Rules are evaluated by kube's CEL. What it does not do is find the old value: it pairs list elements by position,
 //! while an API server pairs those of a list-map by key and those of other lists not at all. So the walk is ours.
+//! Where a rule cannot be evaluated (a key that is not there, a text that is no number), the wording is that CEL's.
 
-use kube::core::cel::{ErrorKind, ValidationError, validate_compiled};
+use kube::core::cel::{CompiledSchema, ErrorKind, ValidationError, validate_compiled};
 use serde_json::Value;
 
 use super::cause::Cause;
@@ -15,7 +16,7 @@ pub(super) fn validate(value: &Value, old: Option<&Value>, schema: &Node, at: &s
     if let Some(rules) = &schema.rules
         && let Err(failures) = validate_compiled(rules, value, old)
     {
-        causes.extend(failures.iter().map(|failure| cause(failure, value, at)));
+        causes.extend(failures.iter().map(|failure| cause(failure, rules, value, at)));
     }
     match value {
         Value::Object(fields) => {
@@ -47,7 +48,7 @@ fn counterpart<'a>(element: &Value, old: &'a Value, list_type: &ListType) -> Opt
         .find(|candidate| key_of(candidate, keys) == key_of(element, keys))
 }
 
-fn cause(failure: &ValidationError, value: &Value, at: &str) -> Cause {
+fn cause(failure: &ValidationError, rules: &CompiledSchema, value: &Value, at: &str) -> Cause {
     let field = match failure.field_path.trim_start_matches('.') {
         "" => at.to_owned(),
         relative if at.is_empty() => relative.to_owned(),
@@ -57,11 +58,9 @@ fn cause(failure: &ValidationError, value: &Value, at: &str) -> Cause {
     if failure.kind != ErrorKind::ValidationFailure {
         let type_name = Value::from(if value.is_array() { "array" } else { "object" });
         let shown = if compound { &type_name } else { value };
-        return Cause::invalid(
-            &field,
-            shown,
-            format_args!("{} evaluating rule: {}", failure.message, failure.rule),
-        );
+        let problem = failure.message.trim_start_matches("rule evaluation error: ");
+        let rule = name_of(&failure.rule, rules);
+        return Cause::invalid(&field, shown, format_args!("{problem} evaluating rule: {rule}"));
     }
     match failure.reason.as_deref() {
         Some("FieldValueForbidden") => Cause::forbidden(&field, &failure.message),
@@ -70,4 +69,16 @@ fn cause(failure: &ValidationError, value: &Value, at: &str) -> Cause {
         _ if compound => Cause::invalid_unshown(&field, &failure.message),
         _ => Cause::invalid(&field, value, &failure.message),
     }
+}
+
+/// How a rule is called when it cannot be evaluated: by its message, where it has one.
+fn name_of<'a>(rule: &'a str, rules: &'a CompiledSchema) -> &'a str {
+    let compiled = rules
+        .validations
+        .iter()
+        .flatten()
+        .find(|compiled| compiled.rule.rule == rule);
+    compiled
+        .and_then(|compiled| compiled.rule.message.as_deref())
+        .unwrap_or(rule)
 }

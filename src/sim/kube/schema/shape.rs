@@ -106,7 +106,9 @@ pub(super) fn drop_nulls(value: &mut Value, schema: &Node) {
         }
         Value::Array(elements) => {
             if let Some(items) = &schema.items {
-                elements.iter_mut().for_each(|element| drop_nulls(element, items));
+                for element in elements {
+                    drop_nulls(element, items);
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

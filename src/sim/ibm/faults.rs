@@ -1,0 +1,409 @@
+//! What goes wrong: kinds of faults, which of them are on, and whether one strikes now.
+//!
+//! Whether a fault strikes is drawn from a stream of its own, and only while its kind is on; so a fault that is off
+//! changes nothing, and one that is on changes no id and no latency.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::later;
+
+/// Declares the kinds once: variant, name on the command line, description.
+macro_rules! fault_kinds {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $what:literal;)*) => {
+        /// A kind of fault. Each stands for an entry (C1 to C18) of the list of cloud faults it was taken from.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum FaultKind {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl FaultKind {
+            /// All kinds.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name used on the command line.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// One sentence about what happens.
+            pub fn description(self) -> &'static str {
+                match self { $(Self::$variant => $what,)* }
+            }
+        }
+    };
+}
+
+fault_kinds! {
+    /// Stands for C1 of the fault list.
+    LostCreate = "lost-create", "an instance is created, and the connection lost before the answer";
+    /// Stands for C1 of the fault list.
+    LateCreate = "late-create", "an instance is created up to a minute after the request, and no answer given";
+    /// Stands for C7 of the fault list.
+    RateLimit = "rate-limit", "429, with a Retry-After in seconds, as a date, absurd, or missing";
+    /// Stands for C12 of the fault list.
+    ServerError = "server-error", "5xx, and nothing was done";
+    /// Stands for C1 of the fault list.
+    ServerErrorAfter = "server-error-after", "5xx, although the write was carried out";
+    /// Stands for C18 of the fault list.
+    HtmlError = "html-error", "502 with an HTML page in place of JSON";
+    /// Stands for C18 of the fault list.
+    TruncatedJson = "truncated-json", "the answer ends in the middle";
+    /// Stands for C18 of the fault list.
+    EmptyBody = "empty-body", "the answer has the right status and no body";
+    /// Stands for C18 of the fault list.
+    Slow = "slow", "the request is carried out, and answered after any sensible deadline";
+    /// Stands for C3 of the fault list.
+    ReadLag = "read-lag", "reads miss a new instance for a while, and lists show a deleted one";
+    /// Stands for C4 of the fault list.
+    Spurious404 = "spurious-404", "404 for an instance that is alive";
+    /// Stands for C5 of the fault list.
+    PageTokenExpired = "page-token-expired", "400 for the token of a following page";
+    /// Stands for C5 of the fault list.
+    PageFails = "page-fails", "500 for a following page";
+    /// Stands for C5 of the fault list.
+    PageMisses = "page-misses", "an item is on no page";
+    /// Stands for C5 of the fault list.
+    PageRepeats = "page-repeats", "an item is on two pages";
+    /// Stands for C5 of the fault list.
+    SmallPages = "small-pages", "pages are shorter than asked for, by chance";
+    /// Stands for C6 of the fault list.
+    TokenExpired = "token-expired", "401, as if the token had expired";
+    /// Stands for C6 of the fault list.
+    Forbidden = "forbidden", "403, for one operation or all";
+    /// Stands for C6 of the fault list.
+    IamDown = "iam-down", "IAM answers 503 or 429 to every request for a token";
+    /// Stands for C8 of the fault list.
+    CapacityRefused = "capacity-refused", "a create is refused at once for want of capacity";
+    /// Stands for C9 of the fault list.
+    StartFails = "start-fails", "an instance is accepted and then cannot start, for any of the documented reasons";
+    /// Stands for C10 of the fault list.
+    Preemption = "preemption", "a spot instance is preempted within an hour of running";
+    /// Stands for C11 of the fault list.
+    HostFailure = "host-failure", "the host of an instance fails within an hour of running";
+    /// Stands for C12 of the fault list.
+    DeleteStuck = "delete-stuck", "a deleted instance stays in deleting as long as the fault lasts";
+    /// Stands for C12 of the fault list.
+    DeleteConflict = "delete-conflict", "409 for deleting an instance that is not running, stopped or failed";
+    /// Stands for C2 of the fault list.
+    RenameRefused = "rename-refused", "409 for a rename";
+    /// Stands for C2 of the fault list.
+    RenameSlow = "rename-slow", "after a rename the old name stays taken for a while";
+    /// Stands for C16 of the fault list.
+    WrongProfile = "wrong-profile", "an instance comes up with another profile or in another zone than asked for";
+    /// Stands for C13 of the fault list.
+    PartialCreate = "partial-create", "500 for a create that left a network interface or a volume behind";
+    /// Stands for C13 of the fault list.
+    AutoDeleteIgnored = "auto-delete-ignored", "network interfaces and volumes outlive their instance";
+    /// Stands for C14 of the fault list.
+    TagFails = "tag-fails", "is_error for a resource, inside a 200";
+    /// Stands for C14 of the fault list.
+    SearchLag = "search-lag", "changes are found by search ten minutes later only";
+    /// Stands for C18 of the fault list.
+    ExtraFields = "extra-fields", "unknown fields and unknown words in every object";
+    /// Stands for C15 of the fault list.
+    PriceMissing = "price-missing", "the catalogue has no metrics for a deployment";
+    /// Stands for C15 of the fault list.
+    PriceZero = "price-zero", "the catalogue says 0";
+    /// Stands for C15 of the fault list.
+    PriceNegative = "price-negative", "the catalogue says -1";
+}
+
+impl FaultKind {
+    /// The kind of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// The forms a Retry-After takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RetryAfter {
+    Seconds,
+    Date,
+    /// A billion seconds.
+    Absurd,
+    Missing,
+}
+
+/// A fault that is on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    pub kind: FaultKind,
+    /// Of striking, each time it could.
+    pub probability: f64,
+    /// How often it strikes before it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u32>,
+    /// When it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Only on this operation (`instances.create`), or on all of a resource (`instances`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// For `rate-limit`; drawn if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<RetryAfter>,
+    /// For `start-fails`: a code of `status_reasons`; drawn if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Fault {
+    /// A fault that strikes whenever it can, until it is stopped.
+    pub fn new(kind: FaultKind) -> Self {
+        Self {
+            kind,
+            probability: 1.0,
+            times: None,
+            until: None,
+            operation: None,
+            retry_after: None,
+            reason: None,
+        }
+    }
+
+    /// Strikes with this probability.
+    #[must_use]
+    pub fn probability(mut self, probability: f64) -> Self {
+        self.probability = probability;
+        self
+    }
+
+    /// Strikes this often at most.
+    #[must_use]
+    pub fn times(mut self, times: u32) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// Ends at that time.
+    #[must_use]
+    pub fn until(mut self, end: Timestamp) -> Self {
+        self.until = Some(end);
+        self
+    }
+
+    /// Strikes one operation only.
+    #[must_use]
+    pub fn on(mut self, operation: impl Into<String>) -> Self {
+        self.operation = Some(operation.into());
+        self
+    }
+
+    /// Fixes the form of the Retry-After header.
+    #[must_use]
+    pub fn retry_after(mut self, form: RetryAfter) -> Self {
+        self.retry_after = Some(form);
+        self
+    }
+
+    /// Fixes the reason why a start fails.
+    #[must_use]
+    pub fn reason(mut self, code: impl Into<String>) -> Self {
+        self.reason = Some(code.into());
+        self
+    }
+
+    fn covers(&self, operation: &str) -> bool {
+        self.operation.as_deref().is_none_or(|wanted| {
+            operation
+                .strip_prefix(wanted)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    }
+}
+
+/// The faults that are on from the start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FaultPlan(pub Vec<Fault>);
+
+impl FaultPlan {
+    /// A mix for a simulated run: each kind is on with one chance in three, striking between 1 and 15 times in a
+    /// hundred, so that a run meets several kinds and still gets somewhere. Pages that lie without an error are left
+    /// out: nobody has seen the real API do that, and no client can notice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let mut faults = Vec::new();
+        for &kind in FaultKind::ALL {
+            let unseen = matches!(kind, FaultKind::PageMisses | FaultKind::PageRepeats);
+            if rng.u8(..3) == 0 && !unseen {
+                faults.push(Fault::new(kind).probability(f64::from(rng.u8(1..=15)) / 100.0));
+            }
+        }
+        Self(faults)
+    }
+}
+
+/// The faults that are on, and the chance that decides when they strike.
+#[derive(Debug)]
+pub(super) struct Faults {
+    on: BTreeMap<FaultKind, Fault>,
+    rng: Rng,
+    now: Timestamp,
+}
+
+impl Faults {
+    pub(super) fn new(plan: FaultPlan, seed: u64, now: Timestamp) -> Self {
+        let on = plan.0.into_iter().map(|fault| (fault.kind, fault)).collect();
+        Self {
+            on,
+            rng: Rng::with_seed(seed),
+            now,
+        }
+    }
+
+    /// Ends the faults whose time is over.
+    pub(super) fn advance(&mut self, now: Timestamp) {
+        self.now = now;
+        self.on.retain(|_, fault| fault.until.is_none_or(|end| now < end));
+    }
+
+    /// Turns a fault on, in place of one of the same kind.
+    pub(super) fn start(&mut self, fault: Fault) {
+        self.on.insert(fault.kind, fault);
+    }
+
+    /// Turns a kind off.
+    pub(super) fn stop(&mut self, kind: FaultKind) {
+        self.on.remove(&kind);
+    }
+
+    /// Turns everything off.
+    pub(super) fn clear(&mut self) {
+        self.on.clear();
+    }
+
+    /// What is on, by kind.
+    pub(super) fn active(&self) -> Vec<Fault> {
+        self.on.values().cloned().collect()
+    }
+
+    /// Whether the kind is on, without striking.
+    pub(super) fn is_on(&self, kind: FaultKind) -> bool {
+        self.on.contains_key(&kind)
+    }
+
+    /// Whether the kind strikes this operation now.
+    pub(super) fn hits(&mut self, kind: FaultKind, operation: &str) -> bool {
+        self.strike(kind, operation).is_some()
+    }
+
+    /// The fault that strikes this operation now, if it does.
+    pub(super) fn strike(&mut self, kind: FaultKind, operation: &str) -> Option<Fault> {
+        let fault = self.on.get_mut(&kind).filter(|fault| fault.covers(operation))?;
+        if self.rng.f64() >= fault.probability {
+            return None;
+        }
+        let struck = fault.clone();
+        if let Some(times) = &mut fault.times {
+            *times = times.saturating_sub(1);
+            if *times == 0 {
+                self.on.remove(&kind);
+            }
+        }
+        Some(struck)
+    }
+
+    /// A number below `end`, from the faults' own stream.
+    pub(super) fn pick(&mut self, end: usize) -> usize {
+        if end == 0 { 0 } else { self.rng.usize(..end) }
+    }
+
+    /// A time of at most `max`, at least a second.
+    pub(super) fn delay(&mut self, max: Duration) -> Duration {
+        Duration::from_secs(1 + self.pick(usize::try_from(max.as_secs()).unwrap_or(1)) as u64)
+    }
+
+    /// A Retry-After header in the form the fault wants, or in any.
+    pub(super) fn retry_after(&mut self, form: Option<RetryAfter>) -> Option<String> {
+        let forms = [
+            RetryAfter::Seconds,
+            RetryAfter::Date,
+            RetryAfter::Absurd,
+            RetryAfter::Missing,
+        ];
+        let form = form.unwrap_or_else(|| forms[self.pick(forms.len())]);
+        let seconds = self.delay(Duration::from_secs(10));
+        match form {
+            RetryAfter::Seconds => Some(seconds.as_secs().to_string()),
+            RetryAfter::Date => Some(httpdate::fmt_http_date(later(self.now, seconds).into())),
+            RetryAfter::Absurd => Some("1000000000".into()),
+            RetryAfter::Missing => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(plan: Vec<Fault>) -> Faults {
+        Faults::new(FaultPlan(plan), 7, Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_fault_ends_after_its_times() {
+        let mut faults = faults(vec![Fault::new(FaultKind::LostCreate).times(2)]);
+        let struck: Vec<bool> = (0..4)
+            .map(|_| faults.hits(FaultKind::LostCreate, "instances.create"))
+            .collect();
+        assert_eq!(struck, [true, true, false, false]);
+    }
+
+    #[test]
+    fn a_fault_ends_at_its_time() {
+        let end = later(Timestamp::UNIX_EPOCH, Duration::from_secs(10));
+        let mut faults = faults(vec![Fault::new(FaultKind::IamDown).until(end)]);
+        assert!(faults.hits(FaultKind::IamDown, "iam.token"));
+        faults.advance(end);
+        assert!(!faults.hits(FaultKind::IamDown, "iam.token"));
+    }
+
+    #[test]
+    fn a_fault_may_strike_one_operation_or_one_resource() {
+        let mut faults = faults(vec![Fault::new(FaultKind::Forbidden).on("instances.delete")]);
+        assert!(faults.hits(FaultKind::Forbidden, "instances.delete"));
+        assert!(!faults.hits(FaultKind::Forbidden, "instances.list"));
+        faults.start(Fault::new(FaultKind::Forbidden).on("instances"));
+        assert!(faults.hits(FaultKind::Forbidden, "instances.list"));
+        assert!(!faults.hits(FaultKind::Forbidden, "instances_profiles.list"));
+    }
+
+    #[test]
+    fn probability_is_kept_roughly_and_the_seed_fixes_the_draws() {
+        let draws = || {
+            let mut faults = faults(vec![Fault::new(FaultKind::ServerError).probability(0.2)]);
+            (0..1000)
+                .map(|_| faults.hits(FaultKind::ServerError, "x"))
+                .collect::<Vec<bool>>()
+        };
+        let struck = draws().into_iter().filter(|&hit| hit).count();
+        assert!((150..250).contains(&struck), "{struck}");
+        assert_eq!(draws(), draws());
+    }
+
+    #[test]
+    fn names_are_kebab_case_unique_and_parse_back() {
+        for &kind in FaultKind::ALL {
+            assert_eq!(FaultKind::parse(kind.as_str()), Some(kind));
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
+
+    #[test]
+    fn a_retry_after_takes_all_its_forms() {
+        let mut faults = faults(vec![]);
+        assert_eq!(
+            faults.retry_after(Some(RetryAfter::Absurd)).as_deref(),
+            Some("1000000000")
+        );
+        assert_eq!(faults.retry_after(Some(RetryAfter::Missing)), None);
+        let date = faults.retry_after(Some(RetryAfter::Date)).unwrap();
+        assert!(date.ends_with("GMT"), "{date}");
+    }
+}

@@ -1,0 +1,244 @@
+//! The binary as its users meet it: exit codes, words, and what it never says.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use karpenter_ibm::clock::Clock;
+use karpenter_ibm::sim::ibm::{Cloud, Options, Server};
+use tokio_util::sync::CancellationToken;
+
+const CANARY: &str = "canary-key-9d2e4c";
+
+/// The binary with an empty environment: no credentials of whoever runs the tests.
+fn binary(args: &[&str], env: &[(&str, &str)]) -> Command {
+    // A command that should end and does not is a failure, not a hang.
+    let mut command = Command::new("timeout");
+    command.args(["120", env!("CARGO_BIN_EXE_karpenter-ibm")]);
+    command
+        .args(args)
+        .env_clear()
+        .envs(env.iter().copied())
+        .stdin(Stdio::null());
+    command
+}
+
+fn controller(env: &[(&str, &str)], args: &[&str]) -> Output {
+    let args: Vec<&str> = ["controller", "--log-format", "text"]
+        .iter()
+        .chain(args)
+        .copied()
+        .collect();
+    binary(&args, env).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// An environment, arguments, and the words that must be said about them.
+type Case = (
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const KEY: (&str, &str) = ("IBMCLOUD_API_KEY", CANARY);
+const REGION: (&str, &str) = ("IBMCLOUD_REGION", "us-south");
+
+#[test]
+fn a_wrong_setting_is_named_with_what_it_may_be_and_nothing_is_touched() {
+    let table: [Case; 9] = [
+        (
+            &[REGION],
+            &[],
+            &["IBMCLOUD_API_KEY", "no credentials", "hint: set exactly one of"],
+        ),
+        (&[KEY], &[], &["IBMCLOUD_REGION", "is not set", "us-south"]),
+        (
+            &[KEY, ("IBMCLOUD_REGION", "us-mars")],
+            &[],
+            &["IBMCLOUD_REGION", "us-mars", "eu-de"],
+        ),
+        (
+            &[REGION, ("IBMCLOUD_API_KEY_FILE", "/nonexistent/key")],
+            &[],
+            &["IBMCLOUD_API_KEY_FILE", "/nonexistent/key"],
+        ),
+        (
+            &[KEY, REGION, ("IBMCLOUD_TRUSTED_PROFILE", "p")],
+            &[],
+            &["more than one kind of credentials"],
+        ),
+        (
+            &[KEY, REGION, ("IBMCLOUD_ENDPOINT", "http://example.com")],
+            &[],
+            &["ENDPOINT", "must use https"],
+        ),
+        (
+            &[KEY, REGION, ("IBMCLOUD_ENDPOINT", "https://example.com")],
+            &[],
+            &["not a host of IBM Cloud"],
+        ),
+        (
+            &[KEY, REGION],
+            &["--ibm-burst", "0"],
+            &["--ibm-burst", "1 to 1000"],
+        ),
+        (&[KEY, REGION], &["--listen", "nowhere"], &["--listen"]),
+    ];
+    for (env, args, words) in table {
+        let output = controller(env, args);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            words.iter().all(|word| said.contains(word)),
+            "{words:?} not all in: {said}"
+        );
+        assert!(!said.contains(CANARY), "{said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// A simulator on a port of its own, for as long as this lives.
+struct Simulator {
+    url: String,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Simulator {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let url = runtime.block_on(async {
+            let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+            let mut options = Options::new("us-south", 1, clock);
+            options.api_keys = vec![CANARY.to_owned()];
+            let server = Server::bind(Cloud::new(options), "127.0.0.1:0".parse().unwrap())
+                .await
+                .unwrap();
+            let url = format!("http://{}", server.address());
+            tokio::spawn(server.run(CancellationToken::new()));
+            url
+        });
+        Self {
+            url,
+            _runtime: runtime,
+        }
+    }
+}
+
+#[test]
+fn credentials_that_ibm_cloud_refuses_are_bad_input() {
+    let simulator = Simulator::start();
+    let wrong = ("IBMCLOUD_API_KEY", "wrong-key-5f1c");
+    let output = controller(&[wrong, REGION, ("IBMCLOUD_ENDPOINT", &simulator.url)], &[]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("does not accept the credentials"), "{said}");
+    assert!(!said.contains("wrong-key-5f1c"), "{said}");
+}
+
+/// A process that is ended with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_controller_serves_health_and_metrics_tells_no_secret_and_stops_when_told() {
+    let simulator = Simulator::start();
+    let key_file: PathBuf = std::env::temp_dir().join(format!("karpenter-ibm-key-{}", std::process::id()));
+    std::fs::write(&key_file, format!("{CANARY}\n")).unwrap();
+    let env = [
+        REGION,
+        ("IBMCLOUD_API_KEY_FILE", key_file.to_str().unwrap()),
+        ("IBMCLOUD_ENDPOINT", simulator.url.as_str()),
+        ("RUST_LOG", "trace"),
+    ];
+    let args = ["controller", "--listen", "127.0.0.1:0", "--log-format", "json"];
+    let mut running = Running(
+        binary(&args, &env)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut log = BufReader::new(running.0.stderr.take().unwrap());
+    let mut heard = String::new();
+    let address = loop {
+        let start = heard.len();
+        assert!(
+            log.read_line(&mut heard).unwrap() > 0,
+            "the controller ended: {heard}"
+        );
+        let line: serde_json::Value = serde_json::from_str(&heard[start..]).unwrap();
+        if line["fields"]["message"] == "serving health and metrics" {
+            break line["fields"]["address"].as_str().unwrap().to_owned();
+        }
+    };
+    let get = |path: &str| {
+        let url = format!("http://{address}{path}");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let answer = reqwest::get(url).await.unwrap();
+            (answer.status().as_u16(), answer.text().await.unwrap())
+        })
+    };
+    assert_eq!(get("/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(get("/readyz"), (200, "ok\n".to_owned()));
+    let (status, metrics) = get("/metrics");
+    assert_eq!(status, 200);
+    assert!(metrics.contains(r#"karpenter_ibm_api_requests_total{operation="fetch IAM token",region="us-south",status="200"} 1"#), "{metrics}");
+
+    let pid = running.0.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    log.read_to_string(&mut heard).unwrap();
+    assert!(running.0.wait().unwrap().success());
+    std::fs::remove_file(key_file).unwrap();
+    assert!(heard.contains("asked IBM Cloud"), "nothing was logged");
+    for (place, text) in [("log", &heard), ("metrics", &metrics)] {
+        assert!(!text.contains(CANARY), "the key is in the {place}");
+        assert!(!text.contains("eyJ"), "a token is in the {place}");
+    }
+}
+
+#[test]
+fn the_demo_tells_its_story_to_the_end() {
+    let output = binary(&["demo"], &[]).output().unwrap();
+    let story = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{story}{}", stderr(&output));
+    for step in [
+        "bxf-4x16",
+        "Bought",
+        "It runs",
+        "stopped_by_preemption",
+        "Nothing is left behind",
+    ] {
+        assert!(story.contains(step), "no {step:?} in: {story}");
+    }
+    let again = binary(&["demo"], &[]).output().unwrap();
+    assert_eq!(
+        story,
+        String::from_utf8_lossy(&again.stdout),
+        "one seed, one story"
+    );
+}
+
+#[test]
+fn the_demo_of_an_unknown_region_is_bad_input() {
+    let output = binary(&["demo", "--region", "us-mars"], &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("hint: --region may be one of au-syd"));
+}
