@@ -14,7 +14,7 @@ mod cluster_serve;
 mod conformance;
 #[cfg(test)]
 mod crds;
-#[cfg(test)]
+#[cfg(all(test, feature = "sim"))]
 mod kubectl;
 #[cfg(test)]
 mod prices;

@@ -26,6 +26,7 @@ pub mod refusal;
 pub mod registry;
 pub mod request;
 pub mod schema;
+pub mod selectable;
 pub mod selector;
 pub mod serve;
 pub mod server;

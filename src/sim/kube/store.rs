@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::kind::{Kind, TableKey};
-use super::object;
 use super::ownership::{Ownership, Ties};
+use super::{object, selectable};
 
 /// How many changes of a table are remembered before the oldest are forgotten (and watchers that far behind get a
 /// 410). A real server keeps five minutes; at 100 changes a second that is 30,000.
@@ -70,7 +70,10 @@ impl Stored {
         match name {
             "metadata.name" => &self.key.name,
             "metadata.namespace" => &self.key.namespace,
-            other => self.fields.get(other).map_or("", String::as_str),
+            other => {
+                let value = self.fields.get(selectable::stored_name(other));
+                value.map_or("", String::as_str)
+            }
         }
     }
 }
@@ -268,7 +271,8 @@ fn encode(kind: &Kind, mut object: Value, revision: u64) -> Stored {
     let fields = kind
         .selectable
         .iter()
-        .map(|field| (field.clone(), object::scalar(object::at(&object, field))))
+        .map(|field| selectable::stored_name(field))
+        .map(|field| (field.to_owned(), selectable::value(&object, field)))
         .collect();
     Stored {
         key: ObjectKey::new(object::namespace(&object), object::name(&object)),

@@ -18,7 +18,11 @@ impl Trial {
     pub(super) fn new() -> Self {
         let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
         Self {
-            server: ApiServer::new(Options { clock, seed: 1 }),
+            server: ApiServer::new(Options {
+                clock,
+                seed: 1,
+                keys: crate::sim::kube::identity::Keys::Fixed,
+            }),
         }
     }
 

@@ -65,10 +65,7 @@ impl Given {
     /// A stream of watch events; any other text stays as it is.
     fn lines(&mut self, body: &[u8], ownership: Ownership) -> Value {
         let text = String::from_utf8_lossy(body);
-        let events: Option<Vec<Value>> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).ok())
-            .collect();
+        let events: Option<Vec<Value>> = text.lines().map(|line| serde_json::from_str(line).ok()).collect();
         match events {
             Some(events) => events
                 .into_iter()
@@ -221,11 +218,7 @@ fn walk(path: &str, embedded: Option<&Value>, real: Option<&Value>, found: &mut 
         (ours, theirs) if ours == theirs => {}
         (ours, theirs) => {
             let show = |value: Option<&Value>| value.map_or("absent".to_owned(), Value::to_string);
-            found.push(format!(
-                "{path}: embedded {}, real {}",
-                show(ours),
-                show(theirs)
-            ));
+            found.push(format!("{path}: embedded {}, real {}", show(ours), show(theirs)));
         }
     }
 }
@@ -267,14 +260,8 @@ mod tests {
     fn a_write_that_changes_nothing_must_keep_its_version_on_both() {
         let at = |version: &str| json!({"metadata": {"resourceVersion": version}});
         let (mut here, mut there) = (Given::default(), Given::default());
-        assert_eq!(
-            essence(&mut here, &at("7")),
-            essence(&mut there, &at("123"))
-        );
-        assert_ne!(
-            essence(&mut here, &at("7")),
-            essence(&mut there, &at("124"))
-        );
+        assert_eq!(essence(&mut here, &at("7")), essence(&mut there, &at("123")));
+        assert_ne!(essence(&mut here, &at("7")), essence(&mut there, &at("124")));
     }
 
     #[test]

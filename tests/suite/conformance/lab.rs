@@ -341,7 +341,12 @@ impl Step<'_> {
                 request = request.header(*name, leg.fill(&namespace, value, Context::Body));
             }
             let request = request.body(body.into_bytes()).unwrap();
-            send(&leg.cluster, who, request, expected.filter(|_| tries == Tries::UntilExpected))
+            send(
+                &leg.cluster,
+                who,
+                request,
+                expected.filter(|_| tries == Tries::UntilExpected),
+            )
         }))
         .await;
         lab.judge(&shown, expected, keep.as_deref(), &answers)
@@ -390,7 +395,11 @@ fn fits(answer: &Answer, expected: &str) -> Result<(), String> {
     if is == words {
         return Ok(());
     }
-    Err(format!("{} {}", is.join(" "), body["message"].as_str().unwrap_or_default()))
+    Err(format!(
+        "{} {}",
+        is.join(" "),
+        body["message"].as_str().unwrap_or_default()
+    ))
 }
 
 /// The path on the wire.
@@ -438,13 +447,7 @@ impl Leg {
 
 impl Lab {
     /// Compares answers with each other and with what was expected. The first one's status.
-    fn judge(
-        &mut self,
-        shown: &str,
-        expected: Option<&str>,
-        keep: Option<&str>,
-        answers: &[Answer],
-    ) -> u16 {
+    fn judge(&mut self, shown: &str, expected: Option<&str>, keep: Option<&str>, answers: &[Answer]) -> u16 {
         let mut complaints = Vec::new();
         let mut essences = Vec::new();
         for (leg, answer) in self.legs.iter_mut().zip(answers) {

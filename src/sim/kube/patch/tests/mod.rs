@@ -11,8 +11,8 @@ use kube::runtime::finalizer::{Event, finalizer};
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
-use crate::sim::kube::patch::merge;
 use crate::sim::kube::identity::Keys;
+use crate::sim::kube::patch::merge;
 use crate::sim::kube::{ApiServer, Options};
 
 const CONFIGS: &str = "/api/v1/namespaces/default/configmaps";
