@@ -13,4 +13,6 @@ mod kubectl;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
+mod runtime;
+#[cfg(test)]
 mod simulator;
