@@ -19,6 +19,7 @@ pub mod metadata;
 pub mod namespaces;
 pub mod object;
 pub mod ownership;
+pub mod page;
 pub mod patch;
 pub mod protobuf;
 pub mod read;
@@ -31,6 +32,7 @@ pub mod selector;
 pub mod serve;
 pub mod server;
 pub mod store;
+pub mod stored;
 pub mod subresource;
 pub mod table;
 #[cfg(test)]
