@@ -118,8 +118,8 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
         Some(custom) => custom.schema.validate(object, admission.old),
         None => builtin::problems(object, admission.old, admission.subresource),
     });
-    if kind.group == "events.k8s.io" && admission.operation == Operation::Create {
-        causes.extend(builtin::new_event(object));
+    if kind.group == "events.k8s.io" {
+        causes = builtin::new_event(causes, object, admission.old);
     }
     if !causes.is_empty() {
         let about = About {

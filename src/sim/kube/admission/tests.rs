@@ -76,10 +76,12 @@ async fn services_get_addresses_of_their_own_and_keep_them() {
         trial.create(SERVICES, service("b")).await,
     );
     assert_ne!(a["spec"]["clusterIP"], b["spec"]["clusterIP"]);
-    let again = trial.put(&format!("{SERVICES}/a"), service("a")).await;
-    assert_eq!(again["spec"]["clusterIP"], a["spec"]["clusterIP"]);
+    // Not even a lower one that is free again is better than one's own.
+    trial.delete(&format!("{SERVICES}/a")).await;
+    let again = trial.put(&format!("{SERVICES}/b"), service("b")).await;
+    assert_eq!(again["spec"]["clusterIP"], b["spec"]["clusterIP"]);
     let mut taken = service("c");
-    taken["spec"]["clusterIP"] = a["spec"]["clusterIP"].clone();
+    taken["spec"]["clusterIP"] = b["spec"]["clusterIP"].clone();
     assert_eq!(trial.send("POST", SERVICES, taken).await.0, 422);
 }
 

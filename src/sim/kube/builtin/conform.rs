@@ -135,7 +135,7 @@ fn read_struct(
 /// What a server writes where nothing was given.
 fn zero(shape: &Shape) -> Value {
     match shape {
-        Shape::Text => json!(""),
+        Shape::Text | Shape::Bytes => json!(""),
         Shape::Bool => json!(false),
         Shape::Int32 | Shape::Int64 | Shape::IntOrString | Shape::Float => json!(0),
         Shape::Quantity => json!("0"),

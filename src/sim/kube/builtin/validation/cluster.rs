@@ -105,9 +105,19 @@ pub(super) fn event(found: &mut Findings, event: &Value) {
     }
 }
 
-/// What `events.k8s.io` asks of a new event beyond what the older group does.
-pub fn new_event(event: &Value) -> Vec<Cause> {
-    let mut found = Findings::default();
+/// What `events.k8s.io` says of an event that was judged as a core event: it has other words, asks more of a new one,
+/// and does not mind where the object is.
+pub fn new_event(causes: Vec<Cause>, event: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut found = Findings(causes);
+    found.0.retain(|cause| cause.field != "involvedObject.namespace");
+    for cause in &mut found.0 {
+        if cause.field == "reportingComponent" {
+            "reportingController".clone_into(&mut cause.field);
+        }
+    }
+    if old.is_some() {
+        return found.0;
+    }
     if !is_set(event, "eventTime") {
         found.required("eventTime", "");
     }

@@ -9,6 +9,7 @@ mod cluster;
 mod config;
 mod container;
 mod findings;
+mod job;
 mod placement;
 mod pod;
 mod rbac;
@@ -59,13 +60,18 @@ fn rules(found: &mut Findings, kind: &str, object: &Value, old: Option<&Value>) 
         "StatefulSet" => workload::stateful_set(found, spec),
         "DaemonSet" => workload::daemon_set(found, spec),
         "ReplicationController" => workload::replication_controller(found, spec),
-        "Job" => workload::job(found, object, old),
-        "CronJob" => workload::cron_job(found, object),
+        "Job" => job::job(found, object, old),
+        "CronJob" => job::cron_job(found, object),
         "HorizontalPodAutoscaler" => workload::autoscaler(found, spec),
         "Service" => service::service(found, spec),
+        "Endpoints" => service::endpoints(found, object),
         "EndpointSlice" => service::endpoint_slice(found, object),
         "ConfigMap" => config::config_map(found, object),
         "Secret" => config::secret(found, object),
+        "ControllerRevision" if !object["data"].is_object() => {
+            found.required("data", "data must be a valid JSON object");
+        }
+        "ResourceQuota" => config::quota(found, spec),
         "LimitRange" => config::limit_range(found, spec),
         "PersistentVolume" => storage::volume(found, spec),
         "PersistentVolumeClaim" => storage::claim(found, "spec", spec),

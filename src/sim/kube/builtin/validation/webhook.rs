@@ -96,6 +96,14 @@ fn versions(found: &mut Findings, at: &str, webhook: &Value) {
         let detail = "must include at least one of v1, v1beta1";
         found.invalid(at, &webhook["admissionReviewVersions"], detail);
     }
+    let mut seen = BTreeSet::new();
+    for (index, version) in given.iter().enumerate() {
+        let at = format!("{at}[{index}]");
+        found.word(&at, version, words::label_1035);
+        if !seen.insert(version.as_str()) {
+            found.invalid(&at, version, "duplicate version");
+        }
+    }
 }
 
 fn client(found: &mut Findings, at: &str, client: &Value) {
