@@ -228,7 +228,7 @@ mod tests {
             "metadata.name",
             "spec.hostNetwork",
         ];
-        assert_eq!(read.map(|field| stored.field(field)), ["node-1", "", "a", ""]);
+        assert_eq!(read.map(|field| stored.field(field)), ["node-1", "", "a", "false"]);
     }
 
     proptest! {

@@ -114,7 +114,9 @@ impl Seen {
         let mut told = Vec::new();
         while let Some(words) = self.next().await {
             let closed = words == "closed";
-            told.push(words);
+            if words != "added kube-root-ca.crt=" {
+                told.push(words);
+            }
             if closed {
                 break;
             }
@@ -129,7 +131,9 @@ where
 {
     let list = api.list(&params).await.unwrap();
     let name = |object: &K| object.metadata().name.clone().unwrap();
-    list.items.iter().map(name).collect()
+    // Every namespace begins with the certificate of the cluster.
+    let made = |name: &String| name != "kube-root-ca.crt";
+    list.items.iter().map(name).filter(made).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,17 +32,23 @@ async fn furnished() -> Cluster {
     }
     for name in ["mentioned", "other", "of-volume"] {
         for kind in ["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount"] {
-            let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+            let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+            if kind == "PersistentVolumeClaim" {
+                object["spec"] = json!({"accessModes": ["ReadWriteOnce"],
+                                        "resources": {"requests": {"storage": "1Gi"}}});
+            }
             let path = format!("{DEFAULT}/{}s", kind.to_lowercase());
             cluster.admin("POST", &path, object).await;
         }
         let secret = json!({"namespace": "default", "name": "of-volume"});
         let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-                            "spec": {"claimRef": {"namespace": "default", "name": name},
+                            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                                     "claimRef": {"namespace": "default", "name": name},
                                      "csi": {"driver": "d", "volumeHandle": "h", "nodeStageSecretRef": secret}}});
         cluster.admin("POST", "/api/v1/persistentvolumes", volume).await;
         let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
-                                "spec": {"nodeName": if name == "mentioned" { "a" } else { "b" }}});
+                                "spec": {"attacher": "d", "source": {"persistentVolumeName": name},
+                                         "nodeName": if name == "mentioned" { "a" } else { "b" }}});
         cluster
             .admin("POST", "/apis/storage.k8s.io/v1/volumeattachments", attachment)
             .await;
