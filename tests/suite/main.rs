@@ -6,11 +6,13 @@
 mod cli;
 #[cfg(test)]
 mod client;
-#[cfg(all(test, feature = "sim"))]
+#[cfg(feature = "sim")]
+#[cfg(test)]
 mod cluster_serve;
 #[cfg(test)]
 mod crds;
-#[cfg(all(test, feature = "sim"))]
+#[cfg(feature = "sim")]
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod prices;

@@ -289,6 +289,7 @@ pub fn insert(server: &ApiServer, mut object: Value) {
     let Some(kind) = kind else { return };
     // An object without a life of its own yet; it cannot be one that says otherwise.
     let _ = begin_life(server, &kind, &mut object);
+    strategy::begin(&mut object);
     let _ = commit(&mut server.state(), &kind, object.clone());
     server.announce();
     namespaces::furnish(server, &object);

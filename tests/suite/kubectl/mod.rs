@@ -311,11 +311,7 @@ spec: {holderIdentity: node-a, leaseDurationSeconds: 40}
     let pod = cluster.kubectl("describe pod p");
     assert!(rows(&pod).contains(&"Node: node-a/".to_owned()), "{pod}");
     assert!(rows(&cluster.kubectl("describe wd a")).contains(&"Size: small".to_owned()));
-    assert!(
-        cluster
-            .kubectl("describe ns default")
-            .contains("Status:       Active")
-    );
+    assert!(rows(&cluster.kubectl("describe ns default")).contains(&"Status: Active".to_owned()));
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn described(group: &Group, place: Described) -> Value {
     let versions: Vec<Value> = group
         .versions
         .iter()
-        .map(|version| json!({"groupVersion": version.group_version, "version": version.version}))
+        .map(|version| json!({"groupVersion": version.qualified, "version": version.name}))
         .collect();
     let mut description =
         json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()});
@@ -110,14 +110,14 @@ fn resource_list(group: &Group, version: &str) -> Result<Response, Refusal> {
     let version = group
         .versions
         .iter()
-        .find(|known| known.version == version)
+        .find(|known| known.name == version)
         .ok_or_else(Refusal::no_such_path)?;
     let entries: Vec<Value> = version
         .resources
         .iter()
         .flat_map(resources::Resource::entries)
         .collect();
-    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version.group_version,
+    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version.qualified,
                       "resources": entries});
     Ok(json_response(StatusCode::OK, &list))
 }

@@ -214,7 +214,7 @@ async fn a_webhook_that_cannot_be_reached_fails_the_request_or_is_ignored_as_con
 async fn a_webhook_has_its_time_on_the_servers_clock() {
     let world = World::new();
     let slow = post(|| async {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         Json(json!({}))
     });
     world
