@@ -386,7 +386,7 @@ fn get_events_shows_what_was_said_in_either_group() {
 apiVersion: events.k8s.io/v1
 kind: Event
 metadata: {name: new, namespace: default}
-regarding: {kind: Pod, name: p, namespace: default}
+regarding: {apiVersion: v1, kind: Pod, name: p, namespace: default}
 reason: Nominated
 note: a machine is on its way
 type: Normal
