@@ -125,6 +125,14 @@ fn pods_say_in_a_word_how_they_are() {
             ],
         ),
         pod("half", "Running", &[done.clone(), running]),
+        pod(
+            "two",
+            "Pending",
+            &[
+                json!({"waiting": {"reason": "ImagePullBackOff"}}),
+                json!({"waiting": {"reason": "CreateContainerConfigError"}}),
+            ],
+        ),
         pod("done", "Succeeded", &[done]),
         pod(
             "killed",
@@ -143,6 +151,7 @@ fn pods_say_in_a_word_how_they_are() {
     pending | 0/0 | Pending | 0 | 5m | <none> | <none> | <none> | <none>
     crashing | 1/2 | CrashLoopBackOff | 0 | 5m | <none> | <none> | <none> | <none>
     half | 1/2 | NotReady | 0 | 5m | <none> | <none> | <none> | <none>
+    two | 0/2 | ImagePullBackOff | 0 | 5m | <none> | <none> | <none> | <none>
     done | 0/1 | Completed | 0 | 5m | <none> | <none> | <none> | <none>
     killed | 0/1 | Signal:9 | 0 | 5m | <none> | <none> | <none> | <none>
     restarted | 1/1 | Running | 3 (2m ago) | 5m | <none> | <none> | <none> | <none>
