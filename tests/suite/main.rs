@@ -14,7 +14,8 @@ mod cluster_serve;
 mod conformance;
 #[cfg(test)]
 mod crds;
-#[cfg(all(test, feature = "sim"))]
+#[cfg(feature = "sim")]
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod prices;

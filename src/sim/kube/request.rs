@@ -255,20 +255,15 @@ impl Form {
             .get(http::header::ACCEPT)
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
-        for part in accept
+        let first = accept
             .split(',')
             .map(str::trim)
-            .filter(|part| part.starts_with("application/json"))
-        {
-            if part.contains("as=Table") {
-                return Self::Table;
-            }
-            if part.contains("as=PartialObjectMetadata") {
-                return Self::Metadata;
-            }
-            return Self::Full;
+            .find(|part| part.starts_with("application/json"));
+        match first {
+            Some(part) if part.contains("as=Table") => Self::Table,
+            Some(part) if part.contains("as=PartialObjectMetadata") => Self::Metadata,
+            _ => Self::Full,
         }
-        Self::Full
     }
 }
 

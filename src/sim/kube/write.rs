@@ -284,6 +284,7 @@ pub fn insert(server: &ApiServer, mut object: Value) {
     };
     let Some(kind) = kind else { return };
     begin_life(server, &kind, &mut object);
+    strategy::begin(&mut object);
     if kind.plural == "customresourcedefinitions" {
         let _ = commit(&mut server.state(), &kind, object.clone());
     } else {

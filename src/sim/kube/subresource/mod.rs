@@ -33,14 +33,16 @@ pub async fn answer(
         node_restriction::check_eviction(&server.state(), user, &key.namespace, &key.name)?;
     }
     match (ask.target.subresource.as_deref(), ask.verb) {
-        (None, _) => Ok(None),
-        (Some("status" | "finalize" | "approval"), Verb::Get | Verb::Update | Verb::Patch) => Ok(None),
-        (Some("status" | "finalize" | "approval"), _) => Err(Refusal::method_not_allowed()),
+        (None, _) | (Some("status" | "finalize" | "approval"), Verb::Get | Verb::Update | Verb::Patch) => {
+            Ok(None)
+        }
         (Some("token"), _) => token_request::answer(server, user, ask, body).map(Some),
         (Some("scale"), _) => scale::answer(server, user, kind, ask, body).await.map(Some),
         (Some("eviction"), Verb::Create) => eviction::evict(server, user, kind, ask, body).await.map(Some),
         (Some("binding"), Verb::Create) => binding::bind(server, user, kind, ask, body).await.map(Some),
-        (Some("eviction" | "binding"), _) => Err(Refusal::method_not_allowed()),
+        (Some("status" | "finalize" | "approval" | "eviction" | "binding"), _) => {
+            Err(Refusal::method_not_allowed())
+        }
         (Some(_), _) => Err(Refusal::no_such_path()),
     }
 }
