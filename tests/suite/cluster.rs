@@ -5,6 +5,7 @@
 
 use std::env;
 use std::fs;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use http::{HeaderMap, Request, StatusCode};
@@ -13,6 +14,9 @@ use karpenter_ibm::sim::kube::identity::{Keys, User};
 use karpenter_ibm::sim::kube::{ApiServer, Options};
 use serde_json::Value;
 use tower::ServiceExt;
+
+/// How often a new kind is asked for, every 50 ms: a real server takes a second or two.
+const TRIES_MAX: usize = 400;
 
 /// A Kubernetes API that is reached over HTTP.
 pub(crate) struct Cluster(Reached);
@@ -98,6 +102,37 @@ impl Cluster {
             Reached::Embedded(_) => "embedded",
             Reached::Real(_) => "real",
         }
+    }
+
+    /// Defines a custom kind, or changes its definition, and waits until it is served.
+    pub(crate) async fn define(&self, definition: &Value) {
+        let spec = &definition["spec"];
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let request = |method: &str, uri: String, body: &Value| {
+            let request = Request::builder().method(method).uri(uri);
+            let request = request.header("content-type", "application/apply-patch+yaml");
+            request.body(body.to_string().into_bytes()).unwrap()
+        };
+        let name = text(&definition["metadata"]["name"]);
+        let path = format!(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager=suite&force=true"
+        );
+        let answer = self.send(&Who::Admin, request("PATCH", path, definition)).await;
+        assert!(
+            answer.status.is_success(),
+            "{}",
+            String::from_utf8_lossy(&answer.body)
+        );
+        let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
+        let path = format!("/apis/{group}/{}/{plural}", text(&spec["versions"][0]["name"]));
+        for _ in 0..TRIES_MAX {
+            let listed = request("GET", path.clone(), &Value::Null);
+            if self.send(&Who::Admin, listed).await.status == StatusCode::OK {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{name} is not served on the {} cluster", self.name());
     }
 
     /// Sends a request, its URI without scheme and host, and reads the whole answer.

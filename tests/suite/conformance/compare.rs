@@ -31,6 +31,7 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d{4}-\d\d-\d\dT\d
 static MICRO_TIME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$").unwrap());
 static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\d+[smhdy])+( ago)?$").unwrap());
+static GENERATED: LazyLock<Regex> = LazyLock::new(|| Regex::new("-[b-df-hj-np-tv-xz24-9]{5}$").unwrap());
 static VOLUME: LazyLock<Regex> = LazyLock::new(|| Regex::new("^kube-api-access-[a-z0-9]{5}$").unwrap());
 
 /// The names that one cluster gave, in the order of their first appearance.
@@ -109,6 +110,7 @@ impl Given {
     }
 
     fn fields(&mut self, mut fields: Map<String, Value>, ownership: Ownership) -> Value {
+        leave_to_controllers(&mut fields);
         if ownership == Ownership::Ignored {
             fields.remove("managedFields");
         }
@@ -161,10 +163,36 @@ impl Given {
     }
 }
 
+/// Takes out what the controllers of a real cluster write whenever they come to it.
+fn leave_to_controllers(object: &mut Map<String, Value>) {
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    match kind {
+        "Deployment" | "PodDisruptionBudget" | "Namespace" => {
+            object.remove("status");
+        }
+        // The one that taints nodes by their condition.
+        "Node" => {
+            if let Some(Value::Array(taints)) = object.get_mut("spec").and_then(|spec| spec.get_mut("taints")) {
+                let theirs = |taint: &Value| taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"));
+                taints.retain(|taint| !theirs(taint));
+            }
+        }
+        _ => return,
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        && metadata.contains_key("resourceVersion")
+    {
+        metadata.insert("resourceVersion".to_owned(), "<any>".into());
+    }
+}
+
 /// Only `code`, `reason` and the fields of the causes are promised; texts may differ.
 fn reduce_status(status: &mut Value) {
     let fields = status.as_object_mut().unwrap();
     fields.remove("message");
+    if let Some(Value::String(name)) = status.pointer_mut("/details/name") {
+        *name = GENERATED.replace(name, "-<suffix>").into_owned();
+    }
     let Some(causes) = status
         .pointer_mut("/details/causes")
         .and_then(Value::as_array_mut)

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::compare::{Given, Ownership, differences};
 use super::resources::Resource;
+use super::widgets;
 use crate::cluster::{Answer, Cluster, Who};
 
 /// How long a real cluster's controllers may take to do what they always do.
@@ -88,19 +89,23 @@ impl Lab {
         lab
     }
 
+    /// A lab whose clusters know the suite's own kind.
+    pub(super) async fn with_widgets(subject: &str) -> Self {
+        let lab = Self::open(subject).await;
+        for leg in &lab.legs {
+            leg.cluster.define(&widgets::definition()).await;
+        }
+        lab
+    }
+
     /// Compares the record of who owns which field, too.
     pub(super) fn compare_ownership(&mut self) {
         self.ownership = Ownership::Compared;
     }
 
-    /// The namespace, which is also the prefix of what this lab makes in the whole cluster.
-    pub(super) fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// How many requests were compared so far.
-    pub(super) fn compared(&self) -> usize {
-        self.compared
+    /// How many requests were sent so far.
+    pub(super) fn requests(&self) -> usize {
+        self.transcript.len()
     }
 
     /// Whether everything was as expected so far.
@@ -478,8 +483,18 @@ impl Lab {
         answers[0].status.as_u16()
     }
 
-    /// Every request so far, for telling how a difference came about.
-    pub(super) fn transcript(&self) -> String {
-        self.transcript.join("\n")
+    /// Puts how it came to the complaints in front of them: every request about the same objects.
+    pub(super) fn tell_how(&mut self, title: &str) {
+        let about = |shown: &str| shown.split([' ', '?']).nth(1).map(str::to_owned);
+        let Some(last) = self.transcript.last().and_then(|last| about(last)) else { return };
+        let object = last.split('/').take(2).collect::<Vec<_>>().join("/");
+        let plural = last.split('/').next().unwrap_or_default();
+        let told: Vec<&str> = self
+            .transcript
+            .iter()
+            .filter(|shown| about(shown).is_some_and(|path| path.starts_with(&object) || path == plural))
+            .map(String::as_str)
+            .collect();
+        self.complaints.insert(0, format!("{title}\n{}", told.join("\n")));
     }
 }

@@ -5,11 +5,23 @@
 //! one is at hand.
 #![cfg(feature = "sim")]
 
+mod applying;
 mod compare;
 mod creating;
+mod defaulting;
+mod deleting;
+mod identity;
 mod lab;
+mod listing;
 mod objects;
+mod patching;
+mod random;
 mod resources;
+mod subresources;
+mod updating;
+mod validating;
+mod watching;
+mod widgets;
 
 use lab::Lab;
 

@@ -63,9 +63,3 @@ pub(super) fn budget(name: &str, app: &str) -> Value {
     json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}})
 }
-
-/// An object of the suite's own kind.
-pub(super) fn widget(name: &str) -> Value {
-    json!({"apiVersion": "conformance.example.com/v1", "kind": "Widget", "metadata": {"name": name},
-           "spec": {"size": 1}})
-}
