@@ -228,7 +228,10 @@ mod tests {
             "metadata.name",
             "spec.hostNetwork",
         ];
-        assert_eq!(read.map(|field| stored.field(field)), ["node-1", "", "a", "false"]);
+        assert_eq!(
+            read.map(|field| stored.field(field)),
+            ["node-1", "", "a", "false"]
+        );
     }
 
     proptest! {

@@ -172,8 +172,13 @@ fn leave_to_controllers(object: &mut Map<String, Value>) {
         }
         // The one that taints nodes by their condition.
         "Node" => {
-            if let Some(Value::Array(taints)) = object.get_mut("spec").and_then(|spec| spec.get_mut("taints")) {
-                let theirs = |taint: &Value| taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"));
+            if let Some(Value::Array(taints)) = object.get_mut("spec").and_then(|spec| spec.get_mut("taints"))
+            {
+                let theirs = |taint: &Value| {
+                    taint["key"]
+                        .as_str()
+                        .is_some_and(|key| key.starts_with("node.kubernetes.io/"))
+                };
                 taints.retain(|taint| !theirs(taint));
             }
         }

@@ -486,7 +486,9 @@ impl Lab {
     /// Puts how it came to the complaints in front of them: every request about the same objects.
     pub(super) fn tell_how(&mut self, title: &str) {
         let about = |shown: &str| shown.split([' ', '?']).nth(1).map(str::to_owned);
-        let Some(last) = self.transcript.last().and_then(|last| about(last)) else { return };
+        let Some(last) = self.transcript.last().and_then(|last| about(last)) else {
+            return;
+        };
         let object = last.split('/').take(2).collect::<Vec<_>>().join("/");
         let plural = last.split('/').next().unwrap_or_default();
         let told: Vec<&str> = self

@@ -48,18 +48,40 @@ fn choose(rng: &mut Rng, values: &[Value]) -> Value {
 fn data(rng: &mut Rng) -> Value {
     choose(
         rng,
-        &[json!({}), json!({"k": "1"}), json!({"k": "2", "l": "1"}), json!({"m": ""}), json!({"k": 1}), json!(null)],
+        &[
+            json!({}),
+            json!({"k": "1"}),
+            json!({"k": "2", "l": "1"}),
+            json!({"m": ""}),
+            json!({"k": 1}),
+            json!(null),
+        ],
     )
 }
 
 fn labels(rng: &mut Rng) -> Value {
-    choose(rng, &[json!({"app": "x"}), json!({"app": "y", "tier": "z"}), json!({}), json!({"a b": "c"}), json!(null)])
+    choose(
+        rng,
+        &[
+            json!({"app": "x"}),
+            json!({"app": "y", "tier": "z"}),
+            json!({}),
+            json!({"a b": "c"}),
+            json!(null),
+        ],
+    )
 }
 
 fn finalizers(rng: &mut Rng) -> Value {
     choose(
         rng,
-        &[json!(["example.com/a"]), json!(["example.com/a", "example.com/b"]), json!([]), json!(null), json!(["bad"])],
+        &[
+            json!(["example.com/a"]),
+            json!(["example.com/a", "example.com/b"]),
+            json!([]),
+            json!(null),
+            json!(["bad"]),
+        ],
     )
 }
 
@@ -178,7 +200,9 @@ async fn sequence(seed: u64) {
 
 #[tokio::test]
 async fn any_sequence_of_requests_is_answered_alike() {
-    let chosen = env::var("CONFORMANCE_SEED").ok().map(|seed| seed.parse().unwrap());
+    let chosen = env::var("CONFORMANCE_SEED")
+        .ok()
+        .map(|seed| seed.parse().unwrap());
     for seed in SEEDS.into_iter().chain(chosen) {
         sequence(seed).await;
     }
