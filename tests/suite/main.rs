@@ -8,7 +8,12 @@ mod cli;
 mod client;
 #[cfg(feature = "sim")]
 #[cfg(test)]
+mod cluster;
+#[cfg(feature = "sim")]
+#[cfg(test)]
 mod cluster_serve;
+#[cfg(test)]
+mod conformance;
 #[cfg(test)]
 mod crds;
 #[cfg(feature = "sim")]
@@ -16,5 +21,7 @@ mod crds;
 mod kubectl;
 #[cfg(test)]
 mod prices;
+#[cfg(test)]
+mod runtime;
 #[cfg(test)]
 mod simulator;

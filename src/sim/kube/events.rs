@@ -18,7 +18,7 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 /// Whether a kind shows core events under other names.
-fn renames(kind: &Kind) -> bool {
+pub fn renames(kind: &Kind) -> bool {
     kind.group == "events.k8s.io"
 }
 

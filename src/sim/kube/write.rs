@@ -13,13 +13,11 @@ use serde_json::{Value, json};
 use super::admission::{self, Admission, Operation};
 use super::builtin::strategy;
 use super::certificates;
-use super::collector;
 use super::decode;
 use super::events;
 use super::identity::{self, User};
 use super::kind::{Kind, Scope};
 use super::object;
-use super::ownership::Ties;
 use super::patch::managed;
 use super::refusal::{About, Refusal};
 use super::request::{Ask, Form};
@@ -70,7 +68,8 @@ pub async fn create_object(
     ask: &Ask,
     mut object: Value,
 ) -> Result<Written, Refusal> {
-    begin_life(server, kind, &mut object)?;
+    let versioned = !object::meta(&object, "resourceVersion").is_empty();
+    begin_life(server, kind, &mut object);
     certificates::prepare_new(kind, user, &mut object);
     let admission = Admission {
         kind,
@@ -94,6 +93,10 @@ pub async fn create_object(
         }
         if ask.options.dry_run {
             object
+        } else if versioned {
+            return Err(Refusal::failure(
+                "resourceVersion should not be set on objects to be created",
+            ));
         } else {
             commit(&mut state, kind, object)?
         }
@@ -132,22 +135,16 @@ pub async fn update(
         );
         return Err(Refusal::bad_request(problem));
     }
-    if kind.custom().is_some() && object::meta(&sent, "resourceVersion").is_empty() {
-        let cause = Cause::invalid(
-            "metadata.resourceVersion",
-            &json!(0),
-            "must be specified for an update",
-        );
-        return Err(Refusal::invalid(
-            About {
-                group: &kind.group,
-                kind: &kind.kind,
-                name,
-            },
-            vec![cause],
-        ));
-    }
-    let written = change(server, user, kind, ask, &|_| Ok(sent.clone())).await?;
+    let unversioned = strategy::needs_version(kind) && object::meta(&sent, "resourceVersion").is_empty();
+    let to = |_: &Value| {
+        if unversioned {
+            let detail = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), detail);
+            return Err(Refusal::invalid(about(kind, name), vec![cause]));
+        }
+        Ok(sent.clone())
+    };
+    let written = change(server, user, kind, ask, &to).await?;
     Ok(respond(server, kind, ask, &written, &decoded.warnings))
 }
 
@@ -267,10 +264,9 @@ pub fn remove(state: &mut State, kind: &Kind, key: &ObjectKey, last: Value) -> V
     if kind.plural == "customresourcedefinitions" {
         state.registry.forget(&last);
     }
-    let owners = collector::owners_of(&state.registry, &Ties::of(&last), &key.namespace);
     state
         .store
-        .remove(kind, key, last, &owners)
+        .remove(kind, key, last)
         .map_or(Value::Null, |stored| stored.value())
 }
 
@@ -287,10 +283,13 @@ pub fn insert(server: &ApiServer, mut object: Value) {
             .filter(|kind| kind.version == version)
     };
     let Some(kind) = kind else { return };
-    // An object without a life of its own yet; it cannot be one that says otherwise.
-    let _ = begin_life(server, &kind, &mut object);
+    begin_life(server, &kind, &mut object);
     strategy::begin(&mut object);
-    let _ = commit(&mut server.state(), &kind, object.clone());
+    if kind.plural == "customresourcedefinitions" {
+        let _ = commit(&mut server.state(), &kind, object.clone());
+    } else {
+        server.state().store.put(&kind, object.clone());
+    }
     server.announce();
     namespaces::furnish(server, &object);
 }
@@ -303,9 +302,7 @@ pub fn place(kind: &Kind, ask: &Ask, object: &mut Value) -> Result<(), Refusal> 
             object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
             Ok(())
         }
-        (Scope::Namespaced, None) => Err(Refusal::bad_request(
-            "an empty namespace may not be set during creation",
-        )),
+        (Scope::Namespaced, None) => Err(Refusal::method_not_allowed()),
         (Scope::Cluster, _) => {
             object::metadata_mut(object).remove("namespace");
             Ok(())
@@ -331,12 +328,7 @@ pub fn name_it(server: &ApiServer, object: &mut Value) {
 }
 
 /// What the server alone decides about a new object.
-fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
-    if !object::meta(object, "resourceVersion").is_empty() {
-        return Err(Refusal::bad_request(
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
+fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) {
     if !strategy::takes_status(kind) {
         object::object_mut(object).remove("status");
     }
@@ -347,6 +339,7 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
         "deletionGracePeriodSeconds",
         "selfLink",
         "generation",
+        "resourceVersion",
     ] {
         metadata.remove(decided);
     }
@@ -355,7 +348,6 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
     if kind.has_generation() {
         metadata.insert("generation".to_owned(), 1.into());
     }
-    Ok(())
 }
 
 fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Refusal> {

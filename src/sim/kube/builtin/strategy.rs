@@ -28,6 +28,22 @@ pub fn takes_status(kind: &Kind) -> bool {
     !kind.has_subresource("status") || kind.plural == "nodes" && kind.group.is_empty()
 }
 
+/// Whether a replacement must say which version it replaces.
+pub fn needs_version(kind: &Kind) -> bool {
+    const CAREFUL: [&str; 9] = [
+        "CSIDriver",
+        "CSINode",
+        "CustomResourceDefinition",
+        "Lease",
+        "MutatingWebhookConfiguration",
+        "PodDisruptionBudget",
+        "RuntimeClass",
+        "ValidatingWebhookConfiguration",
+        "VolumeAttachment",
+    ];
+    kind.custom().is_some() || CAREFUL.contains(&kind.kind.as_str())
+}
+
 /// What a server adds to a new object of a built-in kind, when defaults are in.
 pub fn begin(object: &mut Value) {
     match object["kind"].as_str().unwrap_or_default() {
@@ -55,6 +71,11 @@ pub fn begin(object: &mut Value) {
 }
 
 fn begin_pod(pod: &mut Value) {
+    // Less than no time is as little as there is.
+    const GRACE: &str = "terminationGracePeriodSeconds";
+    if pod["spec"][GRACE].as_i64().is_some_and(|seconds| seconds < 0) {
+        pod["spec"][GRACE] = 1.into();
+    }
     let now = pod["metadata"]["creationTimestamp"].clone();
     let mut status = json!({"phase": "Pending", "qosClass": qos::class(&pod["spec"])});
     if each(&pod["spec"], "schedulingGates").next().is_some() {

@@ -183,6 +183,11 @@ impl Cause {
         )
     }
 
+    /// Whether it only remarks on other causes.
+    pub fn is_remark(&self) -> bool {
+        *self == Self::rules_not_checked()
+    }
+
     pub(super) fn rules_not_checked() -> Self {
         let message = "Invalid value: null: some validation rules were not checked because the object was invalid; \
                        correct the existing errors to complete validation";

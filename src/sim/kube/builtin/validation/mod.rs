@@ -9,6 +9,7 @@ mod cluster;
 mod config;
 mod container;
 mod findings;
+mod job;
 mod placement;
 mod pod;
 mod rbac;
@@ -22,6 +23,8 @@ mod workload;
 use serde_json::Value;
 
 use findings::Findings;
+
+pub use cluster::new_event;
 
 use super::fields::{each, is_set, text};
 use super::words;
@@ -38,7 +41,7 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
         // A pod is judged once; after that only what changes is.
         ("Pod", Some(old)) => change::pod(&mut found, old, object),
         (kind, old) => {
-            rules(&mut found, kind, object);
+            rules(&mut found, kind, object, old);
             if let Some(old) = old {
                 change::judge(&mut found, kind, old, object);
             }
@@ -47,7 +50,7 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
     found.0
 }
 
-fn rules(found: &mut Findings, kind: &str, object: &Value) {
+fn rules(found: &mut Findings, kind: &str, object: &Value, old: Option<&Value>) {
     let spec = &object["spec"];
     match kind {
         "Pod" => pod::specification(found, "spec", spec, pod::Of::Pod),
@@ -57,13 +60,18 @@ fn rules(found: &mut Findings, kind: &str, object: &Value) {
         "StatefulSet" => workload::stateful_set(found, spec),
         "DaemonSet" => workload::daemon_set(found, spec),
         "ReplicationController" => workload::replication_controller(found, spec),
-        "Job" => workload::job(found, object),
-        "CronJob" => workload::cron_job(found, object),
+        "Job" => job::job(found, object, old),
+        "CronJob" => job::cron_job(found, object),
         "HorizontalPodAutoscaler" => workload::autoscaler(found, spec),
         "Service" => service::service(found, spec),
+        "Endpoints" => service::endpoints(found, object),
         "EndpointSlice" => service::endpoint_slice(found, object),
         "ConfigMap" => config::config_map(found, object),
         "Secret" => config::secret(found, object),
+        "ControllerRevision" if !object["data"].is_object() => {
+            found.required("data", "data must be a valid JSON object");
+        }
+        "ResourceQuota" => config::quota(found, spec),
         "LimitRange" => config::limit_range(found, spec),
         "PersistentVolume" => storage::volume(found, spec),
         "PersistentVolumeClaim" => storage::claim(found, "spec", spec),
@@ -82,7 +90,7 @@ fn rules(found: &mut Findings, kind: &str, object: &Value) {
         "RoleBinding" | "ClusterRoleBinding" => rbac::binding(found, kind, object),
         "CustomResourceDefinition" => found.0.extend(definitions::problems(object)),
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-            webhook::configuration(found, object)
+            webhook::configuration(found, object);
         }
         _ => {}
     }

@@ -11,6 +11,7 @@ use kube::runtime::finalizer::{Event, finalizer};
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
+use crate::sim::kube::identity::Keys;
 use crate::sim::kube::patch::merge;
 use crate::sim::kube::{ApiServer, Options};
 
@@ -32,7 +33,7 @@ impl Cluster {
         let server = ApiServer::new(Options {
             clock,
             seed: 1,
-            keys: crate::sim::kube::identity::Keys::Fixed,
+            keys: Keys::Fixed,
         });
         Self {
             client: server.admin(),

@@ -268,3 +268,34 @@ async fn an_update_without_a_record_keeps_the_old_one() {
         ["other Update : .data.k", "probe Update : .data"]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_owns_what_the_path_cannot_change() {
+    let cluster = Cluster::with_foos().await;
+    let whole = json!({"spec": {"a": "1"}, "status": {"phase": "x"}});
+    let made = cluster.apply_foo("fieldManager=m", whole).await.ok();
+    assert_eq!(owners(&made), ["m Apply : .spec.a"]);
+    assert!(made.get("status").is_none());
+    let path = format!("{FOOS}/a/status?fieldManager=m");
+    let status = json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "a"},
+                        "spec": {"a": "2"}, "status": {"phase": "x"}});
+    let shown = cluster.patch(&path, APPLY, status).await.ok();
+    assert_eq!(
+        owners(&shown),
+        ["m Apply : .spec.a", "m Apply status: .status.phase"]
+    );
+    assert_eq!(shown["spec"]["a"], "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_time_alone_is_no_change() {
+    let cluster = Cluster::with_foos().await;
+    // Go clients write the null; it differs from the live object and yet means nothing.
+    let wanted = json!({"apiVersion": "example.com/v1", "kind": "Foo", "spec": {"a": "1"},
+                        "metadata": {"name": "a", "creationTimestamp": null}});
+    let path = format!("{FOOS}/a?fieldManager=m");
+    let made = cluster.patch(&path, APPLY, wanted.clone()).await;
+    cluster.server.clock().sleep(Duration::from_mins(1)).await;
+    let again = cluster.patch(&path, APPLY, wanted).await;
+    assert_eq!((again.code, again.body), (200, made.body));
+}

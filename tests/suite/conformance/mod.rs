@@ -1,0 +1,17 @@
+//! The embedded API server answers as a real one does.
+//!
+//! Each test sends the same requests, good and bad, to both, and compares status, reason, cause fields and object (see
+//! `compare`). What a test expects is checked on each cluster alone, too, so it says something where only the embedded
+//! one is at hand.
+#![cfg(feature = "sim")]
+
+mod compare;
+mod creating;
+mod lab;
+mod objects;
+mod resources;
+
+use lab::Lab;
+
+/// Where the suite's own custom kind is found: one with status and scale.
+const WIDGETS: &str = "apis/conformance.example.com/v1";
