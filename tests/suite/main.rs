@@ -6,7 +6,7 @@
 mod cli;
 #[cfg(test)]
 mod client;
-#[cfg(all(test, feature = "sim"))]
+#[cfg(test)]
 mod cluster;
 #[cfg(test)]
 mod cluster_serve;
@@ -14,12 +14,9 @@ mod cluster_serve;
 mod conformance;
 #[cfg(test)]
 mod crds;
-#[cfg(feature = "sim")]
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod prices;
-#[cfg(test)]
-mod runtime;
 #[cfg(test)]
 mod simulator;
