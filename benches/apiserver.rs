@@ -109,6 +109,14 @@ impl Bench {
             self.pods().create(&PostParams::default(), &pod(number)?).await?;
             Ok(())
         })
+        .await?;
+        // A new pod has no status but what its kubelet says.
+        self.time("merge-patch a pod's whole status", size.pods, async |number| {
+            let patch = json!({"status": pod(number)?.status});
+            let (name, params) = (pod_name(number), PatchParams::default());
+            self.pods().patch_status(&name, &params, &Patch::Merge(&patch)).await?;
+            Ok(())
+        })
         .await
     }
 
@@ -140,7 +148,7 @@ impl Bench {
             loop {
                 let path = format!("/api/v1/pods?limit=500&continue={token}");
                 let text = self.client.request_text(http::Request::get(path).body(Vec::new())?).await?;
-                seen += text.matches("\"podIP\"").count();
+                seen += text.matches("\"hostIP\"").count();
                 match text.split_once("\"continue\":\"").and_then(|(_, rest)| rest.split_once('"')) {
                     Some((next, _)) => next.clone_into(&mut token),
                     None => break,
@@ -193,7 +201,7 @@ impl Bench {
             Ok(())
         })
         .await?;
-        self.time("merge-patch a pod's status", size.rounds, async |number| {
+        self.time("merge-patch a pod's condition", size.rounds, async |number| {
             let condition = json!({"type": "Ready", "status": if number % 2 == 0 { "True" } else { "False" }});
             let patch = json!({"status": {"phase": "Running", "message": number.to_string(), "conditions": [condition]}});
             let name = pod_name(number * 7 % size.pods);

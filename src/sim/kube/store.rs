@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::kind::{Kind, TableKey};
+use super::object;
 use super::ownership::{Ownership, Place};
 
 pub use super::stored::{Event, ObjectKey, Stored};
@@ -106,11 +107,16 @@ impl Store {
     }
 
     /// Writes an object: the caller has checked everything. Its `resourceVersion` is set here.
-    pub fn put(&mut self, kind: &Kind, object: Value) -> Arc<Stored> {
+    pub fn put(&mut self, kind: &Kind, mut object: Value) -> Arc<Stored> {
+        self.write(kind, &mut object)
+    }
+
+    /// Like [`Store::put`], for a caller who goes on with the object and wants its new `resourceVersion` in it.
+    pub fn write(&mut self, kind: &Kind, object: &mut Value) -> Arc<Stored> {
         self.revision += 1;
         let place = kind.table();
         let table = self.tables.entry(place.clone()).or_default();
-        let key = ObjectKey::new(super::object::namespace(&object), super::object::name(&object));
+        let key = ObjectKey::new(object::namespace(object), object::name(object));
         let event = if table.objects.contains_key(&key) {
             Event::Modified
         } else {
@@ -136,7 +142,7 @@ impl Store {
         &mut self,
         kind: &Kind,
         key: &ObjectKey,
-        last: Value,
+        last: &mut Value,
         owners: &[Place],
     ) -> Option<Arc<Stored>> {
         let place = kind.table();
@@ -332,7 +338,7 @@ mod tests {
             }
             Deed::Remove(namespace, name) => {
                 let key = ObjectKey::new(namespace, name);
-                store.remove(&kind, &key, config(namespace, name, 0), &[]);
+                store.remove(&kind, &key, &mut config(namespace, name, 0), &[]);
             }
         }
     }
