@@ -115,6 +115,14 @@ impl Bench {
             self.pods().create(&PostParams::default(), &pod(number)?).await?;
             Ok(())
         })
+        .await?;
+        // A new pod has no status but what its kubelet says.
+        self.time("merge-patch a pod's whole status", size.pods, async |number| {
+            let patch = json!({"status": pod(number)?.status});
+            let (name, params) = (pod_name(number), PatchParams::default());
+            self.pods().patch_status(&name, &params, &Patch::Merge(&patch)).await?;
+            Ok(())
+        })
         .await
     }
 
@@ -218,7 +226,7 @@ impl Bench {
             Ok(())
         })
         .await?;
-        self.time("merge-patch a pod's status", size.rounds, async |number| {
+        self.time("merge-patch a pod's condition", size.rounds, async |number| {
             let condition = json!({"type": "Ready", "status": if number % 2 == 0 { "True" } else { "False" }});
             let patch = json!({"status": {"phase": "Running", "message": number.to_string(), "conditions": [condition]}});
             let name = pod_name(number * 7 % size.pods);

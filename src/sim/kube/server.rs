@@ -249,7 +249,8 @@ pub fn about<'a>(kind: &'a Kind, name: &'a str) -> About<'a> {
 
 /// An object as an answer.
 pub fn json_response(code: StatusCode, body: &Value) -> Response {
-    bytes_response(code, body.to_string().into())
+    // Values have texts for keys, and memory takes every byte: it cannot fail.
+    bytes_response(code, serde_json::to_vec(body).unwrap_or_default().into())
 }
 
 /// JSON that is encoded already, as an answer.

@@ -114,11 +114,16 @@ impl Store {
     }
 
     /// Writes an object: the caller has checked everything. Its `resourceVersion` is set here.
-    pub fn put(&mut self, kind: &Kind, object: Value) -> Arc<Stored> {
+    pub fn put(&mut self, kind: &Kind, mut object: Value) -> Arc<Stored> {
+        self.write(kind, &mut object)
+    }
+
+    /// Like [`Store::put`], for a caller who goes on with the object and wants its new `resourceVersion` in it.
+    pub fn write(&mut self, kind: &Kind, object: &mut Value) -> Arc<Stored> {
         self.revision += 1;
         let place = kind.table();
         let table = self.tables.entry(place.clone()).or_default();
-        let key = ObjectKey::new(super::object::namespace(&object), super::object::name(&object));
+        let key = ObjectKey::new(object::namespace(object), object::name(object));
         let event = if table.objects.contains_key(&key) {
             Event::Modified
         } else {

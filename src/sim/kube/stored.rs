@@ -85,10 +85,10 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Encodes an object, with its revision as `resourceVersion`.
-    pub fn encode(kind: &Kind, mut object: Value, revision: u64, event: Event) -> Self {
-        object::metadata_mut(&mut object).insert("resourceVersion".to_owned(), revision.to_string().into());
-        let (line, metadata) = encode(object::object_mut(&mut object), event);
+    /// Encodes an object, with its revision as `resourceVersion`, which is written into the object too.
+    pub fn encode(kind: &Kind, object: &mut Value, revision: u64, event: Event) -> Self {
+        object::metadata_mut(object).insert("resourceVersion".to_owned(), revision.to_string().into());
+        let (line, metadata) = encode(object::object_mut(object), event);
         let body = line.slice(event.prefix().len()..line.len() - SUFFIX.len());
         let fields = kind
             .selectable
@@ -99,11 +99,11 @@ impl Stored {
             .map(|(field, value)| (field.into(), value.into()))
             .collect();
         Self {
-            key: ObjectKey::new(object::namespace(&object), object::name(&object)),
+            key: ObjectKey::new(object::namespace(object), object::name(object)),
             revision,
             body,
-            labels: object::labels(&object),
-            ties: Ties::of(&object),
+            labels: object::labels(object),
+            ties: Ties::of(object),
             event,
             line,
             metadata,
@@ -119,7 +119,7 @@ impl Stored {
 
     /// The same object under a later revision: how it looked when it left a watcher's selection.
     pub fn left_at(&self, kind: &Kind, revision: u64) -> Self {
-        Self::encode(kind, self.value(), revision, Event::Deleted)
+        Self::encode(kind, &mut self.value(), revision, Event::Deleted)
     }
 
     /// The line that tells a watcher about it; shared, unless this watcher sees another event than most.
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_object_and_its_metadata_are_parts_of_the_line() {
-        let stored = Stored::encode(&pods(), pod("a"), 7, Event::Modified);
+        let stored = Stored::encode(&pods(), &mut pod("a"), 7, Event::Modified);
         let line: Value = serde_json::from_slice(&stored.line(Event::Modified)).unwrap();
         assert_eq!(line, json!({"type": "MODIFIED", "object": stored.value()}));
         assert_eq!(stored.value()["metadata"]["resourceVersion"], "7");
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn watchers_that_see_the_same_event_share_its_bytes() {
-        let stored = Stored::encode(&pods(), pod("a"), 7, Event::Added);
+        let stored = Stored::encode(&pods(), &mut pod("a"), 7, Event::Added);
         let (one, other) = (stored.line(Event::Added), stored.line(Event::Added));
         assert_eq!(one.as_ptr(), other.as_ptr());
         let rare: Value = serde_json::from_slice(&stored.line(Event::Deleted)).unwrap();
@@ -240,7 +240,7 @@ mod tests {
             let mut object = pod("a");
             object["data"] = json!(texts);
             object["metadata"]["annotations"] = json!(texts);
-            let stored = Stored::encode(&pods(), object.clone(), 9, Event::Added);
+            let stored = Stored::encode(&pods(), &mut object.clone(), 9, Event::Added);
             object["metadata"]["resourceVersion"] = "9".into();
             prop_assert_eq!(&stored.value(), &object);
             let partial: Value = serde_json::from_slice(&stored.partial()).unwrap();

@@ -256,11 +256,12 @@ pub fn commit(state: &mut State, kind: &Kind, mut object: Value) -> Result<Value
             )
         })?;
     }
-    Ok(state.store.put(kind, object).value())
+    state.store.write(kind, &mut object);
+    Ok(object)
 }
 
 /// Takes an object out of the store; what it was last.
-pub fn remove(state: &mut State, kind: &Kind, key: &ObjectKey, last: Value) -> Value {
+pub fn remove(state: &mut State, kind: &Kind, key: &ObjectKey, mut last: Value) -> Value {
     if kind.plural == "customresourcedefinitions" {
         state.registry.forget(&last);
     }
@@ -420,14 +421,18 @@ pub fn respond(
     };
     let object = &written.object;
     let body = match ask.form {
-        Form::Full => events::outwards(kind, object.clone()),
+        Form::Full if events::renames(kind) => events::outwards(kind, object.clone()),
+        Form::Full => return with_warnings(json_response(code, object), warnings),
         Form::Metadata => read::partial(object),
         Form::Table => {
             let objects = std::slice::from_ref(object);
             table::of_objects(kind, ask, objects, Headers::Shown, server.clock())
         }
     };
-    let mut response = json_response(code, &body);
+    with_warnings(json_response(code, &body), warnings)
+}
+
+fn with_warnings(mut response: Response, warnings: &[String]) -> Response {
     for text in warnings {
         warning::add(&mut response, text);
     }

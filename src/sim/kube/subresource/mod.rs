@@ -47,9 +47,15 @@ pub async fn answer(
     }
 }
 
-/// Decodes what is sent to such a path: an object of another kind, about the object in the path.
+/// Decodes what is sent to such a path: an object of another kind, about the object in the path. What does not say its
+/// kind is taken for one of the right kind; kube's own client sends evictions so.
 fn sent(ask: &Ask, body: &Bytes, api_version: &str, kind: &str) -> Result<Value, Refusal> {
     let mut object = decode::any(&ask.content_type, body)?;
+    for (field, expected) in [("apiVersion", api_version), ("kind", kind)] {
+        if object[field].as_str().unwrap_or_default().is_empty() {
+            object[field] = expected.into();
+        }
+    }
     let said = |field: &str| object[field].as_str().unwrap_or_default();
     if said("apiVersion") != api_version || said("kind") != kind {
         return Err(Refusal::bad_request(format!(

@@ -224,7 +224,7 @@ async fn coalesced_changes_show_only_what_came_of_them() {
     create(&server, "replaced", "1").await;
     create(&server, "changed", "1").await;
     create(&server, "gone", "1").await;
-    let delivery = Delivery::Coalesced(Duration::from_secs(10));
+    let delivery = Delivery::Coalesced(Duration::from_secs(3));
     server.watching().deliver(Who::everyone(), delivery);
     let mut seen = Seen::from(&configs(&server), &now(&server).to_string()).await;
     let first = configs(&server).get("replaced").await.unwrap();
