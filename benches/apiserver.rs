@@ -120,7 +120,9 @@ impl Bench {
         self.time("merge-patch a pod's whole status", size.pods, async |number| {
             let patch = json!({"status": pod(number)?.status});
             let (name, params) = (pod_name(number), PatchParams::default());
-            self.pods().patch_status(&name, &params, &Patch::Merge(&patch)).await?;
+            self.pods()
+                .patch_status(&name, &params, &Patch::Merge(&patch))
+                .await?;
             Ok(())
         })
         .await
@@ -164,7 +166,7 @@ impl Bench {
                     .client
                     .request_text(http::Request::get(path).body(Vec::new())?)
                     .await?;
-                seen += text.matches("\"podIP\"").count();
+                seen += text.matches("\"hostIP\"").count();
                 match text
                     .split_once("\"continue\":\"")
                     .and_then(|(_, rest)| rest.split_once('"'))

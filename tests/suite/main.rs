@@ -7,16 +7,14 @@ mod cli;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
-mod cluster;
-#[cfg(test)]
 mod cluster_serve;
-#[cfg(test)]
-mod conformance;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod prices;
+#[cfg(test)]
+mod runtime;
 #[cfg(test)]
 mod simulator;

@@ -210,9 +210,8 @@ fn check_version_match(options: &Options) -> Result<(), Refusal> {
         options.resource_version_match.as_deref(),
         options.resource_version.as_deref(),
     ) {
-        (None, _) => Ok(()),
+        (None, _) | (Some("NotOlderThan"), Some(_)) => Ok(()),
         (Some("Exact"), Some(version)) if version != "0" => Ok(()),
-        (Some("NotOlderThan"), Some(_)) => Ok(()),
         (Some(_), _) => Err(Refusal::invalid(
             About {
                 group: "meta.k8s.io",

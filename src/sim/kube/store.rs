@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::kind::{Kind, TableKey};
+use super::object;
 use super::ownership::Ownership;
 
 pub use super::stored::{Event, ObjectKey, Stored};
@@ -144,7 +145,7 @@ impl Store {
     }
 
     /// Removes an object; what its watchers see last carries the revision of the removal.
-    pub fn remove(&mut self, kind: &Kind, key: &ObjectKey, last: Value) -> Option<Arc<Stored>> {
+    pub fn remove(&mut self, kind: &Kind, key: &ObjectKey, mut last: Value) -> Option<Arc<Stored>> {
         let place = kind.table();
         let table = self.tables.get_mut(&place)?;
         let before = table.objects.remove(key)?;
@@ -156,7 +157,7 @@ impl Store {
             self.ownership.look_at((table, ObjectKey::new("", &name)));
         }
         self.revision += 1;
-        let after = Arc::new(Stored::encode(kind, last, self.revision, Event::Deleted));
+        let after = Arc::new(Stored::encode(kind, &mut last, self.revision, Event::Deleted));
         let change = Change {
             revision: self.revision,
             before: Some(before),

@@ -94,7 +94,7 @@ impl Stored {
             .selectable
             .iter()
             .map(|field| selectable::stored_name(field))
-            .map(|field| (field, selectable::value(&object, field)))
+            .map(|field| (field, selectable::value(object, field)))
             .filter(|(_, value)| !value.is_empty())
             .map(|(field, value)| (field.into(), value.into()))
             .collect();
@@ -118,6 +118,7 @@ impl Stored {
     }
 
     /// The same object under a later revision: how it looked when it left a watcher's selection.
+    #[must_use]
     pub fn left_at(&self, kind: &Kind, revision: u64) -> Self {
         Self::encode(kind, &mut self.value(), revision, Event::Deleted)
     }
@@ -221,7 +222,7 @@ mod tests {
 
     #[test]
     fn selectable_fields_are_beside_the_object_and_empty_where_it_has_none() {
-        let stored = Stored::encode(&pods(), pod("a"), 7, Event::Added);
+        let stored = Stored::encode(&pods(), &mut pod("a"), 7, Event::Added);
         let read = [
             "spec.nodeName",
             "status.phase",

@@ -261,7 +261,7 @@ pub fn commit(state: &mut State, kind: &Kind, mut object: Value) -> Result<Value
 }
 
 /// Takes an object out of the store; what it was last.
-pub fn remove(state: &mut State, kind: &Kind, key: &ObjectKey, mut last: Value) -> Value {
+pub fn remove(state: &mut State, kind: &Kind, key: &ObjectKey, last: Value) -> Value {
     if kind.plural == "customresourcedefinitions" {
         state.registry.forget(&last);
     }

@@ -32,7 +32,13 @@ use super::{server, strategies};
 
 /// Something to be mirrored.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[kube(group = "example.com", version = "v1", kind = "Widget", namespaced, status = "WidgetStatus")]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Widget",
+    namespaced,
+    status = "WidgetStatus"
+)]
 struct WidgetSpec {
     value: String,
 }
@@ -124,11 +130,17 @@ fn start(server: &ApiServer, config: &watcher::Config) -> JoinSet<()> {
     let derived = config.clone().labels(&format!("{DERIVED}=yes"));
     let context = Arc::new(client.clone());
     let widgets = Controller::new(Api::<Widget>::default_namespaced(client.clone()), config.clone())
-        .owns(Api::<ConfigMap>::default_namespaced(client.clone()), derived.clone())
+        .owns(
+            Api::<ConfigMap>::default_namespaced(client.clone()),
+            derived.clone(),
+        )
         .run(mirror_widget, again_soon, Arc::clone(&context));
-    let configs = Controller::new(Api::<ConfigMap>::default_namespaced(client.clone()), derived.clone())
-        .owns(Api::<Secret>::default_namespaced(client), derived)
-        .run(mirror_config, again_soon, context);
+    let configs = Controller::new(
+        Api::<ConfigMap>::default_namespaced(client.clone()),
+        derived.clone(),
+    )
+    .owns(Api::<Secret>::default_namespaced(client), derived)
+    .run(mirror_config, again_soon, context);
     let mut tasks = JoinSet::new();
     tasks.spawn(widgets.for_each(|_| std::future::ready(())));
     tasks.spawn(configs.for_each(|_| std::future::ready(())));
@@ -137,7 +149,10 @@ fn start(server: &ApiServer, config: &watcher::Config) -> JoinSet<()> {
 
 async fn define(server: &ApiServer) -> Api<Widget> {
     let definitions: Api<CustomResourceDefinition> = Api::all(server.admin());
-    definitions.create(&PostParams::default(), &Widget::crd()).await.unwrap();
+    definitions
+        .create(&PostParams::default(), &Widget::crd())
+        .await
+        .unwrap();
     Api::default_namespaced(server.admin())
 }
 
@@ -148,7 +163,11 @@ where
     let api: Api<K> = Api::default_namespaced(server.admin());
     let list = api.list(&ListParams::default()).await.unwrap();
     let entry = |object: &K| {
-        let going = if object.meta().deletion_timestamp.is_some() { "going " } else { "" };
+        let going = if object.meta().deletion_timestamp.is_some() {
+            "going "
+        } else {
+            ""
+        };
         (object.name_any(), format!("{going}{}", value(object)))
     };
     list.items.iter().map(entry).collect()
@@ -162,7 +181,14 @@ async fn settles(server: &ApiServer, wanted: &BTreeMap<String, String>, story: &
     let mut seen = [(); 4].map(|()| BTreeMap::new());
     for _ in 0..300 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let mirrored = |widget: &Widget| widget.status.clone().unwrap_or_default().mirrored.unwrap_or_default();
+        let mirrored = |widget: &Widget| {
+            widget
+                .status
+                .clone()
+                .unwrap_or_default()
+                .mirrored
+                .unwrap_or_default()
+        };
         seen = [
             values(server, |widget: &Widget| widget.spec.value.clone()).await,
             values(server, mirrored).await,
@@ -244,7 +270,14 @@ async fn controllers_keep_reconciling_through_all_of_them_at_once() {
 async fn a_controller_that_starts_late_finishes_what_was_begun() {
     let server = server();
     let api = define(&server).await;
-    let widget = |name: &str| Widget::new(name, WidgetSpec { value: "1".to_owned() });
+    let widget = |name: &str| {
+        Widget::new(
+            name,
+            WidgetSpec {
+                value: "1".to_owned(),
+            },
+        )
+    };
     for name in ["a", "b"] {
         api.create(&PostParams::default(), &widget(name)).await.unwrap();
     }

@@ -47,7 +47,10 @@ async fn write_something(api: &Api<ConfigMap>, rng: &mut fastrand::Rng) {
     // Whether it is there is a matter of luck; only the outcome counts.
     let _ = match rng.u8(0..4) {
         0 => api.delete(&name, &DeleteParams::default()).await.map(|_| ()),
-        1 | 2 => api.replace(&name, &PostParams::default(), &object).await.map(|_| ()),
+        1 | 2 => api
+            .replace(&name, &PostParams::default(), &object)
+            .await
+            .map(|_| ()),
         _ => api.create(&PostParams::default(), &object).await.map(|_| ()),
     };
 }
@@ -63,7 +66,9 @@ async fn bad_day(server: &ApiServer, api: &Api<ConfigMap>, rng: &mut fastrand::R
                 let past = rng.u64(2..=server.state().store.revision());
                 rules.extend(disturbance.begin(server, Who::kind("", "configmaps"), past));
             }
-            1 if !rules.is_empty() => server.watching().lift(rules.swap_remove(rng.usize(..rules.len()))),
+            1 if !rules.is_empty() => server
+                .watching()
+                .lift(rules.swap_remove(rng.usize(..rules.len()))),
             2 => tokio::time::sleep(Duration::from_millis(rng.u64(..5_000))).await,
             _ => {}
         }
@@ -111,7 +116,9 @@ async fn a_reflector_is_sent_back_in_time_by_a_stale_server_and_comes_back() {
     let (store, task) = reflect(api.clone(), old_is_fine());
     store.wait_until_ready().await.unwrap();
     assert_eq!(store.len(), 1);
-    let rule = Disturbance::SentBack.begin(&server, Who::everyone(), past).unwrap();
+    let rule = Disturbance::SentBack
+        .begin(&server, Who::everyone(), past)
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(store.len(), 0, "it has not happened yet");
     server.watching().lift(rule);

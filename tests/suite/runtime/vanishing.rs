@@ -69,8 +69,14 @@ async fn what_the_server_was_sent_is_carried_out_whole_whenever_the_client_vanis
     for polls in 1.. {
         let server = server();
         let configs: Api<ConfigMap> = Api::default_namespaced(server.admin());
-        configs.create(&PostParams::default(), &config("old")).await.unwrap();
-        configs.create(&PostParams::default(), &config("gone")).await.unwrap();
+        configs
+            .create(&PostParams::default(), &config("old"))
+            .await
+            .unwrap();
+        configs
+            .create(&PostParams::default(), &config("gone"))
+            .await
+            .unwrap();
         let new = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"value": "1"}});
         let patch = json!({"data": {"value": "2"}});
         let requests = [
@@ -82,7 +88,11 @@ async fn what_the_server_was_sent_is_carried_out_whole_whenever_the_client_vanis
         for request in requests {
             answered &= vanish_after(polls, server.router().oneshot(request)).await;
         }
-        assert_eq!(there(&server).await, [pair("new", "1"), pair("old", "2")], "after {polls} polls");
+        assert_eq!(
+            there(&server).await,
+            [pair("new", "1"), pair("old", "2")],
+            "after {polls} polls"
+        );
         if answered {
             assert!(polls > 1, "nobody ever vanished");
             return;
@@ -97,7 +107,10 @@ async fn what_a_client_gives_up_is_done_whole_or_not_at_all() {
         let configs: Api<ConfigMap> = Api::default_namespaced(server.admin());
         let answered = vanish_after(polls, configs.create(&PostParams::default(), &config("new"))).await;
         let there = there(&server).await;
-        assert!(there.is_empty() || there == [pair("new", "1")], "after {polls} polls: {there:?}");
+        assert!(
+            there.is_empty() || there == [pair("new", "1")],
+            "after {polls} polls: {there:?}"
+        );
         if answered {
             assert_eq!(there.len(), 1);
             return;
@@ -110,7 +123,9 @@ fn slow() -> Router {
     let answer = async |Json(review): Json<Value>| {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let uid = &review["request"]["uid"];
-        Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": uid, "allowed": true}}))
+        Json(
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": uid, "allowed": true}}),
+        )
     };
     Router::new().route("/slow", post(answer))
 }
@@ -122,14 +137,18 @@ async fn ask_slow_webhook(server: &ApiServer) {
     services.create(&PostParams::default(), &service).await.unwrap();
     server.webhooks().serve_service("default", "judge", slow());
     let hooks: Api<ValidatingWebhookConfiguration> = Api::all(server.admin());
-    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]});
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]});
     let hook = json!({
         "name": "judge.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "rules": [rule],
         "clientConfig": {"service": {"namespace": "default", "name": "judge", "path": "/slow"}},
     });
     let configuration = json!({"metadata": {"name": "judge"}, "webhooks": [hook]});
     let configuration = serde_json::from_value(configuration).unwrap();
-    hooks.create(&PostParams::default(), &configuration).await.unwrap();
+    hooks
+        .create(&PostParams::default(), &configuration)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,6 +84,7 @@ fn pod(name: &str, phase: &str, states: &[Value]) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one row per state of a pod")]
 fn pods_say_in_a_word_how_they_are() {
     let running = json!({"running": {}});
     let done = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});

@@ -115,7 +115,7 @@ pub struct Control {
 struct Rules {
     /// Counts rules and endings, so that it is known which came first.
     last: RuleId,
-    rules: Vec<(RuleId, Who, Rule)>,
+    lasting: Vec<(RuleId, Who, Rule)>,
     endings: Vec<(RuleId, Who, Ending)>,
 }
 
@@ -153,7 +153,7 @@ impl Control {
 
     /// Ends a rule.
     pub fn lift(&self, rule: RuleId) {
-        self.change(|rules, _| rules.rules.retain(|(id, ..)| *id != rule));
+        self.change(|rules, _| rules.lasting.retain(|(id, ..)| *id != rule));
     }
 
     /// Closes every stream that is open now.
@@ -234,7 +234,7 @@ impl Control {
     }
 
     fn add(&self, who: Who, rule: Rule) -> RuleId {
-        self.change(|rules, id| rules.rules.push((id, who, rule)))
+        self.change(|rules, id| rules.lasting.push((id, who, rule)))
     }
 
     fn rules(&self) -> MutexGuard<'_, Rules> {
@@ -256,7 +256,7 @@ impl Control {
 
 impl Rules {
     fn of<'a>(&'a self, user: &'a str, table: &'a TableKey) -> impl Iterator<Item = &'a Rule> {
-        self.rules
+        self.lasting
             .iter()
             .filter(move |(_, who, _)| who.is(user, table))
             .map(|(_, _, rule)| rule)
