@@ -3,6 +3,11 @@
 //! Everything goes through kube's own client, in this process and on one thread, as in a simulation: the figures
 //! include encoding and decoding on the client's side. `--small` does a hundredth of the work, to see that it runs.
 
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "counts far below 2^52, for people to read"
+)]
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};

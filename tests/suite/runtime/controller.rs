@@ -214,10 +214,10 @@ async fn write_something(api: &Api<Widget>, wanted: &mut BTreeMap<String, String
     let widget = Widget::new(&name, WidgetSpec { value: value.clone() });
     if api.create(&PostParams::default(), &widget).await.is_ok() {
         wanted.insert(name, value);
-    } else if wanted.contains_key(&name) {
+    } else if let Some(wanted) = wanted.get_mut(&name) {
         let patch = Patch::Merge(json!({"spec": {"value": value}}));
         api.patch(&name, &PatchParams::default(), &patch).await.unwrap();
-        wanted.insert(name, value);
+        *wanted = value;
     }
 }
 

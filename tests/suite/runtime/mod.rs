@@ -8,16 +8,28 @@ mod retry;
 mod vanishing;
 
 use karpenter_ibm::clock::Clock;
+use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options};
 use kube::runtime::watcher;
 
+/// A server whose config maps are all the test's own: those that hold the cluster's certificate are taken out.
 fn server() -> ApiServer {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
-    ApiServer::new(Options {
+    let server = ApiServer::new(Options {
         clock,
         seed: 1,
-        keys: karpenter_ibm::sim::kube::identity::Keys::Fixed,
-    })
+        keys: Keys::Fixed,
+    });
+    {
+        let mut state = server.state();
+        let kind = state.registry.find("", "v1", "configmaps").unwrap();
+        let given: Vec<_> = state.store.list(&kind.table(), None).cloned().collect();
+        for config in given {
+            state.store.remove(&kind, &config.key, config.value());
+        }
+    }
+    server.announce();
+    server
 }
 
 /// The ways in which kube's watcher comes to know what is there.

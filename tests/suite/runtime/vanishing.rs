@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -23,7 +23,8 @@ use super::server;
 async fn vanish_after<T>(polls: usize, request: impl Future<Output = T>) -> bool {
     let mut request = pin!(request);
     for _ in 0..polls {
-        if let Poll::Ready(_) = request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        let polled = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if polled.is_ready() {
             return true;
         }
         tokio::task::yield_now().await;
