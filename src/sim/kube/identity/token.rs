@@ -1,6 +1,6 @@
 //! ServiceAccount tokens: signed claims about who somebody is and until when.
 //!
-//! What the claims mean for the objects they name is judged in [`super::authenticate`]; here they are only written,
+//! What the claims mean for the objects they name is judged in [`mod@super::authenticate`]; here they are only written,
 //! read and held against the clock.
 
 use std::collections::BTreeMap;
