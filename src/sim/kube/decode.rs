@@ -1,10 +1,11 @@
 //! From a request body to an object of the right kind, without fields that the kind does not have.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::builtin::{self, Mismatch};
 use super::kind::Kind;
+use super::patch::duplicates;
 use super::protobuf::{self, ProtobufError};
 use super::refusal::Refusal;
 use super::request::{Ask, FieldValidation};
@@ -25,8 +26,25 @@ pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> 
         assume_type(kind, &mut object);
     }
     check_type(kind, &object)?;
-    let warnings = unknown_fields(kind, ask.options.field_validation, &object)?;
+    let mut complaints = Vec::new();
+    if matches!(ask.content_type.as_str(), "" | "application/json") {
+        complaints.extend(duplicates::complaints(body));
+    }
+    complaints.extend(unknown(kind, &object)?);
+    if kind.custom().is_some() {
+        settle_metadata(kind, &mut object)?;
+    }
+    let warnings = judge(ask.options.field_validation, complaints)?;
     Ok(Decoded { object, warnings })
+}
+
+/// The metadata of a custom object is as typed as that of any other: what is unknown goes.
+fn settle_metadata(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Refusal> {
+    // Any kind that has metadata and need not have anything else.
+    let mut carrier = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": object["metadata"].take()});
+    let unknown = builtin::conform("v1", "ConfigMap", &mut carrier).map_err(|mismatch| mistyped(kind, &mismatch))?;
+    object["metadata"] = carrier["metadata"].take();
+    Ok(unknown)
 }
 
 /// Decodes a JSON, YAML or protobuf object of whatever kind.
@@ -90,15 +108,27 @@ pub fn unknown_fields(
     validation: FieldValidation,
     object: &Value,
 ) -> Result<Vec<String>, Refusal> {
+    judge(validation, unknown(kind, object)?)
+}
+
+fn unknown(kind: &Kind, object: &Value) -> Result<Vec<String>, Refusal> {
     let unknown = match kind.schema() {
-        Some(schema) => schema.unknown_fields(object),
+        Some(schema) => {
+            let mut unknown = settle_metadata(kind, &mut object.clone())?;
+            unknown.extend(schema.unknown_fields(object));
+            unknown
+        }
         None => builtin::conform(&kind.api_version(), &kind.kind, &mut object.clone())
             .map_err(|mismatch| mistyped(kind, &mismatch))?,
     };
-    let complaints: Vec<String> = unknown
+    Ok(unknown
         .into_iter()
         .map(|field| format!("unknown field \"{field}\""))
-        .collect();
+        .collect())
+}
+
+/// What becomes of complaints: a refusal, warnings, or nothing.
+fn judge(validation: FieldValidation, complaints: Vec<String>) -> Result<Vec<String>, Refusal> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Strict if !complaints.is_empty() => {

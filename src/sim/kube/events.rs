@@ -1,6 +1,6 @@
 //! Events of both groups are the same objects, stored as core events and shown in the shape that is asked for.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value};
 
 use super::kind::Kind;
@@ -29,6 +29,38 @@ pub fn shown(kind: &Kind, stored: &Stored) -> Bytes {
     } else {
         stored.body.clone()
     }
+}
+
+/// A stored object as an item of a list of this kind: only custom kinds repeat there what they are.
+pub fn listed(kind: &Kind, stored: &Stored) -> Bytes {
+    if kind.custom().is_some() {
+        return stored.body.clone();
+    }
+    if renames(kind) {
+        return untyped(outwards(kind, stored.value())).to_string().into();
+    }
+    let fields = stored.untyped();
+    let mut item = BytesMut::with_capacity(fields.len() + 1);
+    item.put_u8(b'{');
+    item.put(fields);
+    item.freeze()
+}
+
+/// An object as an item of a list.
+pub fn item(kind: &Kind, object: Value) -> Value {
+    let object = outwards(kind, object);
+    if kind.custom().is_some() {
+        object
+    } else {
+        untyped(object)
+    }
+}
+
+fn untyped(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|field, _| field != "apiVersion" && field != "kind");
+    }
+    object
 }
 
 /// An object as this kind shows it.

@@ -40,7 +40,8 @@ fn names(kind: &Kind, metadata: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let text = |field: &str| metadata[field].as_str().unwrap_or_default();
     let (name, prefix) = (text("name"), text("generateName"));
-    if !prefix.is_empty() {
+    // Where the name came from the prefix, the name alone is blamed.
+    if !prefix.is_empty() && !name.starts_with(prefix) {
         // A dash at the end is fine where something follows.
         let masked = prefix
             .strip_suffix('-')
@@ -95,7 +96,11 @@ fn owners(causes: &mut Vec<Cause>, metadata: &Value) {
     let mut controllers = 0;
     for reference in references {
         let text = |field: &str| reference[field].as_str().unwrap_or_default();
-        let version = text("apiVersion").rsplit('/').next().unwrap_or_default();
+        // More than one slash is no version at all, to a real server.
+        let version = match text("apiVersion").matches('/').count() {
+            0 | 1 => text("apiVersion").rsplit('/').next().unwrap_or_default(),
+            _ => "",
+        };
         if version.is_empty() {
             let detail = "version must not be empty";
             causes.push(Cause::invalid(
@@ -192,10 +197,9 @@ mod tests {
     fn a_generated_name_may_be_cut_at_a_dash_but_not_at_an_underscore() {
         let generated = |prefix: &str| json!({"name": format!("{prefix}x"), "generateName": prefix});
         assert_eq!(fields("", "pods", generated("a-")), Vec::<String>::new());
-        assert_eq!(
-            fields("", "pods", generated("a_")),
-            ["metadata.generateName", "metadata.name"]
-        );
+        assert_eq!(fields("", "pods", generated("a_")), ["metadata.name"]);
+        let both = json!({"name": "x", "generateName": "a_"});
+        assert_eq!(fields("", "pods", both), ["metadata.generateName"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::events;
 use super::identity::User;
 use super::kind::Kind;
 use super::refusal::{About, Refusal};
-use super::request::{Ask, Form, Options};
+use super::request::{Ask, Form, Options, Verb};
 use super::schema::{Cause, Reason};
 use super::server::{ApiServer, about, bytes_response, json_response};
 use super::store::{ObjectKey, Stored};
@@ -24,6 +24,11 @@ use super::watching::Reads;
 
 /// One object.
 pub fn get(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Response, Refusal> {
+    ask.options
+        .resource_version
+        .as_deref()
+        .map(expected_revision)
+        .transpose()?;
     let key = key(ask);
     let stored = match stale(server, user, kind) {
         Some(objects) => objects.get(&key).cloned(),
@@ -75,7 +80,14 @@ pub fn visible(server: &ApiServer, user: &str, kind: &Kind) -> (Vec<Arc<Stored>>
 /// Every object that is selected, in pages if so asked.
 pub fn list(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Response, Refusal> {
     check_fields(kind, ask)?;
-    check_version_match(&ask.options)?;
+    check_options(ask)?;
+    if ask.options.continue_token.is_some()
+        && ask.options.resource_version.as_deref().is_some_and(|version| version != "0")
+    {
+        return Err(Refusal::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
+    }
     let past = server
         .watching()
         .hold(&user.name, &kind.table())
@@ -131,13 +143,13 @@ pub fn list(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<R
         Form::Metadata => {
             let items: Vec<Value> = page.items.iter().map(|stored| partial(&stored.value())).collect();
             let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                              "metadata": page.metadata(), "items": items});
+                              "metadata": page.plain_metadata(), "items": items});
             json_response(StatusCode::OK, &list)
         }
         Form::Table => {
             let items: Vec<Value> = page.items.iter().map(|stored| stored.value()).collect();
             let mut rows = table::of_objects(kind, ask, &items, Headers::Shown, server.clock());
-            rows["metadata"] = page.metadata();
+            rows["metadata"] = page.plain_metadata();
             json_response(StatusCode::OK, &rows)
         }
     })
@@ -174,25 +186,59 @@ pub fn check_fields(kind: &Kind, ask: &Ask) -> Result<(), Refusal> {
     }
 }
 
-fn check_version_match(options: &Options) -> Result<(), Refusal> {
-    match (
-        options.resource_version_match.as_deref(),
-        options.resource_version.as_deref(),
-    ) {
-        (None, _) => Ok(()),
-        (Some("Exact"), Some(version)) if version != "0" => Ok(()),
-        (Some("NotOlderThan"), Some(_)) => Ok(()),
-        (Some(_), _) => Err(Refusal::invalid(
-            About {
-                group: "meta.k8s.io",
-                kind: "ListOptions",
-                name: "",
-            },
-            vec![Cause::forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for this resourceVersion",
-            )],
-        )),
+/// Whether the options of a list or a watch go together.
+pub fn check_options(ask: &Ask) -> Result<(), Refusal> {
+    let options = &ask.options;
+    let forbidden = |field: &str, why: &str| Cause::forbidden(field, why);
+    let matching = options.resource_version_match.as_deref();
+    let mut causes = Vec::new();
+    let by = "resourceVersionMatch";
+    let supported: &[&str] = if ask.verb == Verb::Watch {
+        match (options.send_initial_events, matching) {
+            (Some(_), Some("NotOlderThan")) | (None, None) => {}
+            (Some(_), _) => causes.push(forbidden(
+                by,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )),
+            (None, Some(_)) => causes.push(forbidden(
+                by,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )),
+        }
+        &["NotOlderThan"]
+    } else {
+        if matching.is_some() && options.resource_version.is_none() {
+            causes.push(forbidden(
+                by,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if matching == Some("Exact") && options.resource_version.as_deref() == Some("0") {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            causes.push(forbidden(by, why));
+        }
+        if options.send_initial_events.is_some() {
+            causes.push(forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
+        }
+        &["Exact", "NotOlderThan"]
+    };
+    if matching.is_some() && options.continue_token.is_some() {
+        causes.push(forbidden(
+            by,
+            "resourceVersionMatch is forbidden when continue is provided",
+        ));
+    }
+    if let Some(other) = matching.filter(|matching| !supported.contains(matching)) {
+        let supported: Vec<Value> = supported.iter().map(|value| json!(value)).collect();
+        causes.push(Cause::not_supported(by, &json!(other), &supported));
+    }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::invalid(About::options("ListOptions"), causes))
     }
 }
 
@@ -238,6 +284,15 @@ pub fn parse_revision(version: &str) -> Result<u64, Refusal> {
         .map_err(|_| Refusal::bad_request(format!("Invalid value: \"{version}\": resourceVersion")))
 }
 
+/// The same where a real server expects nothing but numbers, and fails at anything else.
+pub fn expected_revision(version: &str) -> Result<u64, Refusal> {
+    version.parse().map_err(|_| {
+        Refusal::failure(format!(
+            "resourceVersion: Invalid value: \"{version}\": strconv.ParseUint: parsing \"{version}\": invalid syntax"
+        ))
+    })
+}
+
 /// Metadata alone, as `PartialObjectMetadata`.
 pub fn partial(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
@@ -253,10 +308,18 @@ struct Page {
 
 impl Page {
     fn of<'a>(objects: impl Iterator<Item = &'a Arc<Stored>>, ask: &Ask, revision: u64) -> Self {
-        let mut selected = objects.filter(|stored| selects(ask, stored));
+        let namespace = ask.target.namespace.as_ref();
+        let mut objects =
+            objects.filter(|stored| namespace.is_none_or(|namespace| *namespace == stored.key.namespace));
         let limit = ask.options.limit.unwrap_or(usize::MAX);
-        let items: Vec<_> = selected.by_ref().take(limit).cloned().collect();
-        let left = selected.count();
+        let items: Vec<_> = objects
+            .by_ref()
+            .filter(|stored| selects(ask, stored))
+            .take(limit)
+            .cloned()
+            .collect();
+        // A full page ends without a look at what follows, so whether any of that is selected shows on the next one.
+        let left = objects.count();
         let next = items
             .last()
             .filter(|_| left > 0)
@@ -271,7 +334,17 @@ impl Page {
         }
     }
 
-    fn metadata(&self) -> Value {
+    /// As the list of a kind says it: those of custom kinds say where they go on even if they do not.
+    fn metadata(&self, kind: &Kind) -> Value {
+        let mut metadata = self.plain_metadata();
+        if kind.custom().is_some() && self.next.is_none() {
+            metadata["continue"] = "".into();
+        }
+        metadata
+    }
+
+    /// The same in forms that are made from lists of any kind.
+    fn plain_metadata(&self) -> Value {
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});
         if let Some(next) = &self.next {
             metadata["continue"] = next.clone().into();
@@ -286,7 +359,7 @@ impl Page {
     fn full(&self, kind: &Kind) -> Bytes {
         let size: usize = self.items.iter().map(|stored| stored.body.len() + 1).sum();
         let mut body = BytesMut::with_capacity(size + 256);
-        let head = json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": self.metadata()});
+        let head = json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": self.metadata(kind)});
         let head = head.to_string();
         body.put(head[..head.len() - 1].as_bytes());
         body.put(&b",\"items\":["[..]);
@@ -294,7 +367,7 @@ impl Page {
             if index > 0 {
                 body.put_u8(b',');
             }
-            body.put(events::shown(kind, stored));
+            body.put(events::listed(kind, stored));
         }
         body.put(&b"]}"[..]);
         body.freeze()

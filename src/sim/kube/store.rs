@@ -43,8 +43,10 @@ pub struct Stored {
     pub key: ObjectKey,
     /// The revision of the write that made it so.
     pub revision: u64,
-    /// The whole object as JSON.
+    /// The whole object as JSON, its type first.
     pub body: Bytes,
+    /// Where in `body` the type ends: what follows, after an opening brace, is the object without it.
+    type_ends: usize,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The values of its selectable fields.
@@ -58,6 +60,11 @@ impl Stored {
     pub fn value(&self) -> Value {
         // What was encoded from a value decodes to it.
         serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The fields of the object without its type, and the closing brace.
+    pub fn untyped(&self) -> &[u8] {
+        &self.body[self.type_ends..]
     }
 
     /// The same object under a later revision: how it looked when it left a watcher's selection.
@@ -269,14 +276,42 @@ fn encode(kind: &Kind, mut object: Value, revision: u64) -> Stored {
     let fields = kind
         .selectable
         .iter()
-        .map(|field| (field.clone(), object::scalar(object::at(&object, field))))
+        .map(|field| (field.clone(), selectable(kind, &object, field)))
         .collect();
+    let (body, type_ends) = written(&object);
     Stored {
         key: ObjectKey::new(object::namespace(&object), object::name(&object)),
         revision,
         labels: object::labels(&object),
         fields,
         ties: Ties::of(&object),
-        body: object.to_string().into(),
+        body,
+        type_ends,
     }
+}
+
+/// What a field selector compares a field with.
+fn selectable(kind: &Kind, object: &Value, field: &str) -> String {
+    let value = object::scalar(object::at(object, field));
+    // A truth that is left out is a falsehood.
+    if kind.custom().is_none() && value.is_empty() && matches!(field, "spec.hostNetwork" | "spec.unschedulable") {
+        return "false".to_owned();
+    }
+    value
+}
+
+/// An object as JSON that begins with its type, and how long that beginning is: lists of built-in kinds leave it out.
+fn written(object: &Value) -> (Bytes, usize) {
+    let mut body = format!("{{\"apiVersion\":{},\"kind\":{}", object["apiVersion"], object["kind"]);
+    let type_ends = body.len() + 1;
+    for (field, value) in object.as_object().into_iter().flatten() {
+        if field != "apiVersion" && field != "kind" {
+            body.push(',');
+            body.push_str(&Value::from(field.as_str()).to_string());
+            body.push(':');
+            body.push_str(&value.to_string());
+        }
+    }
+    body.push('}');
+    (body.into(), type_ends)
 }

@@ -123,7 +123,9 @@ pub async fn update(
     place(kind, ask, &mut sent)?;
     let name = ask.target.name.as_deref().unwrap_or_default();
     if object::name(&sent).is_empty() {
-        object::metadata_mut(&mut sent).insert("name".to_owned(), name.into());
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
     if object::name(&sent) != name {
         let problem = format!(
@@ -132,22 +134,22 @@ pub async fn update(
         );
         return Err(Refusal::bad_request(problem));
     }
-    if kind.custom().is_some() && object::meta(&sent, "resourceVersion").is_empty() {
-        let cause = Cause::invalid(
-            "metadata.resourceVersion",
-            &json!(0),
-            "must be specified for an update",
-        );
-        return Err(Refusal::invalid(
-            About {
-                group: &kind.group,
-                kind: &kind.kind,
-                name,
-            },
-            vec![cause],
-        ));
+    let exists = server.state().store.get(&kind.table(), &read::key(ask)).is_some();
+    if !exists && strategy::is_made_by_update(kind) && ask.target.subresource.is_none() {
+        object::metadata_mut(&mut sent).remove("resourceVersion");
+        let written = create_object(server, user, kind, ask, sent).await?;
+        return Ok(respond(server, kind, ask, &written, &decoded.warnings));
     }
-    let written = change(server, user, kind, ask, &|_| Ok(sent.clone())).await?;
+    let blind = kind.custom().is_some() && object::meta(&sent, "resourceVersion").is_empty();
+    let replaced = |_: &Value| {
+        if blind {
+            let why = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), why);
+            return Err(Refusal::invalid(about(kind, name), vec![cause]));
+        }
+        Ok(sent.clone())
+    };
+    let written = change(server, user, kind, ask, &replaced).await?;
     Ok(respond(server, kind, ask, &written, &decoded.warnings))
 }
 
@@ -189,6 +191,7 @@ async fn try_change(
 ) -> Result<Option<Written>, Refusal> {
     let subresource = ask.target.subresource.as_deref();
     let record = sent["metadata"].get("managedFields").cloned();
+    let sent_metadata = sent["metadata"].clone();
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
     certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
@@ -204,6 +207,9 @@ async fn try_change(
     strategy::count(kind, old_value, &mut object);
     managed::updated(kind, ask, server, old_value, record, &mut object);
     check_finalizers(kind, old_value, &object)?;
+    if subresource.is_none() {
+        check_deletion(kind, old_value, &sent_metadata)?;
+    }
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
 
@@ -229,7 +235,10 @@ async fn try_change(
         }));
     }
     let object = if gone {
-        remove(&mut state, kind, &old.key, object)
+        // The answer shows the version that the object had, not that of its removal, which watchers see.
+        let mut last = remove(&mut state, kind, &old.key, object);
+        last["metadata"]["resourceVersion"] = old_value["metadata"]["resourceVersion"].clone();
+        last
     } else {
         commit(&mut state, kind, object)?
     };
@@ -332,7 +341,8 @@ pub fn name_it(server: &ApiServer, object: &mut Value) {
 /// What the server alone decides about a new object.
 fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
     if !object::meta(object, "resourceVersion").is_empty() {
-        return Err(Refusal::bad_request(
+        // Found by the storage, long after everybody who would have made it a 400.
+        return Err(Refusal::failure(
             "resourceVersion should not be set on objects to be created",
         ));
     }
@@ -341,12 +351,7 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
     }
     let (uid, now) = (server.new_uid(), server.timestamp());
     let metadata = object::metadata_mut(object);
-    for decided in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "generation",
-    ] {
+    for decided in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(decided);
     }
     metadata.insert("uid".to_owned(), uid.into());
@@ -360,6 +365,10 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
 fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Refusal> {
     let name = object::name(old);
     let version = object::meta(sent, "resourceVersion");
+    if !version.is_empty() && version.parse::<u64>().is_err() {
+        let problem = format!("strconv.ParseUint: parsing \"{version}\": invalid syntax");
+        return Err(Refusal::failure(problem));
+    }
     if !version.is_empty() && version != object::meta(old, "resourceVersion") {
         return Err(Refusal::conflict(about(kind, name), MODIFIED));
     }
@@ -390,6 +399,7 @@ fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refu
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
     );
+    // A real server checks it once for every object and once more by the kind.
     let cause = Cause::forbidden("metadata.finalizers", &detail);
     Err(Refusal::invalid(
         About {
@@ -397,8 +407,30 @@ fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refu
             kind: &kind.kind,
             name: object::name(object),
         },
-        vec![cause],
+        vec![cause.clone(), cause],
     ))
+}
+
+/// Nobody deletes by an update.
+fn check_deletion(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Refusal> {
+    if object::is_deleting(old) {
+        return Ok(());
+    }
+    let fields = ["deletionTimestamp", "deletionGracePeriodSeconds"];
+    let causes: Vec<Cause> = fields
+        .iter()
+        .filter(|field| !sent[**field].is_null())
+        .map(|field| Cause::invalid(&format!("metadata.{field}"), &sent[*field], "field is immutable"))
+        .collect();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let whose = About {
+        group: &kind.group,
+        kind: &kind.kind,
+        name: object::name(old),
+    };
+    Err(Refusal::invalid(whose, causes))
 }
 
 /// Whether nothing keeps a deleted object any more.

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::certificates;
 use super::identity::{User, escalation, node_restriction};
-use super::kind::Kind;
+use super::kind::{Custom, Kind};
 use super::refusal::{About, Refusal};
+use super::schema::Cause;
 use super::server::{ApiServer, State, about};
 use super::{builtin, decode, metadata, object};
 
@@ -75,6 +76,7 @@ pub fn mutate(state: &State, admission: &Admission<'_>, object: &mut Value) -> R
 /// somebody else has changed it.
 pub fn settle(kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
     if let Some(custom) = kind.custom() {
+        round_numbers(object);
         custom.schema.prune(object);
         custom.schema.apply_defaults(object);
         return Ok(());
@@ -85,6 +87,25 @@ pub fn settle(kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
         .map_err(|mismatch| decode::mistyped(kind, &mismatch))?;
     builtin::apply_defaults(object);
     Ok(())
+}
+
+/// Writes whole numbers as integers: the encoder of a real server knows no `1.0`.
+fn round_numbers(value: &mut Value) {
+    /// Up to here every whole float is one integer.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(round_numbers),
+        Value::Array(items) => items.iter_mut().for_each(round_numbers),
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0);
+            if let Some(float) = float.filter(|float| float.abs() <= EXACT_MAX) {
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough")]
+                let whole = float as i64;
+                *value = whole.into();
+            }
+        }
+        _ => {}
+    }
 }
 
 /// TaintNodesByCondition: a node is not ready until somebody says so.
@@ -115,7 +136,11 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
     }
     let mut causes = metadata::problems(kind, object);
     causes.extend(match kind.custom() {
-        Some(custom) => custom.schema.validate(object, admission.old),
+        Some(custom) => {
+            let mut causes = custom.schema.validate(object, admission.old);
+            causes.extend(negative_replicas(custom, object));
+            causes
+        }
         None => builtin::problems(object, admission.old, admission.subresource),
     });
     if !causes.is_empty() {
@@ -131,6 +156,13 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
         "PersistentVolumeClaim" if kind.custom().is_none() => storage::check_growth(state, admission, object),
         _ => Ok(()),
     }
+}
+
+/// A kind with a scale has no fewer replicas than none, whatever its schema says.
+fn negative_replicas(custom: &Custom, object: &Value) -> Option<Cause> {
+    let path = &custom.scale.as_ref()?.spec;
+    let replicas = object::at(object, path).as_i64().filter(|replicas| *replicas < 0)?;
+    Some(Cause::invalid(path, &replicas.into(), "should be a non-negative integer"))
 }
 
 /// Priority: one class at most is meant for everything.

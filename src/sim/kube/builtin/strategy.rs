@@ -28,6 +28,24 @@ pub fn takes_status(kind: &Kind) -> bool {
     !kind.has_subresource("status") || kind.plural == "nodes" && kind.group.is_empty()
 }
 
+/// Whether replacing an object that is not there makes it.
+pub fn is_made_by_update(kind: &Kind) -> bool {
+    let made = matches!(
+        kind.plural.as_str(),
+        "clusterrolebindings"
+            | "clusterroles"
+            | "endpoints"
+            | "events"
+            | "leases"
+            | "limitranges"
+            | "rolebindings"
+            | "roles"
+            | "runtimeclasses"
+            | "services"
+    );
+    made && kind.custom().is_none()
+}
+
 /// What a server adds to a new object of a built-in kind, when defaults are in.
 pub fn begin(object: &mut Value) {
     match object["kind"].as_str().unwrap_or_default() {

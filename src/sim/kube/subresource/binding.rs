@@ -66,7 +66,7 @@ fn check_target(target: &Value) -> Result<(), Refusal> {
             format!("target.kind: Unsupported value: \"{kind}\": supported values: \"Node\", \"<empty>\"")
         }
     };
-    Err(Refusal::internal(problem))
+    Err(Refusal::failure(problem))
 }
 
 /// The pod with its node.

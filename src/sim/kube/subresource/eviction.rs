@@ -85,7 +85,7 @@ fn try_evict(
             [budget] if needs_no_charge(&pod, budget) => {}
             [budget] => charge(server, state, &pod, budget.clone(), &manner)?,
             _ => {
-                return Err(Refusal::internal(
+                return Err(Refusal::failure(
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
                 ));
             }

@@ -48,6 +48,10 @@ pub async fn answer(
 /// Decodes what is sent to such a path: an object of another kind, about the object in the path.
 fn sent(ask: &Ask, body: &Bytes, api_version: &str, kind: &str) -> Result<Value, Refusal> {
     let mut object = decode::any(&ask.content_type, body)?;
+    // The one that clients from before 1.22 send; the rest of it is the same.
+    if object["apiVersion"] == "policy/v1beta1" && kind == "Eviction" {
+        object["apiVersion"] = api_version.into();
+    }
     let said = |field: &str| object[field].as_str().unwrap_or_default();
     if said("apiVersion") != api_version || said("kind") != kind {
         return Err(Refusal::bad_request(format!(

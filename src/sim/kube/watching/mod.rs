@@ -19,9 +19,8 @@ pub use control::{Control, Delivery, Hold, Reads, Who};
 
 use super::identity::User;
 use super::kind::Kind;
-use super::refusal::{About, Refusal};
+use super::refusal::Refusal;
 use super::request::{Ask, Form};
-use super::schema::Cause;
 use super::server::ApiServer;
 use super::store::{Change, Stored};
 use super::table::{self, Headers};
@@ -36,6 +35,7 @@ const LASTS: Duration = Duration::from_mins(45);
 /// Opens a stream.
 pub fn watch(server: &ApiServer, user: &User, kind: &Arc<Kind>, ask: &Ask) -> Result<Response, Refusal> {
     read::check_fields(kind, ask)?;
+    read::check_options(ask)?;
     let mut stream = Stream::open(server, user, kind, ask)?;
     let clock = server.clock();
     let lasts = ask
@@ -100,23 +100,10 @@ impl Stream {
         let version = options
             .resource_version
             .as_deref()
-            .map(read::parse_revision)
+            .map(read::expected_revision)
             .transpose()?
             .unwrap_or(0);
         let initial = options.send_initial_events == Some(true);
-        if initial && options.resource_version_match.as_deref() != Some("NotOlderThan") {
-            return Err(Refusal::invalid(
-                About {
-                    group: "meta.k8s.io",
-                    kind: "ListOptions",
-                    name: "",
-                },
-                vec![Cause::forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                )],
-            ));
-        }
         if initial || (version == 0 && options.send_initial_events.is_none()) {
             stream.begin_with_what_is_there();
         } else {
@@ -235,7 +222,7 @@ impl Stream {
     }
 
     fn bookmark(&self, annotations: &Value) -> Bytes {
-        let mut metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.cursor.to_string()});
         if annotations.is_object() {
             metadata["annotations"] = annotations.clone();
         }
