@@ -15,8 +15,8 @@ async fn preconditions_must_hold() {
         .is("409 Conflict")
         .await;
     lab.delete_with("configmaps/a", &only(json!({"resourceVersion": "1"}))).is("409 Conflict").await;
-    lab.delete_with("configmaps/a?dryRun=All", &json!({})).compare().await;
-    lab.delete_with("configmaps/a", &json!({"dryRun": ["All"]})).compare().await;
+    lab.delete("configmaps/a?dryRun=All").is("200").await;
+    lab.delete_with("configmaps/a", &json!({"dryRun": ["All"]})).is("200").await;
     lab.delete_with(
         "configmaps/a",
         &only(json!({"uid": "$made.metadata.uid", "resourceVersion": "$made.metadata.resourceVersion"})),
@@ -24,6 +24,10 @@ async fn preconditions_must_hold() {
     .is("200")
     .await;
     lab.delete_with("configmaps/a", &json!({})).is("404 NotFound").await;
+    lab.post("configmaps", &config("b")).is("201").await;
+    // Where there is a body, nobody looks at the query.
+    lab.delete_with("configmaps/b?dryRun=All", &json!({})).is("200").await;
+    lab.get("configmaps/b").is("404 NotFound").await;
     lab.delete_with("configmaps/kube-root-ca.crt", &json!({"kind": "Thing"})).compare().await;
     lab.delete_with("configmaps/missing", &json!({"propagationPolicy": "Sometimes"})).compare().await;
     lab.delete_with("configmaps/missing", &json!({"gracePeriodSeconds": -1})).compare().await;
@@ -42,7 +46,7 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
         lab.delete(&path).is("200").await;
         lab.get(&path).is("200").await;
         lab.merge_patch(&path, &json!({"metadata": {"finalizers": ["example.com/a", "example.com/b", "example.com/c"]}}))
-            .is("422 Invalid metadata.finalizers")
+            .is("422 Invalid")
             .await;
         lab.merge_patch(&path, &json!({"metadata": {"finalizers": ["example.com/b"]}})).is("200").await;
         lab.merge_patch(&path, &json!({"metadata": {"deletionTimestamp": null}})).compare().await;
@@ -169,7 +173,7 @@ async fn a_namespace_takes_everything_in_it_along() {
     lab.post("configmaps", &config("a").with("metadata/finalizers", json!(["example.com/a"]))).is("201").await;
     lab.delete("namespaces/$ns").is("200").await;
     lab.post("configmaps", &config("b")).is("403 Forbidden metadata.namespace").await;
-    lab.get("configmaps/a").eventually().is("200").await;
+    lab.delete("configmaps/a").is("200").await;
     lab.json_patch("configmaps/a", &json!([{"op": "remove", "path": "/metadata/finalizers"}])).compare().await;
     lab.get("namespaces/$ns").eventually().is("404 NotFound").await;
     lab.get("configmaps").is("200").await;

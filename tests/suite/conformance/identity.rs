@@ -121,24 +121,37 @@ fn signing_request(name: &str, signer: &str, usages: &[&str]) -> Value {
 #[tokio::test]
 async fn a_certificate_is_asked_for_approved_and_signed() {
     let mut lab = Lab::open("identity").await;
-    let kubelet = "kubernetes.io/kube-apiserver-client-kubelet";
+    // Kubelets' own requests are approved by a controller; those to this signer by nobody.
+    let client = "kubernetes.io/kube-apiserver-client";
     let usages = ["digital signature", "client auth"];
     let path = "certificatesigningrequests";
-    lab.post(path, &signing_request("bad", kubelet, &["sing"])).compare().await;
+    lab.post("serviceaccounts/default/token", &token_request(600)).keep("token").is("201").await;
+    let limited = "$token.status.token";
+    lab.post(path, &signing_request("limited", client, &usages)).bearing(limited).is("403 Forbidden").await;
+    let may_ask = json!([{"apiGroups": ["certificates.k8s.io"], "resources": [path], "verbs": ["create", "get"]}]);
+    lab.post("clusterroles", &json!({"metadata": {"name": "$ns"}, "rules": may_ask})).is("201").await;
+    let binding = json!({"metadata": {"name": "$ns"}, "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "$ns"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "$ns"}});
+    lab.post("clusterrolebindings", &binding).is("201").await;
+    lab.get(&format!("{path}/$ns-none")).bearing(limited).eventually().is("404 NotFound").await;
+    lab.post(path, &signing_request("bad", client, &["sing"])).compare().await;
     lab.post(path, &signing_request("bad", "", &usages)).compare().await;
     lab.post(path, &signing_request("bad", "nodomain", &usages)).compare().await;
-    lab.post(path, &signing_request("bad", kubelet, &[])).compare().await;
-    lab.post(path, &signing_request("bad", kubelet, &usages).with("spec/request", json!("eA=="))).compare().await;
-    lab.post(path, &signing_request("bad", kubelet, &usages).with("spec/expirationSeconds", json!(599))).compare().await;
-    lab.post(path, &signing_request("good", kubelet, &usages).with("spec/username", json!("forged"))).is("201").await;
+    lab.post(path, &signing_request("bad", client, &[])).compare().await;
+    lab.post(path, &signing_request("bad", client, &usages).with("spec/request", json!("eA=="))).compare().await;
+    lab.post(path, &signing_request("bad", client, &usages).with("spec/expirationSeconds", json!(599))).compare().await;
+    let forged = signing_request("good", client, &usages).with("spec/username", json!("forged"));
+    lab.post(path, &forged).bearing(limited).is("201").await;
     let condition = |kind: &str| json!({"status": {"conditions": [{"type": kind, "status": "True", "reason": "Test", "message": "m"}]}});
-    lab.merge_patch(&format!("{path}/$ns-good"), &condition("Approved")).compare().await;
-    lab.merge_patch(&format!("{path}/$ns-good"), &json!({"spec": {"usages": ["any"]}})).compare().await;
-    lab.merge_patch(&format!("{path}/$ns-good/status"), &condition("Approved")).compare().await;
-    lab.merge_patch(&format!("{path}/$ns-good/approval"), &condition("Approved")).is("200").await;
-    lab.merge_patch(&format!("{path}/$ns-good/approval"), &condition("Denied")).compare().await;
-    lab.post(path, &signing_request("other", kubelet, &usages)).is("201").await;
-    lab.merge_patch(&format!("{path}/$ns-other/approval"), &condition("Denied")).is("200").await;
-    lab.merge_patch(&format!("{path}/$ns-other/approval"), &condition("Approved")).compare().await;
-    lab.post(path, &signing_request("limited", kubelet, &usages)).on_behalf_of("alice").is("403 Forbidden").await;
+    let good = format!("{path}/$ns-good");
+    lab.merge_patch(&good, &condition("Approved")).compare().await;
+    lab.merge_patch(&good, &json!({"spec": {"usages": ["any"]}})).compare().await;
+    lab.merge_patch(&format!("{good}/status"), &condition("Approved")).is("422 Invalid").await;
+    lab.merge_patch(&format!("{good}/approval"), &condition("Approved")).bearing(limited).is("403 Forbidden").await;
+    lab.merge_patch(&format!("{good}/approval"), &condition("Approved")).is("200").await;
+    lab.merge_patch(&format!("{good}/approval"), &condition("Denied")).is("422 Invalid").await;
+    let other = format!("{path}/$ns-other");
+    lab.post(path, &signing_request("other", client, &usages)).bearing(limited).is("201").await;
+    lab.merge_patch(&format!("{other}/approval"), &condition("Denied")).is("200").await;
+    lab.merge_patch(&format!("{other}/approval"), &condition("Approved")).is("422 Invalid").await;
 }

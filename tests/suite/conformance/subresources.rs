@@ -97,7 +97,7 @@ async fn scale_is_a_view_of_replicas() {
     lab.put("deployments/a/scale", &scale(0).with("metadata/name", json!("b"))).compare().await;
     lab.post("deployments/a/scale", &scale(0)).compare().await;
     lab.post("widgets", &widget("a")).is("201").await;
-    lab.get("widgets/a/scale").is("200").await;
+    lab.get("widgets/a/scale").is("500").await;
     lab.put("widgets/a/scale", &scale(3).with("metadata/namespace", json!("$ns"))).compare().await;
     lab.merge_patch("widgets/a/scale", &json!({"spec": {"replicas": 4}})).is("200").await;
     lab.merge_patch("widgets/a/status", &json!({"status": {"replicas": 2, "selector": "app=x"}})).is("200").await;

@@ -24,6 +24,7 @@ async fn labels_and_annotations_must_be_well_formed() {
 #[tokio::test]
 async fn unknown_fields_are_refused_told_or_ignored_as_asked() {
     let mut lab = Lab::with_widgets("validating").await;
+    lab.compare_warnings();
     for (plural, object) in [
         ("configmaps", config("a").with("typo", json!(1))),
         ("configmaps", config("a").with("metadata/typo", json!(1))),
