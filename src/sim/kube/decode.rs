@@ -7,8 +7,10 @@ use super::builtin::{self, Mismatch};
 use super::kind::Kind;
 use super::patch::duplicates;
 use super::protobuf::{self, ProtobufError};
-use super::refusal::Refusal;
+use super::object as objects;
+use super::refusal::{About, Refusal};
 use super::request::{Ask, FieldValidation};
+use super::schema::Cause;
 
 /// A decoded object, and what should be said about it although it is accepted.
 #[derive(Debug)]
@@ -93,6 +95,15 @@ fn check_type(kind: &Kind, object: &Value) -> Result<(), Refusal> {
         (_, None | Some("")) => Err(Refusal::bad_request("Object 'Kind' is missing")),
         (None | Some(""), _) => Err(Refusal::bad_request("Object 'apiVersion' is missing")),
         (Some(version), Some(name)) if version == kind.api_version() && name == kind.kind => Ok(()),
+        (Some(version), Some(name)) if version == kind.api_version() && kind.custom().is_some() => {
+            let whose = About {
+                group: &kind.group,
+                kind: name,
+                name: objects::name(object),
+            };
+            let why = format!("must be {}", kind.kind);
+            Err(Refusal::invalid(whose, vec![Cause::invalid("kind", &json!(name), why)]))
+        }
         (Some(version), Some(name)) => Err(Refusal::bad_request(format!(
             "the API version in the data ({version}, Kind={name}) does not match the expected API version ({}, Kind={})",
             kind.api_version(),

@@ -94,17 +94,22 @@ fn versions(causes: &mut Vec<Cause>, spec: &Value) {
     for (index, version) in all.iter().enumerate() {
         let at = format!("spec.versions[{index}]");
         if !words::label_1035(text(version, "name")).is_empty() {
-            causes.push(Cause::invalid(
-                &format!("{at}.name"),
-                &version["name"],
-                "must be a DNS-1035 label",
-            ));
+            let detail = "must be a DNS-1035 label";
+            causes.push(Cause::invalid(&format!("{at}.name"), &version["name"], detail));
+            if index == 0 {
+                causes.push(Cause::invalid("spec.version", &version["name"], detail));
+            }
         }
         let schema = &version["schema"]["openAPIV3Schema"];
-        let path = format!("{at}.schema.openAPIV3Schema");
-        if schema.is_object() {
+        // A real server has one schema for all versions where they agree, and calls it by its place of old.
+        let agreed = all.iter().all(|other| other["schema"] == version["schema"]);
+        if schema.is_object() && agreed {
+            structure(causes, "spec.validation.openAPIV3Schema", schema, Place::Root);
+        } else if schema.is_object() {
+            let path = format!("{at}.schema.openAPIV3Schema");
             structure(causes, &path, schema, Place::Root);
         } else {
+            let path = format!("{at}.schema.openAPIV3Schema");
             causes.push(Cause::required(&path, "schemas are required"));
         }
         columns(causes, &at, version);
@@ -114,6 +119,10 @@ fn versions(causes: &mut Vec<Cause>, spec: &Value) {
     if stored != 1 {
         let detail = "must have exactly one version marked as storage version";
         causes.push(Cause::invalid("spec.versions", &spec["versions"], detail));
+    }
+    if stored == 0 {
+        let detail = "must have at least one stored version";
+        causes.push(Cause::invalid("status.storedVersions", &Value::Null, detail));
     }
     let names: std::collections::BTreeSet<&str> = all.iter().map(|version| text(version, "name")).collect();
     if names.len() != all.len() {
@@ -272,6 +281,7 @@ fn structure(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
     }
     list_type(causes, at, schema);
     rules(causes, at, schema);
+    default(causes, at, schema);
     if schema["items"].is_object() {
         structure(causes, &format!("{at}.items"), &schema["items"], Place::Item);
     }
@@ -324,6 +334,20 @@ fn list_type(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
     }
 }
 
+/// What is filled in must fit.
+fn default(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
+    let Some(default) = schema.get("default") else { return };
+    // Other mistakes of this schema are blamed where they are.
+    let Ok(compiled) = Schema::compile(schema) else { return };
+    for cause in compiled.validate(default, None) {
+        let at = match cause.field.as_str() {
+            "" => format!("{at}.default"),
+            field => format!("{at}.default.{field}"),
+        };
+        causes.push(Cause::new(&at, cause.reason, cause.message));
+    }
+}
+
 fn rules(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
     for (index, rule) in each(schema, "x-kubernetes-validations").enumerate() {
         let at = format!("{at}.x-kubernetes-validations[{index}].rule");
@@ -365,7 +389,7 @@ mod tests {
             .collect()
     }
 
-    const ROOT: &str = "spec.versions[0].schema.openAPIV3Schema";
+    const ROOT: &str = "spec.validation.openAPIV3Schema";
 
     #[test]
     fn a_definition_is_named_after_what_it_defines() {

@@ -38,16 +38,8 @@ fn blame(causes: &mut Vec<Cause>, field: &str, value: &str, objections: Vec<&'st
 fn names(kind: &Kind, metadata: &Value) -> Vec<Cause> {
     let judge = judge(kind);
     let mut causes = Vec::new();
-    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-    let (name, prefix) = (text("name"), text("generateName"));
-    // Where the name came from the prefix, the name alone is blamed.
-    if !prefix.is_empty() && !name.starts_with(prefix) {
-        // A dash at the end is fine where something follows.
-        let masked = prefix
-            .strip_suffix('-')
-            .map_or(prefix.to_owned(), |stem| format!("{stem}a"));
-        blame(&mut causes, "metadata.generateName", prefix, judge(&masked));
-    }
+    // A prefix is judged by the name that was made from it.
+    let name = metadata["name"].as_str().unwrap_or_default();
     if name.is_empty() {
         let detail = "name or generateName is required";
         causes.push(Cause::required("metadata.name", detail));
@@ -194,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_name_may_be_cut_at_a_dash_but_not_at_an_underscore() {
+    fn a_prefix_is_judged_by_the_name_made_from_it() {
         let generated = |prefix: &str| json!({"name": format!("{prefix}x"), "generateName": prefix});
         assert_eq!(fields("", "pods", generated("a-")), Vec::<String>::new());
         assert_eq!(fields("", "pods", generated("a_")), ["metadata.name"]);
         let both = json!({"name": "x", "generateName": "a_"});
-        assert_eq!(fields("", "pods", both), ["metadata.generateName"]);
+        assert_eq!(fields("", "pods", both), Vec::<String>::new());
     }
 
     #[test]

@@ -319,7 +319,8 @@ impl Page {
             .cloned()
             .collect();
         // A full page ends without a look at what follows, so whether any of that is selected shows on the next one.
-        let left = objects.count();
+        let alone = ask.options.fields.demanded_name().is_some();
+        let left = if alone { 0 } else { objects.count() };
         let next = items
             .last()
             .filter(|_| left > 0)

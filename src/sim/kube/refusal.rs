@@ -159,6 +159,11 @@ impl Refusal {
         Self::new(406, "NotAcceptable", message)
     }
 
+    /// 406: a media type that nobody has heard of.
+    pub fn unknown_media_type(message: impl Into<String>) -> Self {
+        Self::of_status(406, "NotAcceptable", message)
+    }
+
     /// 415: a patch of a type that this resource does not take.
     pub fn unsupported_patch_type(message: impl Into<String>) -> Self {
         Self::of_status(415, "UnsupportedMediaType", message)

@@ -296,7 +296,13 @@ impl Form {
         }
         let form = accept.split(',').find_map(Self::of_media).ok_or_else(|| {
             let types = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-            Refusal::not_acceptable(format!("only the following media types are accepted: {types}"))
+            let problem = format!("only the following media types are accepted: {types}");
+            // One that is known, in a form that is not, comes further than one that is not even known.
+            if accept.split(',').any(|part| Self::media(part).is_some()) {
+                Refusal::not_acceptable(problem)
+            } else {
+                Refusal::unknown_media_type(problem)
+            }
         })?;
         let lists = matches!(verb, Verb::List | Verb::DeleteCollection);
         match (form, lists) {
@@ -310,9 +316,8 @@ impl Form {
         }
     }
 
-    /// A form by one part of the header: `application/json;as=Table;v=v1;g=meta.k8s.io`.
-    fn of_media(part: &str) -> Option<(&str, Self)> {
-        let mut pieces = part.split(';').map(str::trim);
+    /// The media type of one part of the header, if it is one that this server knows.
+    fn media(part: &str) -> Option<&str> {
         let known = [
             "application/json",
             "application/yaml",
@@ -320,7 +325,14 @@ impl Form {
             "application/*",
             "*/*",
         ];
-        pieces.next().filter(|media| known.contains(media))?;
+        let media = part.split(';').next().unwrap_or_default().trim();
+        known.contains(&media).then_some(media)
+    }
+
+    /// A form by one part of the header: `application/json;as=Table;v=v1;g=meta.k8s.io`.
+    fn of_media(part: &str) -> Option<(&str, Self)> {
+        Self::media(part)?;
+        let mut pieces = part.split(';').map(str::trim);
         match pieces.find_map(|piece| piece.strip_prefix("as=")) {
             None => Some(("", Self::Full)),
             Some("Table") => Some(("Table", Self::Table)),

@@ -399,7 +399,6 @@ fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refu
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
     );
-    // A real server checks it once for every object and once more by the kind.
     let cause = Cause::forbidden("metadata.finalizers", &detail);
     Err(Refusal::invalid(
         About {
@@ -407,7 +406,7 @@ fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refu
             kind: &kind.kind,
             name: object::name(object),
         },
-        vec![cause.clone(), cause],
+        vec![cause],
     ))
 }
 

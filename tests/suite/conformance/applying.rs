@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Lab;
-use super::objects::{With, config, deployment, version_of};
+use super::objects::{With, config, version_of};
 use super::widgets::widget;
 
 fn data(values: Value) -> Value {
@@ -81,14 +81,23 @@ async fn lists_are_owned_by_their_keys() {
 async fn containers_are_owned_by_their_names() {
     let mut lab = Lab::open("applying").await;
     lab.compare_ownership();
-    lab.apply("one", "deployments/a", &deployment("a")).is("201").await;
-    let side = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
-        "spec": {"template": {"spec": {"containers": [{"name": "side", "image": "none"}]}}}});
-    lab.apply("two", "deployments/a", &side).is("200").await;
-    let image = side.clone().with("spec/template/spec/containers/0/name", json!("main")).with("spec/template/spec/containers/0/image", json!("new"));
-    lab.apply("two", "deployments/a", &image).is("409 Conflict").await;
-    lab.apply("two", "deployments/a?force=true", &image).is("200").await;
-    lab.strategic_patch("deployments/a/scale?fieldManager=scaler", &json!({"spec": {"replicas": 0}})).compare().await;
+    let with = |containers: Value| {
+        json!({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "a"},
+               "template": {"spec": {"containers": containers}}})
+    };
+    let path = "podtemplates/a";
+    lab.apply("one", path, &with(json!([{"name": "main", "image": "none", "ports": [{"containerPort": 80}]}]))).is("201").await;
+    lab.apply("two", path, &with(json!([{"name": "side", "image": "none"}]))).is("200").await;
+    let image = with(json!([{"name": "main", "image": "new"}]));
+    lab.apply("two", path, &image).is("409 Conflict").await;
+    lab.apply("two", &format!("{path}?force=true"), &image).is("200").await;
+    lab.apply("one", path, &with(json!([{"name": "main", "ports": [{"containerPort": 81}]}]))).is("200").await;
+    lab.strategic_patch(
+        &format!("{path}?fieldManager=three"),
+        &json!({"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "1"}]}]}}}),
+    )
+    .is("200")
+    .await;
 }
 
 #[tokio::test]

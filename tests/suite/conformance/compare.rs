@@ -114,16 +114,17 @@ fn object(mut object: Value, also: Also) -> Value {
     if is_list && object["metadata"]["resourceVersion"].is_string() {
         object["metadata"]["resourceVersion"] = "<current>".into();
     }
-    if let Some(items) = object["items"].as_array_mut() {
+    if let Some(items) = object.get_mut("items").and_then(Value::as_array_mut) {
         let of = kind.trim_end_matches("List");
         items.iter_mut().for_each(|item| leave_to_controllers(of, item));
     }
     // Columns are described in a paragraph of documentation each.
-    for column in object["columnDefinitions"].as_array_mut().into_iter().flatten() {
+    let columns = object.get_mut("columnDefinitions").and_then(Value::as_array_mut);
+    for column in columns.into_iter().flatten() {
         column.as_object_mut().unwrap().remove("description");
     }
-    if kind.ends_with("Review") {
-        explain_less(&mut object["status"]);
+    if let Some(status) = object.get_mut("status").filter(|_| kind.ends_with("Review")) {
+        explain_less(status);
     }
     leave_to_controllers(&kind, &mut object);
     value(object, also)
@@ -187,8 +188,8 @@ fn text(text: String) -> String {
 /// Reviews say in words why, and name the one of several roles that they happened to look at first.
 fn explain_less(status: &mut Value) {
     for words in ["reason", "error"] {
-        if status[words].is_string() {
-            status[words] = "<words>".into();
+        if let Some(said) = status.get_mut(words) {
+            *said = "<words>".into();
         }
     }
 }
@@ -200,6 +201,8 @@ fn leave_to_controllers(kind: &str, object: &mut Value) {
         "Deployment" | "PodDisruptionBudget" | "Namespace" => {
             object.remove("status");
         }
+        // A view of what may be a deployment.
+        "Scale" => {}
         // Those that taint nodes by their condition, and tell kubelets how long to keep what they read.
         "Node" => {
             let its = |text: &str| text.starts_with("node.kubernetes.io/") || text.starts_with("node.alpha.kubernetes.io/");
@@ -245,8 +248,9 @@ fn reduce_status(status: &mut Value) {
     for cause in causes.iter_mut() {
         cause.as_object_mut().unwrap().remove("message");
     }
-    // A real server walks maps in whatever order.
+    // A real server walks maps in whatever order, and finds some mistakes twice.
     causes.sort_by_key(Value::to_string);
+    causes.dedup();
 }
 
 fn mask_age(cell: &mut Value) {

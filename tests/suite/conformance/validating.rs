@@ -155,9 +155,17 @@ async fn faults_of_a_pod_are_blamed_on_their_fields() {
     }
 }
 
+/// A definition of a kind that nobody has.
+fn gadgets() -> Value {
+    json!({"metadata": {"name": "gadgets.conformance.example.com"}, "spec": {
+        "group": "conformance.example.com", "scope": "Namespaced", "names": {"kind": "Gadget", "plural": "gadgets"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+}
+
 #[tokio::test]
 async fn faults_of_other_kinds_are_blamed_on_their_fields() {
     let mut lab = Lab::open("validating").await;
+    let schema = "spec/versions/0/schema/openAPIV3Schema";
     let faults: Vec<(&str, Value, Vec<(&str, Value)>)> = vec![
         ("deployments", deployment("a"), vec![
             ("spec/replicas", json!(-1)), ("spec/selector", json!({})), ("spec/selector", json!(null)), ("spec/template/metadata/labels", json!({"app": "b"})),
@@ -199,11 +207,11 @@ async fn faults_of_other_kinds_are_blamed_on_their_fields() {
         ]),
         ("roles", json!({"metadata": {"name": "a"}, "rules": []}), vec![("rules", json!([{}])), ("rules", json!([{"verbs": ["get"]}])), ("rules", json!([{"verbs": ["get"], "resources": ["pods"]}])), ("rules", json!([{"verbs": ["get"], "nonResourceURLs": ["/x"]}]))]),
         ("events", json!({"metadata": {"name": "a"}, "involvedObject": {"kind": "Pod", "namespace": "$ns", "name": "a"}}), vec![("involvedObject/namespace", json!("other")), ("type", json!("Odd")), ("involvedObject", json!({}))]),
-        ("customresourcedefinitions", super::widgets::definition().with("metadata/name", json!("gadgets.conformance.example.com")).with("spec/names/plural", json!("gadgets")).with("spec/names/kind", json!("Gadget")).with("spec/names/listKind", json!("GadgetList")).with("spec/names/singular", json!("gadget")).with("spec/names/shortNames", json!([])), vec![
+        ("customresourcedefinitions", gadgets(), vec![
             ("metadata/name", json!("other.example.com")), ("spec/scope", json!("Galaxy")), ("spec/versions", json!([])), ("spec/versions/0/storage", json!(false)), ("spec/versions/0/name", json!("V")),
-            ("spec/versions/0/schema", json!(null)), ("spec/versions/0/schema/openAPIV3Schema", json!({"type": "object", "properties": {"a": {}}})), ("spec/versions/0/schema/openAPIV3Schema", json!({"type": "object", "properties": {"spec": {"type": "array"}}})),
-            ("spec/versions/0/schema/openAPIV3Schema", json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "self.missing"}]}}})),
-            ("spec/versions/0/schema/openAPIV3Schema", json!({"type": "object", "properties": {"spec": {"type": "string", "default": 1}}})), ("spec/group", json!("other.com")),
+            ("spec/versions/0/schema", json!(null)), (schema, json!({"type": "object", "properties": {"a": {}}})), (schema, json!({"type": "object", "properties": {"spec": {"type": "array"}}})),
+            (schema, json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "self."}]}}})), (schema, json!({"type": "string"})),
+            (schema, json!({"type": "object", "properties": {"spec": {"type": "string", "default": 1}}})), ("spec/group", json!("other.com")), ("spec/names/kind", json!("")),
         ]),
     ];
     for (plural, object, changes) in faults {

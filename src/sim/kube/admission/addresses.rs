@@ -95,6 +95,8 @@ fn address(admission: &Admission<'_>, taken: &Taken, service: &mut Value) -> Res
             spec["clusterIP"] = free.unwrap_or_default().into();
         }
         "None" => {}
+        // Validation says what is wrong with what is no address at all.
+        wanted if wanted.parse::<std::net::IpAddr>().is_err() => {}
         wanted => {
             let parsed = wanted.parse::<Ipv4Addr>();
             let in_range = parsed.is_ok_and(|ip| ip >= Ipv4Addr::new(10, 96, 0, 1) && ip <= LAST);

@@ -161,6 +161,10 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
 /// A kind with a scale has no fewer replicas than none, whatever its schema says.
 fn negative_replicas(custom: &Custom, object: &Value) -> Option<Cause> {
     let path = &custom.scale.as_ref()?.spec;
+    let holder = path.trim_start_matches('.').split('.').next().unwrap_or_default();
+    if object.get(holder).is_some_and(|holder| !holder.is_object()) {
+        return Some(Cause::invalid(path, &0.into(), "accessor error"));
+    }
     let replicas = object::at(object, path).as_i64().filter(|replicas| *replicas < 0)?;
     Some(Cause::invalid(path, &replicas.into(), "should be a non-negative integer"))
 }

@@ -63,6 +63,9 @@ impl Format {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if kind.custom().is_none() => Ok(Self::Strategic),
             Self::APPLY => Ok(Self::Apply),
+            strategic @ "application/strategic-merge-patch+json" => Err(Refusal::unsupported_media_type(
+                format!("the body of the request was in an unknown format ({strategic})"),
+            )),
             other => Err(Refusal::unsupported_patch_type(format!(
                 "the body of the request was in an unknown format ({other})"
             ))),

@@ -104,7 +104,9 @@ impl Stream {
             .transpose()?
             .unwrap_or(0);
         let initial = options.send_initial_events == Some(true);
-        if initial || (version == 0 && options.send_initial_events.is_none()) {
+        if options.send_initial_events == Some(false) && version == 0 {
+            stream.cursor = server.state().store.revision();
+        } else if initial || version == 0 {
             stream.begin_with_what_is_there();
         } else {
             stream.cursor = version;

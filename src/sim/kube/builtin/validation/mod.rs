@@ -50,7 +50,10 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
 fn rules(found: &mut Findings, kind: &str, object: &Value) {
     let spec = &object["spec"];
     match kind {
-        "Pod" => pod::specification(found, "spec", spec, pod::Of::Pod),
+        "Pod" => {
+            pod::annotations(found, "metadata.annotations", &object["metadata"]["annotations"]);
+            pod::specification(found, "spec", spec, pod::Of::Pod);
+        }
         "PodTemplate" => pod::template(found, "template", &object["template"]),
         "Deployment" => workload::deployment(found, spec),
         "ReplicaSet" => workload::replica_set(found, spec),
