@@ -185,9 +185,7 @@ fn names(causes: &mut Vec<Cause>, names: &Value) {
         let at = format!("spec.names.{field}");
         let name = text(names, field);
         if name.is_empty() {
-            if field != "singular" {
-                causes.push(Cause::required(&at, ""));
-            }
+            causes.push(Cause::required(&at, ""));
             continue;
         }
         let lowered = if cased {
@@ -339,7 +337,9 @@ fn default(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
     let Some(default) = schema.get("default") else { return };
     // Other mistakes of this schema are blamed where they are.
     let Ok(compiled) = Schema::compile(schema) else { return };
-    for cause in compiled.validate(default, None) {
+    let mut found = compiled.validate(default, None);
+    found.retain(|cause| *cause != Cause::rules_not_checked());
+    for cause in found {
         let at = match cause.field.as_str() {
             "" => format!("{at}.default"),
             field => format!("{at}.default.{field}"),

@@ -140,7 +140,7 @@ pub async fn update(
         let written = create_object(server, user, kind, ask, sent).await?;
         return Ok(respond(server, kind, ask, &written, &decoded.warnings));
     }
-    let blind = kind.custom().is_some() && object::meta(&sent, "resourceVersion").is_empty();
+    let blind = strategy::needs_version(kind) && object::meta(&sent, "resourceVersion").is_empty();
     let replaced = |_: &Value| {
         if blind {
             let why = "must be specified for an update";

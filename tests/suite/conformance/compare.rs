@@ -87,10 +87,16 @@ fn lines(body: &[u8], also: Also) -> Value {
     match events {
         Some(events) => events
             .into_iter()
+            .filter(|event| !is_progress(event))
             .map(|it| event(it, also))
             .collect(),
         None => "<text>".into(),
     }
+}
+
+/// A bookmark that only says how far the stream is: those come when a server sees fit.
+fn is_progress(event: &Value) -> bool {
+    event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"].is_null()
 }
 
 fn event(mut event: Value, also: Also) -> Value {

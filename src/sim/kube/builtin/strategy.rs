@@ -28,6 +28,23 @@ pub fn takes_status(kind: &Kind) -> bool {
     !kind.has_subresource("status") || kind.plural == "nodes" && kind.group.is_empty()
 }
 
+/// Whether an object is only replaced by somebody who says which version they saw.
+pub fn needs_version(kind: &Kind) -> bool {
+    kind.custom().is_some()
+        || matches!(
+            kind.plural.as_str(),
+            "csidrivers"
+                | "csinodes"
+                | "customresourcedefinitions"
+                | "leases"
+                | "mutatingwebhookconfigurations"
+                | "poddisruptionbudgets"
+                | "runtimeclasses"
+                | "validatingwebhookconfigurations"
+                | "volumeattachments"
+        )
+}
+
 /// Whether replacing an object that is not there makes it.
 pub fn is_made_by_update(kind: &Kind) -> bool {
     let made = matches!(

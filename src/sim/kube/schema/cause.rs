@@ -194,7 +194,8 @@ impl Cause {
         )
     }
 
-    pub(super) fn rules_not_checked() -> Self {
+    /// That the rules had no say, since the rest was wrong already.
+    pub fn rules_not_checked() -> Self {
         let message = "Invalid value: null: some validation rules were not checked because the object was invalid; \
                        correct the existing errors to complete validation";
         Self::new("", Reason::Invalid, message.to_owned())
