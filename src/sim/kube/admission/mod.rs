@@ -138,7 +138,7 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
     causes.extend(match kind.custom() {
         Some(custom) => {
             let mut causes = custom.schema.validate(object, admission.old);
-            causes.extend(negative_replicas(custom, object));
+            causes.extend(scale_problems(custom, object));
             causes
         }
         None => builtin::problems(object, admission.old, admission.subresource),
@@ -158,15 +158,47 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
     }
 }
 
-/// A kind with a scale has no fewer replicas than none, whatever its schema says.
-fn negative_replicas(custom: &Custom, object: &Value) -> Option<Cause> {
-    let path = &custom.scale.as_ref()?.spec;
-    let holder = path.trim_start_matches('.').split('.').next().unwrap_or_default();
-    if object.get(holder).is_some_and(|holder| !holder.is_object()) {
-        return Some(Cause::invalid(path, &0.into(), "accessor error"));
+/// The numbers behind a scale are numbers, none of them below nothing, whatever the schema says.
+fn scale_problems(custom: &Custom, object: &Value) -> Vec<Cause> {
+    let Some(paths) = &custom.scale else {
+        return Vec::new();
+    };
+    let mut causes = Vec::new();
+    for path in [&paths.spec, &paths.status] {
+        let (value, reached) = reach(object, path);
+        match value.as_i64() {
+            Some(count) if count < 0 => {
+                causes.push(Cause::invalid(path, value, "should be a non-negative integer"));
+            }
+            Some(count) if count > i64::from(i32::MAX) => {
+                causes.push(Cause::invalid(path, value, "should be less than or equal to 2147483647"));
+            }
+            None if !reached || !value.is_null() => {
+                causes.push(Cause::invalid(path, &0.into(), "accessor error"));
+            }
+            _ => {}
+        }
     }
-    let replicas = object::at(object, path).as_i64().filter(|replicas| *replicas < 0)?;
-    Some(Cause::invalid(path, &replicas.into(), "should be a non-negative integer"))
+    if let Some(path) = &paths.selector
+        && let (value, reached) = reach(object, path)
+        && (!reached || !value.is_null() && !value.is_string())
+    {
+        causes.push(Cause::invalid(path, &json!(""), "accessor error"));
+    }
+    causes
+}
+
+/// What is at the end of a path, and whether nothing but objects led there.
+fn reach<'a>(object: &'a Value, path: &str) -> (&'a Value, bool) {
+    let mut at = object;
+    for name in path.trim_start_matches('.').split('.') {
+        match at {
+            Value::Object(fields) => at = fields.get(name).unwrap_or(&Value::Null),
+            Value::Null => return (&Value::Null, true),
+            _ => return (&Value::Null, false),
+        }
+    }
+    (at, true)
 }
 
 /// Priority: one class at most is meant for everything.

@@ -35,8 +35,10 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
         return found.0;
     }
     match (text(object, "kind"), old) {
-        // A pod is judged once; after that only what changes is.
-        ("Pod", Some(old)) => change::pod(&mut found, old, object),
+        ("Pod", Some(old)) => {
+            rules(&mut found, "Pod", object);
+            change::pod(&mut found, old, object);
+        }
         (kind, old) => {
             rules(&mut found, kind, object);
             if let Some(old) = old {
