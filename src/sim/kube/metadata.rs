@@ -140,7 +140,7 @@ fn finalizers(causes: &mut Vec<Cause>, kind: &Kind, object: &Value) {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
         causes.push(Cause::invalid("metadata.finalizers", &json!(list), detail));
     }
-    if kind.custom().is_some() {
+    if !qualifies_finalizers(kind) {
         return;
     }
     for (index, finalizer) in list.iter().enumerate() {
@@ -153,6 +153,19 @@ fn finalizers(causes: &mut Vec<Cause>, kind: &Kind, object: &Value) {
             ));
         }
     }
+}
+
+/// Whether finalizers need a domain. Those of custom kinds and of a few others do not, as was seen on a real server.
+fn qualifies_finalizers(kind: &Kind) -> bool {
+    const FREE: [&str; 6] = [
+        "events",
+        "leases",
+        "mutatingwebhookconfigurations",
+        "poddisruptionbudgets",
+        "runtimeclasses",
+        "validatingwebhookconfigurations",
+    ];
+    kind.custom().is_none() && !FREE.contains(&kind.plural.as_str())
 }
 
 #[cfg(test)]
