@@ -248,17 +248,17 @@ pub async fn delete_object(
         };
         check(kind, &current, manner)?;
         let marked = marked(server.clock(), kind, current.clone(), manner);
+        // What goes at once never is an object that is being deleted; a pod is, for no time at all.
+        let last = if kind.plural == "pods" { &marked } else { &current };
         match (is_finished(&marked), manner.dry_run) {
-            (true, true) if shows_what_is_gone(kind) => Deleted::GoneWithObject(current),
+            (true, true) if shows_what_is_gone(kind) => Deleted::GoneWithObject(last.clone()),
             (true, true) => Deleted::Gone {
                 uid: object::uid(&marked).to_owned(),
             },
             (false, true) => Deleted::Going(marked),
             (true, false) => {
                 let uid = object::uid(&marked).to_owned();
-                // What goes at once never is an object that is being deleted; a pod is, for no time at all.
-                let last = if kind.plural == "pods" { marked } else { current };
-                let last = remove(&mut state, kind, key, last);
+                let last = remove(&mut state, kind, key, last.clone());
                 if shows_what_is_gone(kind) {
                     Deleted::GoneWithObject(last)
                 } else {

@@ -136,6 +136,7 @@ pub async fn update(
     }
     let exists = server.state().store.get(&kind.table(), &read::key(ask)).is_some();
     if !exists && strategy::is_made_by_update(kind) && ask.target.subresource.is_none() {
+        check_version(object::meta(&sent, "resourceVersion"))?;
         object::metadata_mut(&mut sent).remove("resourceVersion");
         let written = create_object(server, user, kind, ask, sent).await?;
         return Ok(respond(server, kind, ask, &written, &decoded.warnings));
@@ -206,11 +207,11 @@ async fn try_change(
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     strategy::count(kind, old_value, &mut object);
     managed::updated(kind, ask, server, old_value, record, &mut object);
-    check_finalizers(kind, old_value, &object)?;
+    let mut causes = added_finalizers(old_value, &object);
     if subresource.is_none() {
-        check_deletion(kind, old_value, &sent_metadata)?;
+        causes.extend(written_deletion(old_value, &sent_metadata));
     }
-    admission::validate(&server.state(), &admission, &object)?;
+    judge(&server.state(), &admission, &object, causes)?;
     admission::validating_webhooks(server, &admission, &object).await?;
 
     let mut state = server.state();
@@ -362,13 +363,19 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
     Ok(())
 }
 
+/// A version that is given is a number; a real server does not expect anything else.
+fn check_version(version: &str) -> Result<(), Refusal> {
+    if version.is_empty() || version.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    let problem = format!("strconv.ParseUint: parsing \"{version}\": invalid syntax");
+    Err(Refusal::failure(problem))
+}
+
 fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Refusal> {
     let name = object::name(old);
     let version = object::meta(sent, "resourceVersion");
-    if !version.is_empty() && version.parse::<u64>().is_err() {
-        let problem = format!("strconv.ParseUint: parsing \"{version}\": invalid syntax");
-        return Err(Refusal::failure(problem));
-    }
+    check_version(version)?;
     if !version.is_empty() && version != object::meta(old, "resourceVersion") {
         return Err(Refusal::conflict(about(kind, name), MODIFIED));
     }
@@ -383,10 +390,31 @@ fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Ref
     Ok(())
 }
 
+/// Validates a change about which something is known to be wrong already: everything is said at once.
+fn judge(
+    state: &State,
+    admission: &Admission<'_>,
+    object: &Value,
+    causes: Vec<Cause>,
+) -> Result<(), Refusal> {
+    match admission::validate(state, admission, object) {
+        Err(refusal) if refusal.code() == 422 => Err(refusal.with_causes(causes)),
+        Ok(()) if !causes.is_empty() => {
+            let whose = About {
+                group: &admission.kind.group,
+                kind: &admission.kind.kind,
+                name: object::name(object),
+            };
+            Err(Refusal::invalid(whose, causes))
+        }
+        otherwise => otherwise,
+    }
+}
+
 /// While an object is being deleted, finalizers may only go.
-fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refusal> {
+fn added_finalizers(old: &Value, object: &Value) -> Vec<Cause> {
     if !object::is_deleting(old) {
-        return Ok(());
+        return Vec::new();
     }
     let known = object::finalizers(old);
     let added: Vec<&str> = object::finalizers(object)
@@ -394,42 +422,25 @@ fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refu
         .filter(|finalizer| !known.contains(finalizer))
         .collect();
     if added.is_empty() {
-        return Ok(());
+        return Vec::new();
     }
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
     );
-    let cause = Cause::forbidden("metadata.finalizers", &detail);
-    Err(Refusal::invalid(
-        About {
-            group: &kind.group,
-            kind: &kind.kind,
-            name: object::name(object),
-        },
-        vec![cause],
-    ))
+    vec![Cause::forbidden("metadata.finalizers", &detail)]
 }
 
 /// Nobody deletes by an update.
-fn check_deletion(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Refusal> {
+fn written_deletion(old: &Value, sent: &Value) -> Vec<Cause> {
     if object::is_deleting(old) {
-        return Ok(());
+        return Vec::new();
     }
     let fields = ["deletionTimestamp", "deletionGracePeriodSeconds"];
-    let causes: Vec<Cause> = fields
+    fields
         .iter()
         .filter(|field| !sent[**field].is_null())
         .map(|field| Cause::invalid(&format!("metadata.{field}"), &sent[*field], "field is immutable"))
-        .collect();
-    if causes.is_empty() {
-        return Ok(());
-    }
-    let whose = About {
-        group: &kind.group,
-        kind: &kind.kind,
-        name: object::name(old),
-    };
-    Err(Refusal::invalid(whose, causes))
+        .collect()
 }
 
 /// Whether nothing keeps a deleted object any more.

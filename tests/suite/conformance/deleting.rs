@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Lab;
-use super::objects::{With, config, deployment, pod};
+use super::objects::{With, config, deployment, node, pod};
 use super::widgets::widget;
 
 #[tokio::test]
@@ -60,7 +60,9 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
 #[tokio::test]
 async fn pods_get_the_grace_that_they_or_the_request_ask_for() {
     let mut lab = Lab::open("deleting").await;
-    let bound = |name: &str| pod(name).with("spec/nodeName", json!("nowhere"));
+    // A pod on a node that does not exist is soon collected.
+    lab.post("nodes", &node("n")).is("201").await;
+    let bound = |name: &str| pod(name).with("spec/nodeName", json!("$ns-n"));
     lab.post("pods", &pod("pending")).is("201").await;
     lab.delete("pods/pending").is("200").await;
     lab.get("pods/pending").is("404 NotFound").await;

@@ -10,11 +10,18 @@ fn eviction(name: &str) -> Value {
     json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}})
 }
 
-/// A pod on a node that nobody runs, ready.
+/// A lab with a node that nobody runs. (A pod on one that does not exist is soon collected.)
+async fn lab_with_node() -> Lab {
+    let mut lab = Lab::open("evicting").await;
+    lab.post("nodes", &node("n")).is("201").await;
+    lab
+}
+
+/// A pod on that node, ready.
 async fn running(lab: &mut Lab, name: &str, app: &str) {
     let labeled = pod(name)
         .with("metadata/labels", json!({"app": app}))
-        .with("spec/nodeName", json!("nowhere"));
+        .with("spec/nodeName", json!("$ns-n"));
     lab.post("pods", &labeled).keep(name).is("201").await;
     let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     lab.merge_patch(&format!("pods/{name}/status"), &json!({"status": status})).is("200").await;
@@ -22,7 +29,7 @@ async fn running(lab: &mut Lab, name: &str, app: &str) {
 
 #[tokio::test]
 async fn a_pod_without_a_budget_is_evicted() {
-    let mut lab = Lab::open("evicting").await;
+    let mut lab = lab_with_node().await;
     running(&mut lab, "a", "x").await;
     lab.post("pods/a/eviction?dryRun=All", &eviction("a")).compare().await;
     lab.post("pods/a/eviction", &eviction("a").with("deleteOptions", json!({"preconditions": {"uid": "wrong"}})))
@@ -44,7 +51,7 @@ async fn a_pod_without_a_budget_is_evicted() {
 
 #[tokio::test]
 async fn a_budget_is_respected() {
-    let mut lab = Lab::open("evicting").await;
+    let mut lab = lab_with_node().await;
     running(&mut lab, "a", "x").await;
     running(&mut lab, "b", "x").await;
     lab.post("poddisruptionbudgets", &budget("one", "x")).is("201").await;
@@ -60,7 +67,7 @@ async fn a_budget_is_respected() {
 
 #[tokio::test]
 async fn two_budgets_are_one_too_many() {
-    let mut lab = Lab::open("evicting").await;
+    let mut lab = lab_with_node().await;
     running(&mut lab, "a", "x").await;
     lab.post("poddisruptionbudgets", &budget("one", "x")).is("201").await;
     lab.post("poddisruptionbudgets", &budget("two", "x")).is("201").await;
@@ -69,7 +76,7 @@ async fn two_budgets_are_one_too_many() {
 
 #[tokio::test]
 async fn pods_that_are_done_or_not_begun_need_no_budget() {
-    let mut lab = Lab::open("evicting").await;
+    let mut lab = lab_with_node().await;
     lab.post("poddisruptionbudgets", &budget("one", "x")).is("201").await;
     lab.post("pods", &pod("pending").with("metadata/labels", json!({"app": "x"}))).is("201").await;
     lab.post("pods/pending/eviction", &eviction("pending")).is("201").await;
