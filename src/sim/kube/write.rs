@@ -137,8 +137,12 @@ pub async fn update(
     let exists = server.state().store.get(&kind.table(), &read::key(ask)).is_some();
     if !exists && strategy::is_made_by_update(kind) && ask.target.subresource.is_none() {
         check_version(object::meta(&sent, "resourceVersion"))?;
-        object::metadata_mut(&mut sent).remove("resourceVersion");
-        let written = create_object(server, user, kind, ask, sent).await?;
+        let version = object::metadata_mut(&mut sent).remove("resourceVersion");
+        let mut written = create_object(server, user, kind, ask, sent).await?;
+        // What is not stored has no version but the one that was sent.
+        if let Some(version) = version.filter(|_| ask.options.dry_run) {
+            written.object["metadata"]["resourceVersion"] = version;
+        }
         return Ok(respond(server, kind, ask, &written, &decoded.warnings));
     }
     let blind = strategy::needs_version(kind) && object::meta(&sent, "resourceVersion").is_empty();
