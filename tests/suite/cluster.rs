@@ -4,7 +4,8 @@
 //! says how to reach it (`eval "$(hack/control-plane env)"`), which `hack/test` takes care of.
 
 use std::env;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -146,6 +147,18 @@ impl Cluster {
             Reached::Real(real) => real.send(who, request).await,
         }
     }
+}
+
+/// Says how many requests were compared, and adds it to the file that `hack/test` sums up, where it names one.
+pub(crate) fn report_compared(subject: &str, compared: usize) {
+    println!("{subject}: {compared} requests compared, equal");
+    let Some(path) = env::var_os("CONFORMANCE_REPORT") else {
+        return;
+    };
+    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+    // One write, so that tests at the same time do not mix their lines.
+    file.write_all(format!("{subject} {compared}\n").as_bytes())
+        .unwrap();
 }
 
 async fn send_in_process(server: &ApiServer, who: &Who, mut request: Request<Vec<u8>>) -> Answer {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::builtin::{self, Mismatch};
 use super::kind::Kind;
+use super::object as objects;
 use super::patch::duplicates;
 use super::protobuf::{self, ProtobufError};
-use super::object as objects;
 use super::refusal::{About, Refusal};
 use super::request::{Ask, FieldValidation};
 use super::schema::Cause;
@@ -44,7 +44,8 @@ pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> 
 fn settle_metadata(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Refusal> {
     // Any kind that has metadata and need not have anything else.
     let mut carrier = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": object["metadata"].take()});
-    let unknown = builtin::conform("v1", "ConfigMap", &mut carrier).map_err(|mismatch| mistyped(kind, &mismatch))?;
+    let unknown =
+        builtin::conform("v1", "ConfigMap", &mut carrier).map_err(|mismatch| mistyped(kind, &mismatch))?;
     object["metadata"] = carrier["metadata"].take();
     Ok(unknown)
 }
@@ -102,7 +103,10 @@ fn check_type(kind: &Kind, object: &Value) -> Result<(), Refusal> {
                 name: objects::name(object),
             };
             let why = format!("must be {}", kind.kind);
-            Err(Refusal::invalid(whose, vec![Cause::invalid("kind", &json!(name), why)]))
+            Err(Refusal::invalid(
+                whose,
+                vec![Cause::invalid("kind", &json!(name), why)],
+            ))
         }
         (Some(version), Some(name)) => Err(Refusal::bad_request(format!(
             "the API version in the data ({version}, Kind={name}) does not match the expected API version ({}, Kind={})",

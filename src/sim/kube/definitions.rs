@@ -334,9 +334,13 @@ fn list_type(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
 
 /// What is filled in must fit.
 fn default(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
-    let Some(default) = schema.get("default") else { return };
+    let Some(default) = schema.get("default") else {
+        return;
+    };
     // Other mistakes of this schema are blamed where they are.
-    let Ok(compiled) = Schema::compile(schema) else { return };
+    let Ok(compiled) = Schema::compile(schema) else {
+        return;
+    };
     let mut found = compiled.validate(default, None);
     found.retain(|cause| *cause != Cause::rules_not_checked());
     for cause in found {

@@ -82,7 +82,11 @@ pub fn list(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<R
     check_fields(kind, ask)?;
     check_options(ask)?;
     if ask.options.continue_token.is_some()
-        && ask.options.resource_version.as_deref().is_some_and(|version| version != "0")
+        && ask
+            .options
+            .resource_version
+            .as_deref()
+            .is_some_and(|version| version != "0")
     {
         return Err(Refusal::bad_request(
             "specifying resource version is not allowed when using continue",

@@ -294,7 +294,10 @@ fn encode(kind: &Kind, mut object: Value, revision: u64) -> Stored {
 fn selectable(kind: &Kind, object: &Value, field: &str) -> String {
     let value = object::scalar(object::at(object, field));
     // A truth that is left out is a falsehood.
-    if kind.custom().is_none() && value.is_empty() && matches!(field, "spec.hostNetwork" | "spec.unschedulable") {
+    if kind.custom().is_none()
+        && value.is_empty()
+        && matches!(field, "spec.hostNetwork" | "spec.unschedulable")
+    {
         return "false".to_owned();
     }
     value
@@ -302,7 +305,10 @@ fn selectable(kind: &Kind, object: &Value, field: &str) -> String {
 
 /// An object as JSON that begins with its type, and how long that beginning is: lists of built-in kinds leave it out.
 fn written(object: &Value) -> (Bytes, usize) {
-    let mut body = format!("{{\"apiVersion\":{},\"kind\":{}", object["apiVersion"], object["kind"]);
+    let mut body = format!(
+        "{{\"apiVersion\":{},\"kind\":{}",
+        object["apiVersion"], object["kind"]
+    );
     let type_ends = body.len() + 1;
     for (field, value) in object.as_object().into_iter().flatten() {
         if field != "apiVersion" && field != "kind" {

@@ -80,10 +80,7 @@ pub(super) fn essence(answer: &Answer, also: Also) -> Value {
 /// A stream of watch events; any other text counts as text.
 fn lines(body: &[u8], also: Also) -> Value {
     let text = String::from_utf8_lossy(body);
-    let events: Option<Vec<Value>> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).ok())
-        .collect();
+    let events: Option<Vec<Value>> = text.lines().map(|line| serde_json::from_str(line).ok()).collect();
     match events {
         Some(events) => events
             .into_iter()
@@ -202,7 +199,9 @@ fn explain_less(status: &mut Value) {
 
 /// Takes out what the controllers of a real cluster write whenever they come to it.
 fn leave_to_controllers(kind: &str, object: &mut Value) {
-    let Some(object) = object.as_object_mut() else { return };
+    let Some(object) = object.as_object_mut() else {
+        return;
+    };
     match kind {
         "Deployment" | "PodDisruptionBudget" | "Namespace" => {
             object.remove("status");
@@ -211,7 +210,9 @@ fn leave_to_controllers(kind: &str, object: &mut Value) {
         "Scale" => {}
         // Those that taint nodes by their condition, and tell kubelets how long to keep what they read.
         "Node" => {
-            let its = |text: &str| text.starts_with("node.kubernetes.io/") || text.starts_with("node.alpha.kubernetes.io/");
+            let its = |text: &str| {
+                text.starts_with("node.kubernetes.io/") || text.starts_with("node.alpha.kubernetes.io/")
+            };
             if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
                 && let Some(Value::Array(taints)) = spec.get_mut("taints")
             {
@@ -276,11 +277,23 @@ pub(super) fn differences(pairs: &mut Pairs, embedded: &Value, real: &Value) -> 
     found
 }
 
-fn walk(pairs: &mut Pairs, path: &str, embedded: Option<&Value>, real: Option<&Value>, found: &mut Vec<String>) {
+fn walk(
+    pairs: &mut Pairs,
+    path: &str,
+    embedded: Option<&Value>,
+    real: Option<&Value>,
+    found: &mut Vec<String>,
+) {
     match (embedded, real) {
         (Some(Value::Object(ours)), Some(Value::Object(theirs))) => {
             for (name, ours) in ours {
-                walk(pairs, &format!("{path}/{name}"), Some(ours), theirs.get(name), found);
+                walk(
+                    pairs,
+                    &format!("{path}/{name}"),
+                    Some(ours),
+                    theirs.get(name),
+                    found,
+                );
             }
             for (name, theirs) in theirs.iter().filter(|(name, _)| !ours.contains_key(*name)) {
                 walk(pairs, &format!("{path}/{name}"), None, Some(theirs), found);
@@ -303,11 +316,19 @@ fn walk(pairs: &mut Pairs, path: &str, embedded: Option<&Value>, real: Option<&V
 
 /// Whether two texts are equal but for the names in them, which must be each other's.
 fn mean_the_same(pairs: &mut Pairs, embedded: &str, real: &str) -> bool {
-    let names = |text| NAMES.find_iter(text).map(|name| name.as_str()).collect::<Vec<_>>();
+    let names = |text| {
+        NAMES
+            .find_iter(text)
+            .map(|name| name.as_str())
+            .collect::<Vec<_>>()
+    };
     let (ours, theirs) = (names(embedded), names(real));
     NAMES.replace_all(embedded, "") == NAMES.replace_all(real, "")
         && ours.len() == theirs.len()
-        && ours.into_iter().zip(theirs).fold(true, |all, (ours, theirs)| pairs.agree(ours, theirs) && all)
+        && ours
+            .into_iter()
+            .zip(theirs)
+            .fold(true, |all, (ours, theirs)| pairs.agree(ours, theirs) && all)
 }
 
 #[cfg(test)]
@@ -356,8 +377,16 @@ mod tests {
                    "details": {"causes": [{"field": "a", "reason": reason, "message": message}]}})
         };
         let mut pairs = Pairs::default();
-        assert!(equal(&mut pairs, &refusal("Invalid", "x"), &refusal("Invalid", "y")));
-        assert!(!equal(&mut pairs, &refusal("Invalid", "x"), &refusal("Conflict", "x")));
+        assert!(equal(
+            &mut pairs,
+            &refusal("Invalid", "x"),
+            &refusal("Invalid", "y")
+        ));
+        assert!(!equal(
+            &mut pairs,
+            &refusal("Invalid", "x"),
+            &refusal("Conflict", "x")
+        ));
     }
 
     #[test]

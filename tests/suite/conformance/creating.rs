@@ -29,8 +29,15 @@ async fn a_name_is_made_from_a_prefix_where_none_is_given() {
     lab.post("configmaps", &json!({"metadata": {"generateName": "A-"}}))
         .is("422 Invalid")
         .await;
-    lab.post("configmaps", &json!({"metadata": {"generateName": "A-", "name": "c"}})).compare().await;
-    lab.post("configmaps", &json!({"metadata": {}})).is("422 Invalid").await;
+    lab.post(
+        "configmaps",
+        &json!({"metadata": {"generateName": "A-", "name": "c"}}),
+    )
+    .compare()
+    .await;
+    lab.post("configmaps", &json!({"metadata": {}}))
+        .is("422 Invalid")
+        .await;
     lab.post("configmaps", &json!({})).is("422 Invalid").await;
 }
 
@@ -66,28 +73,42 @@ async fn the_server_decides_over_identity_and_time() {
         .with("metadata/generation", json!(7))
         .with("metadata/selfLink", json!("x"));
     lab.post("configmaps", &presumptuous).is("201").await;
-    lab.post("configmaps", &config("b").with("metadata/resourceVersion", json!("1")))
-        .is("500")
-        .await;
-    lab.post("deployments", &deployment("a").with("status", json!({"replicas": 3})))
-        .is("201")
-        .await;
+    lab.post(
+        "configmaps",
+        &config("b").with("metadata/resourceVersion", json!("1")),
+    )
+    .is("500")
+    .await;
+    lab.post(
+        "deployments",
+        &deployment("a").with("status", json!({"replicas": 3})),
+    )
+    .is("201")
+    .await;
     lab.post("pods", &pod("a").with("status", json!({"phase": "Running"})))
         .is("201")
         .await;
     let ready = json!({"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"});
-    lab.post("nodes", &node("n").with("status", ready)).compare().await;
+    lab.post("nodes", &node("n").with("status", ready))
+        .compare()
+        .await;
 }
 
 #[tokio::test]
 async fn an_object_belongs_where_its_path_says() {
     let mut lab = Lab::open("creating").await;
-    lab.post("configmaps", &config("a").with("metadata/namespace", json!("$ns")))
-        .is("201")
-        .await;
-    lab.post("configmaps", &config("b").with("metadata/namespace", json!("other")))
-        .is("400 BadRequest")
-        .await;
+    lab.post(
+        "configmaps",
+        &config("a").with("metadata/namespace", json!("$ns")),
+    )
+    .is("201")
+    .await;
+    lab.post(
+        "configmaps",
+        &config("b").with("metadata/namespace", json!("other")),
+    )
+    .is("400 BadRequest")
+    .await;
     lab.post("/api/v1/namespaces/missing/configmaps", &config("a"))
         .is("404 NotFound")
         .await;
@@ -95,7 +116,9 @@ async fn an_object_belongs_where_its_path_says() {
     lab.post("nodes", &node("a").with("metadata/namespace", json!("$ns")))
         .compare()
         .await;
-    lab.post("configmaps/a", &config("a")).is("405 MethodNotAllowed").await;
+    lab.post("configmaps/a", &config("a"))
+        .is("405 MethodNotAllowed")
+        .await;
 }
 
 #[tokio::test]
@@ -105,7 +128,9 @@ async fn a_body_is_of_the_kind_that_its_path_says() {
     lab.post("configmaps", &config("a").with("apiVersion", json!("v2")))
         .is("400 BadRequest")
         .await;
-    lab.post("configmaps", &json!({"metadata": {"name": "a"}})).is("201").await;
+    lab.post("configmaps", &json!({"metadata": {"name": "a"}}))
+        .is("201")
+        .await;
     lab.post("configmaps", &json!([])).is("400 BadRequest").await;
     lab.post("configmaps", &json!("text")).is("400 BadRequest").await;
     lab.post("configmaps", &config("b").with("data", json!({"k": 1})))
@@ -137,7 +162,9 @@ async fn a_dry_run_stores_nothing() {
     let mut lab = Lab::open("creating").await;
     lab.post("configmaps?dryRun=All", &config("a")).is("201").await;
     lab.get("configmaps/a").is("404 NotFound").await;
-    lab.post("configmaps?dryRun=Some", &config("a")).is("422 Invalid dryRun").await;
+    lab.post("configmaps?dryRun=Some", &config("a"))
+        .is("422 Invalid dryRun")
+        .await;
     lab.post("configmaps?dryRun=", &config("a")).compare().await;
 }
 
@@ -145,13 +172,18 @@ async fn a_dry_run_stores_nothing() {
 async fn secrets_are_written_as_text_and_read_as_base64() {
     let mut lab = Lab::open("creating").await;
     lab.post("secrets", &secret("a")).is("201").await;
-    lab.post("secrets", &secret("b").with("data", json!({"k": "eA==", "l": "eQ=="})))
-        .is("201")
-        .await;
+    lab.post(
+        "secrets",
+        &secret("b").with("data", json!({"k": "eA==", "l": "eQ=="})),
+    )
+    .is("201")
+    .await;
     lab.post("secrets", &secret("c").with("data", json!({"k": "not base64"})))
         .is("400 BadRequest")
         .await;
-    lab.post("secrets", &secret("d").with("immutable", json!(true))).is("201").await;
+    lab.post("secrets", &secret("d").with("immutable", json!(true)))
+        .is("201")
+        .await;
     lab.merge_patch("secrets/d", &json!({"data": {"k": "eA=="}}))
         .is("422 Invalid data")
         .await;
@@ -168,7 +200,9 @@ async fn paths_that_lead_nowhere_are_told_apart() {
     lab.get("pods/missing/status").is("404 NotFound").await;
     lab.delete("configmaps/missing").is("404 NotFound").await;
     lab.put("configmaps/missing", &config("missing")).compare().await;
-    lab.merge_patch("configmaps/missing", &json!({})).is("404 NotFound").await;
+    lab.merge_patch("configmaps/missing", &json!({}))
+        .is("404 NotFound")
+        .await;
     lab.get("/healthz").compare().await;
     lab.get("/nowhere").compare().await;
 }

@@ -5,9 +5,6 @@
 //! as `made`, each cluster's own.
 
 use std::collections::BTreeMap;
-use std::env;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -20,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::compare::{Also, Pairs, differences, essence};
 use super::resources::Resource;
 use super::widgets;
-use crate::cluster::{Answer, Cluster, Who};
+use crate::cluster::{Answer, Cluster, Who, report_compared};
 
 /// How long a real cluster's controllers may take to do what they always do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -234,20 +231,8 @@ impl Drop for Lab {
             self.compared,
             self.complaints.join("\n\n")
         );
-        println!("{}: {} requests compared, equal", self.subject, self.compared);
-        report(&self.subject, self.compared);
+        report_compared(&self.subject, self.compared);
     }
-}
-
-/// Adds to the file that `hack/test` sums up, where it names one.
-fn report(subject: &str, compared: usize) {
-    let Some(path) = env::var_os("CONFORMANCE_REPORT") else {
-        return;
-    };
-    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-    // One write, so that tests at the same time do not mix their lines.
-    file.write_all(format!("{subject} {compared}\n").as_bytes())
-        .unwrap();
 }
 
 impl Step<'_> {
@@ -350,7 +335,12 @@ impl Step<'_> {
                 request = request.header(*name, leg.fill(&namespace, value, Context::Body));
             }
             let request = request.body(body.into_bytes()).unwrap();
-            send(&leg.cluster, who, request, expected.filter(|_| tries == Tries::UntilExpected))
+            send(
+                &leg.cluster,
+                who,
+                request,
+                expected.filter(|_| tries == Tries::UntilExpected),
+            )
         }))
         .await;
         lab.judge(&shown, expected, keep.as_deref(), &answers)
@@ -399,7 +389,11 @@ fn fits(answer: &Answer, expected: &str) -> Result<(), String> {
     if is == words {
         return Ok(());
     }
-    Err(format!("{} {}", is.join(" "), body["message"].as_str().unwrap_or_default()))
+    Err(format!(
+        "{} {}",
+        is.join(" "),
+        body["message"].as_str().unwrap_or_default()
+    ))
 }
 
 /// The path on the wire.
@@ -447,13 +441,7 @@ impl Leg {
 
 impl Lab {
     /// Compares answers with each other and with what was expected. The first one's status.
-    fn judge(
-        &mut self,
-        shown: &str,
-        expected: Option<&str>,
-        keep: Option<&str>,
-        answers: &[Answer],
-    ) -> u16 {
+    fn judge(&mut self, shown: &str, expected: Option<&str>, keep: Option<&str>, answers: &[Answer]) -> u16 {
         let mut complaints = Vec::new();
         let mut essences = Vec::new();
         for (leg, answer) in self.legs.iter_mut().zip(answers) {
@@ -469,7 +457,11 @@ impl Lab {
             // Of two answers that are not even of one status, the rest differs anyway.
             let same_status = embedded["status"] == real["status"];
             let found = differences(&mut self.pairs, embedded, real);
-            complaints.extend(found.into_iter().filter(|line| same_status || !line.starts_with("/body")));
+            complaints.extend(
+                found
+                    .into_iter()
+                    .filter(|line| same_status || !line.starts_with("/body")),
+            );
             self.compared += 1;
         }
         if !complaints.is_empty() {
@@ -490,7 +482,9 @@ impl Lab {
     /// Puts how it came to the complaints in front of them: every request about the same objects.
     pub(super) fn tell_how(&mut self, title: &str) {
         let about = |shown: &str| shown.split([' ', '?']).nth(1).map(str::to_owned);
-        let Some(last) = self.transcript.last().and_then(|last| about(last)) else { return };
+        let Some(last) = self.transcript.last().and_then(|last| about(last)) else {
+            return;
+        };
         let object = last.split('/').take(2).collect::<Vec<_>>().join("/");
         let plural = last.split('/').next().unwrap_or_default();
         let told: Vec<&str> = self

@@ -68,10 +68,18 @@ async fn merge_patches_set_and_remove() {
         .header("content-type", "application/merge-patch+json")
         .is("400 BadRequest")
         .await;
-    lab.post("widgets", &widget("a").with("spec/parts", json!([{"name": "x"}]))).is("201").await;
-    lab.merge_patch("widgets/a", &json!({"spec": {"parts": [{"name": "y"}]}})).is("200").await;
-    lab.merge_patch("widgets/a", &json!({"spec": {"shape": null}})).is("200").await;
-    lab.merge_patch("widgets/a", &json!({"spec": null})).compare().await;
+    lab.post("widgets", &widget("a").with("spec/parts", json!([{"name": "x"}])))
+        .is("201")
+        .await;
+    lab.merge_patch("widgets/a", &json!({"spec": {"parts": [{"name": "y"}]}}))
+        .is("200")
+        .await;
+    lab.merge_patch("widgets/a", &json!({"spec": {"shape": null}}))
+        .is("200")
+        .await;
+    lab.merge_patch("widgets/a", &json!({"spec": null}))
+        .compare()
+        .await;
 }
 
 /// Patches that show how each kind of list is merged.
@@ -84,20 +92,32 @@ fn strategic_patches() -> Vec<Value> {
         template(json!({"containers": [{"name": "main", "env": [{"name": "B", "value": "2"}]}]})),
         template(json!({"containers": [{"name": "main", "env": [{"name": "A", "$patch": "delete"}]}]})),
         template(json!({"containers": [{"name": "main", "ports": [{"containerPort": 80}]}]})),
-        template(json!({"containers": [{"name": "main", "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 81}]}]})),
-        template(json!({"$setElementOrder/containers": [{"name": "side"}, {"name": "main"}], "containers": [{"name": "main", "image": "three"}]})),
+        template(
+            json!({"containers": [{"name": "main", "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 81}]}]}),
+        ),
+        template(
+            json!({"$setElementOrder/containers": [{"name": "side"}, {"name": "main"}], "containers": [{"name": "main", "image": "three"}]}),
+        ),
         template(json!({"containers": [{"name": "side", "$patch": "delete"}]})),
         template(json!({"volumes": [{"name": "v", "emptyDir": {}}]})),
-        template(json!({"volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "c"}}]})),
-        template(json!({"containers": [{"name": "main", "volumeMounts": [{"mountPath": "/v", "name": "v"}]}]})),
+        template(
+            json!({"volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "c"}}]}),
+        ),
+        template(
+            json!({"containers": [{"name": "main", "volumeMounts": [{"mountPath": "/v", "name": "v"}]}]}),
+        ),
         template(json!({"tolerations": [{"key": "a", "operator": "Exists"}]})),
         template(json!({"tolerations": [{"key": "b", "operator": "Exists"}]})),
         template(json!({"nodeSelector": {"a": "b"}})),
         template(json!({"nodeSelector": {"$patch": "replace", "c": "d"}})),
         template(json!({"imagePullSecrets": [{"name": "a"}]})),
         template(json!({"imagePullSecrets": [{"name": "b"}]})),
-        template(json!({"topologySpreadConstraints": [{"topologyKey": "z", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]})),
-        template(json!({"topologySpreadConstraints": [{"topologyKey": "h", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]})),
+        template(
+            json!({"topologySpreadConstraints": [{"topologyKey": "z", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}),
+        ),
+        template(
+            json!({"topologySpreadConstraints": [{"topologyKey": "h", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}),
+        ),
         template(json!({"nodeSelector": null})),
         json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}),
         json!({"metadata": {"finalizers": ["example.com/a"]}}),
@@ -148,12 +168,17 @@ async fn strategic_patches_know_nodes_and_pods() {
         json!({"status": {"allocatable": {"cpu": "3900m"}}}),
         json!({"status": {"images": [{"names": ["a"], "sizeBytes": 5}]}}),
     ] {
-        lab.strategic_patch(&format!("{path}/status"), &patch).compare().await;
+        lab.strategic_patch(&format!("{path}/status"), &patch)
+            .compare()
+            .await;
     }
     lab.post("pods", &pod("p")).is("201").await;
-    lab.strategic_patch("pods/p/status", &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
-        .is("200")
-        .await;
+    lab.strategic_patch(
+        "pods/p/status",
+        &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+    )
+    .is("200")
+    .await;
     lab.strategic_patch("pods/p/status", &json!({"status": {"conditions": [{"type": "Other", "status": "True"}], "podIPs": [{"ip": "10.0.0.1"}]}}))
         .compare()
         .await;
@@ -185,10 +210,15 @@ async fn a_patch_type_must_be_one_that_the_kind_knows() {
 async fn a_patch_may_name_the_version_that_it_is_for() {
     let mut lab = Lab::open("patching").await;
     lab.post("configmaps", &config("a")).keep("made").is("201").await;
-    let patch = json!({"metadata": {"resourceVersion": "$made.metadata.resourceVersion"}, "data": {"k": "2"}});
+    let patch =
+        json!({"metadata": {"resourceVersion": "$made.metadata.resourceVersion"}, "data": {"k": "2"}});
     lab.merge_patch("configmaps/a", &patch).is("200").await;
     lab.merge_patch("configmaps/a", &patch).is("409 Conflict").await;
-    lab.strategic_patch("configmaps/a", &patch).is("409 Conflict").await;
-    lab.merge_patch("configmaps/a?dryRun=All", &json!({"data": {"k": "3"}})).compare().await;
+    lab.strategic_patch("configmaps/a", &patch)
+        .is("409 Conflict")
+        .await;
+    lab.merge_patch("configmaps/a?dryRun=All", &json!({"data": {"k": "3"}}))
+        .compare()
+        .await;
     lab.get("configmaps/a").is("200").await;
 }

@@ -30,10 +30,16 @@ fn fresh(rng: &mut Rng, plural: &str, name: &str) -> Value {
         "leases" => lease(name).with("spec/holderIdentity", choose(rng, &[json!("a"), json!("b")])),
         _ => widget(name).with("spec", widget_spec(rng)),
     };
-    let object = match rng.u8(..4) {
-        0 => object.with("metadata/labels", labels(rng)),
-        1 => object.with("metadata/finalizers", finalizers(rng)),
-        _ => object,
+    let (field, value) = match rng.u8(..4) {
+        0 => ("metadata/labels", labels(rng)),
+        1 => ("metadata/finalizers", finalizers(rng)),
+        _ => ("", Value::Null),
+    };
+    // Left out rather than null: what is applied as null to a custom object is shown as null by a real server.
+    let object = if value.is_null() {
+        object
+    } else {
+        object.with(field, value)
     };
     match (plural, rng.u8(..4)) {
         ("widgets", 0) => object.with("status", json!({"phase": "New", "replicas": 2})),
@@ -49,19 +55,39 @@ fn choose(rng: &mut Rng, values: &[Value]) -> Value {
 fn data(rng: &mut Rng) -> Value {
     choose(
         rng,
-        &[json!({}), json!({"k": "1"}), json!({"k": "2", "l": "1"}), json!({"m": ""}), json!({"k": 1}), json!(null)],
+        &[
+            json!({}),
+            json!({"k": "1"}),
+            json!({"k": "2", "l": "1"}),
+            json!({"m": ""}),
+            json!({"k": 1}),
+            json!(null),
+        ],
     )
 }
 
 fn labels(rng: &mut Rng) -> Value {
-    choose(rng, &[json!({"app": "x"}), json!({"app": "y", "tier": "z"}), json!({"a b": "c"}), json!(null)])
+    choose(
+        rng,
+        &[
+            json!({"app": "x"}),
+            json!({"app": "y", "tier": "z"}),
+            json!({"a b": "c"}),
+            json!(null),
+        ],
+    )
 }
 
 /// Never an empty list, nor empty labels: a real server counts a new version of what it then shows as before.
 fn finalizers(rng: &mut Rng) -> Value {
     choose(
         rng,
-        &[json!(["example.com/a"]), json!(["example.com/a", "example.com/b"]), json!(null), json!(["bad"])],
+        &[
+            json!(["example.com/a"]),
+            json!(["example.com/a", "example.com/b"]),
+            json!(null),
+            json!(["bad"]),
+        ],
     )
 }
 

@@ -31,8 +31,16 @@ const RESOURCES: [(&str, Scope, &str); 10] = [
     ("apis/batch/v1", Namespaced, "cronjobs jobs"),
     ("apis/coordination.k8s.io/v1", Namespaced, "leases"),
     ("apis/policy/v1", Namespaced, "poddisruptionbudgets"),
-    ("apis/rbac.authorization.k8s.io/v1", Namespaced, "roles rolebindings"),
-    ("apis/rbac.authorization.k8s.io/v1", Cluster, "clusterroles clusterrolebindings"),
+    (
+        "apis/rbac.authorization.k8s.io/v1",
+        Namespaced,
+        "roles rolebindings",
+    ),
+    (
+        "apis/rbac.authorization.k8s.io/v1",
+        Cluster,
+        "clusterroles clusterrolebindings",
+    ),
     ("apis/discovery.k8s.io/v1", Namespaced, "endpointslices"),
     (super::WIDGETS, Namespaced, "widgets"),
 ];
@@ -50,20 +58,22 @@ const CLUSTER_RESOURCES: [(&str, &str); 8] = [
     ("apis/certificates.k8s.io/v1", "certificatesigningrequests"),
     ("apis/node.k8s.io/v1", "runtimeclasses"),
     ("apis/scheduling.k8s.io/v1", "priorityclasses"),
-    ("apis/storage.k8s.io/v1", "csidrivers csinodes storageclasses volumeattachments"),
+    (
+        "apis/storage.k8s.io/v1",
+        "csidrivers csinodes storageclasses volumeattachments",
+    ),
 ];
 
 impl Resource {
     /// The resource of that name.
     pub(super) fn find(plural: &str) -> Self {
-        let all = RESOURCES
-            .iter()
-            .copied()
-            .chain(CLUSTER_RESOURCES.iter().map(|(root, plurals)| (*root, Cluster, *plurals)));
+        let all = RESOURCES.iter().copied().chain(
+            CLUSTER_RESOURCES
+                .iter()
+                .map(|(root, plurals)| (*root, Cluster, *plurals)),
+        );
         let mut all = all.flat_map(|(root, scope, plurals)| {
-            plurals
-                .split(' ')
-                .map(move |plural| Self { plural, root, scope })
+            plurals.split(' ').map(move |plural| Self { plural, root, scope })
         });
         all.find(|resource| resource.plural == plural)
             .unwrap_or_else(|| panic!("the suite knows no {plural}"))

@@ -97,7 +97,9 @@ fn round_numbers(value: &mut Value) {
         Value::Object(fields) => fields.values_mut().for_each(round_numbers),
         Value::Array(items) => items.iter_mut().for_each(round_numbers),
         Value::Number(number) => {
-            let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0);
+            let float = number
+                .as_f64()
+                .filter(|float| number.is_f64() && float.fract() == 0.0);
             if let Some(float) = float.filter(|float| float.abs() <= EXACT_MAX) {
                 #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough")]
                 let whole = float as i64;
@@ -171,7 +173,11 @@ fn scale_problems(custom: &Custom, object: &Value) -> Vec<Cause> {
                 causes.push(Cause::invalid(path, value, "should be a non-negative integer"));
             }
             Some(count) if count > i64::from(i32::MAX) => {
-                causes.push(Cause::invalid(path, value, "should be less than or equal to 2147483647"));
+                causes.push(Cause::invalid(
+                    path,
+                    value,
+                    "should be less than or equal to 2147483647",
+                ));
             }
             None if !reached || !value.is_null() => {
                 causes.push(Cause::invalid(path, &0.into(), "accessor error"));

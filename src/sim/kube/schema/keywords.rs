@@ -197,8 +197,7 @@ fn branches(value: &Value, schema: &Node, at: &str, causes: &mut Vec<Cause>) {
     };
     let shown = Value::String(type_name(value).to_owned());
     // A real server loses the field on the way and has it in the words alone.
-    let mut blame =
-        |detail: &str| causes.push(Cause::invalid("", &shown, format_args!("\"{at}\" {detail}")));
+    let mut blame = |detail: &str| causes.push(Cause::invalid("", &shown, format_args!("\"{at}\" {detail}")));
     if !schema.any_of.is_empty() && !schema.any_of.iter().any(|branch| judge(branch).is_empty()) {
         blame("must validate at least one schema (anyOf)");
     }
