@@ -19,10 +19,6 @@ enum Command {
 ///
 /// Prints `listening on https://ADDRESS` once it can be used.
 #[derive(Debug, clap::Args)]
-#[cfg_attr(
-    not(feature = "sim"),
-    expect(dead_code, reason = "without the simulator nothing is done with them")
-)]
 struct ServeArgs {
     /// Where to listen; port 0 picks a free one. An address of this machine only
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
@@ -85,7 +81,9 @@ mod serving {
     async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let listener = serve::listen(args.listen).await.map_err(unusable_address)?;
+        let listener = serve::listen(args.listen)
+            .await
+            .map_err(|error| unusable_address(&error))?;
         let url = format!("https://{}", listener.local_addr()?);
         let server = ApiServer::new(Options {
             clock: Clock::system(),
@@ -145,7 +143,7 @@ mod serving {
         written
     }
 
-    fn unusable_address(error: ServeError) -> anyhow::Error {
+    fn unusable_address(error: &ServeError) -> anyhow::Error {
         let hint = match error {
             ServeError::NotLoopback(_) => {
                 "listen on 127.0.0.1 or [::1]; nobody else may reach a test cluster"

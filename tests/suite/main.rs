@@ -19,4 +19,6 @@ mod kubectl;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
+mod runtime;
+#[cfg(test)]
 mod simulator;

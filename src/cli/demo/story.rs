@@ -269,8 +269,8 @@ fn allows_spot(profile: &InstanceProfile) -> bool {
 
 fn table(rows: &[(Price, Known, Known, InstanceProfile)]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["profile", "spot $/h", "on-demand $/h", "share", "zones", "source"]);
+    table.load_style(presets::NOTHING);
+    table.set_header(["PROFILE", "SPOT $/H", "ON-DEMAND $/H", "SHARE", "ZONES", "SOURCE"]);
     for (_, spot, on_demand, profile) in rows {
         let zones: Vec<_> = profile
             .zones

@@ -1,31 +1,54 @@
 //! Clients in this process: the same router, no socket, the identity travelling with the request.
 
 use http::Request;
-use tower::ServiceExt;
+use kube::client::Body;
+use kube::client::retry::RetryPolicy;
+use tower::retry::RetryLayer;
 use tower::util::MapRequestLayer;
+use tower::{BoxError, ServiceBuilder};
 
 use super::identity::User;
 use super::server::ApiServer;
 
+/// What a client does about 429, 503 and 504.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    /// Reports it.
+    Reported,
+    /// Waits and asks again, as kube's own clients do that are made from a configuration.
+    Retried,
+}
+
 impl ApiServer {
     /// A client that is somebody. Only code in this process can say who it is without proving it: what comes over
-    /// TCP carries no such mark.
+    /// TCP carries no such mark. Every answer is reported as it comes.
     pub fn client_as(&self, user: User) -> kube::Client {
-        let service = tower::ServiceBuilder::new()
-            .layer(MapRequestLayer::new(
-                move |mut request: Request<kube::client::Body>| {
-                    request.extensions_mut().insert(user.clone());
-                    request
-                },
-            ))
-            .service(self.router())
-            .map_err(|never| match never {});
-        kube::Client::new(service, "default")
+        self.connect(user, Refused::Reported)
+    }
+
+    /// A client that is somebody, and asks again when it is told to come later: up to 15 times, after the time that the
+    /// server says or a growing one of its own. This is what a program in a cluster has; `kube::Client::new` alone
+    /// does not retry.
+    pub fn retrying_client_as(&self, user: User) -> kube::Client {
+        self.connect(user, Refused::Retried)
     }
 
     /// A client that may do everything.
     pub fn admin(&self) -> kube::Client {
         self.client_as(User::admin())
+    }
+
+    fn connect(&self, user: User, refused: Refused) -> kube::Client {
+        let retry = (refused == Refused::Retried).then(|| RetryLayer::new(RetryPolicy::server_retry()));
+        let service = ServiceBuilder::new()
+            .layer(MapRequestLayer::new(move |mut request: Request<Body>| {
+                request.extensions_mut().insert(user.clone());
+                request
+            }))
+            .option_layer(retry)
+            .map_err(BoxError::from)
+            .service(self.router());
+        kube::Client::new(service, "default")
     }
 }
 

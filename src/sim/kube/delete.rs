@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Admission, Operation};
 use super::decode;
+use super::definitions;
 use super::events;
 use super::identity::{self, User};
 use super::kind::Kind;
@@ -295,36 +296,25 @@ fn shows_what_is_gone(kind: &Kind) -> bool {
     kind.custom().is_none() && SHOWN.contains(&kind.plural.as_str())
 }
 
-/// Whether the object is the one that is meant.
+/// Whether the object is the one that is meant. A conflict names its kind here, not its resource.
 pub(super) fn check(kind: &Kind, object: &Value, manner: &Manner) -> Result<(), Refusal> {
-    let whose = About {
-        group: &kind.group,
-        kind: &kind.kind,
-        name: object::name(object),
+    let conflict = |what: &str, wanted: &str, actual: &str| {
+        let about = About {
+            group: &kind.group,
+            kind: &kind.kind,
+            name: object::name(object),
+        };
+        let why = format!(
+            "the {what} in the precondition ({wanted}) does not match the {what} in record ({actual})"
+        );
+        Err(Refusal::conflict(about, why))
     };
-    check_about(whose, object, manner)
-}
-
-/// The same, said about something else.
-pub(super) fn check_about(whose: About<'_>, object: &Value, manner: &Manner) -> Result<(), Refusal> {
-    for (what, wanted, actual) in [
-        ("UID", &manner.uid, object::uid(object)),
-        (
-            "ResourceVersion",
-            &manner.resource_version,
-            object::meta(object, "resourceVersion"),
-        ),
-    ] {
-        if let Some(wanted) = wanted
-            && wanted != actual
-        {
-            let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
-            );
-            return Err(Refusal::conflict(whose, why));
-        }
+    let (uid, version) = (object::uid(object), object::meta(object, "resourceVersion"));
+    match (&manner.uid, &manner.resource_version) {
+        (Some(wanted), _) if wanted != uid => conflict("UID", wanted, uid),
+        (_, Some(wanted)) if wanted != version => conflict("ResourceVersion", wanted, version),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The object with its deletion written on it.
@@ -332,6 +322,7 @@ pub(super) fn marked(clock: &Clock, kind: &Kind, mut object: Value, manner: &Man
     let grace = grace_seconds(kind, &object, manner);
     let first = !object::is_deleting(&object);
     let is_namespace = kind.custom().is_none() && kind.kind == "Namespace";
+    let is_definition = kind.custom().is_none() && kind.kind == "CustomResourceDefinition";
     let shorter = object["metadata"]["deletionGracePeriodSeconds"]
         .as_i64()
         .is_some_and(|left| grace < left);
@@ -342,12 +333,12 @@ pub(super) fn marked(clock: &Clock, kind: &Kind, mut object: Value, manner: &Man
     let deadline = jiff::Timestamp::from_second(deadline.as_second())
         .unwrap_or(deadline)
         .to_string();
-    let counts = kind.has_generation();
+    let counts = kind.has_generation() && !is_definition;
     let generation = object::generation(&object) + 1;
     let metadata = object::metadata_mut(&mut object);
     if first || shorter {
-        metadata.insert("deletionTimestamp".to_owned(), deadline.into());
-        if !is_namespace {
+        metadata.insert("deletionTimestamp".to_owned(), deadline.clone().into());
+        if !is_namespace && !is_definition {
             metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
         }
     }
@@ -367,6 +358,9 @@ pub(super) fn marked(clock: &Clock, kind: &Kind, mut object: Value, manner: &Man
     }
     if is_namespace {
         object["status"]["phase"] = "Terminating".into();
+    }
+    if is_definition && first {
+        definitions::terminate(&mut object, &deadline);
     }
     object
 }

@@ -1,6 +1,6 @@
 //! Events of both groups are the same objects, stored as core events and shown in the shape that is asked for.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::kind::Kind;
@@ -18,7 +18,7 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 /// Whether a kind shows core events under other names.
-fn renames(kind: &Kind) -> bool {
+pub fn renames(kind: &Kind) -> bool {
     kind.group == "events.k8s.io"
 }
 
@@ -31,19 +31,15 @@ pub fn shown(kind: &Kind, stored: &Stored) -> Bytes {
     }
 }
 
-/// A stored object as an item of a list of this kind: only custom kinds repeat there what they are.
-pub fn listed(kind: &Kind, stored: &Stored) -> Bytes {
+/// A stored object as an item of a list of this kind, in two pieces: only custom kinds repeat there what they are.
+pub fn listed(kind: &Kind, stored: &Stored) -> (&'static [u8], Bytes) {
     if kind.custom().is_some() {
-        return stored.body.clone();
+        (b"", stored.body.clone())
+    } else if renames(kind) {
+        (b"", untyped(outwards(kind, stored.value())).to_string().into())
+    } else {
+        (b"{", stored.untyped())
     }
-    if renames(kind) {
-        return untyped(outwards(kind, stored.value())).to_string().into();
-    }
-    let fields = stored.untyped();
-    let mut item = BytesMut::with_capacity(fields.len() + 1);
-    item.put_u8(b'{');
-    item.put(fields);
-    item.freeze()
 }
 
 /// An object as an item of a list.

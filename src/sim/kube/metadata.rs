@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::sim::kube::registry::Registry;
 
-    fn fields(group: &str, plural: &str, metadata: Value) -> Vec<String> {
+    fn fields(group: &str, plural: &str, metadata: &Value) -> Vec<String> {
         let kind = Registry::default().by_plural(group, plural).unwrap();
         let causes = problems(&kind, &json!({"metadata": metadata}));
         causes.into_iter().map(|cause| cause.field).collect()
@@ -181,19 +181,19 @@ mod tests {
 
     #[test]
     fn names_are_judged_by_their_kind() {
-        assert_eq!(fields("", "pods", json!({"name": "a.b"})), Vec::<String>::new());
+        assert_eq!(fields("", "pods", &json!({"name": "a.b"})), Vec::<String>::new());
         assert_eq!(
-            fields("", "namespaces", json!({"name": "a.b"})),
+            fields("", "namespaces", &json!({"name": "a.b"})),
             ["metadata.name"]
         );
-        assert_eq!(fields("", "services", json!({"name": "1a"})), ["metadata.name"]);
+        assert_eq!(fields("", "services", &json!({"name": "1a"})), ["metadata.name"]);
         let roles = "rbac.authorization.k8s.io";
         assert_eq!(
-            fields(roles, "clusterroles", json!({"name": "system:a:B"})),
+            fields(roles, "clusterroles", &json!({"name": "system:a:B"})),
             Vec::<String>::new()
         );
         assert_eq!(
-            fields(roles, "clusterroles", json!({"name": "a/b"})),
+            fields(roles, "clusterroles", &json!({"name": "a/b"})),
             ["metadata.name"]
         );
     }
@@ -201,23 +201,23 @@ mod tests {
     #[test]
     fn a_prefix_is_judged_by_the_name_made_from_it() {
         let generated = |prefix: &str| json!({"name": format!("{prefix}x"), "generateName": prefix});
-        assert_eq!(fields("", "pods", generated("a-")), Vec::<String>::new());
-        assert_eq!(fields("", "pods", generated("a_")), ["metadata.name"]);
+        assert_eq!(fields("", "pods", &generated("a-")), Vec::<String>::new());
+        assert_eq!(fields("", "pods", &generated("a_")), ["metadata.name"]);
         let both = json!({"name": "x", "generateName": "a_"});
-        assert_eq!(fields("", "pods", both), Vec::<String>::new());
+        assert_eq!(fields("", "pods", &both), Vec::<String>::new());
     }
 
     #[test]
     fn annotations_have_a_size_together() {
         let annotations = json!({"a": "x".repeat(ANNOTATION_BYTES_MAX)});
         let metadata = json!({"name": "a", "annotations": annotations});
-        assert_eq!(fields("", "pods", metadata), ["metadata.annotations"]);
+        assert_eq!(fields("", "pods", &metadata), ["metadata.annotations"]);
     }
 
     #[test]
     fn finalizers_have_a_domain_or_are_known() {
         let metadata = json!({"name": "a", "finalizers": ["orphan", "karpenter.sh/termination", "x"]});
-        assert_eq!(fields("", "pods", metadata), ["metadata.finalizers[2]"]);
+        assert_eq!(fields("", "pods", &metadata), ["metadata.finalizers[2]"]);
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
             {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "", "controller": true},
             {"apiVersion": "v1", "kind": "Pod", "name": "y", "uid": "v", "controller": true}]});
         assert_eq!(
-            fields("", "pods", metadata),
+            fields("", "pods", &metadata),
             ["metadata.ownerReferences.uid", "metadata.ownerReferences"]
         );
     }

@@ -65,7 +65,10 @@ impl Ties {
 /// The index.
 #[derive(Debug, Default)]
 pub struct Ownership {
+    /// What is owned, by the uid of the owner.
     dependents: BTreeMap<String, BTreeSet<Place>>,
+    /// What is being deleted, by its uid: it may wait for what it owns.
+    going: BTreeMap<String, Place>,
     pending: BTreeSet<Place>,
 }
 
@@ -80,18 +83,21 @@ impl Ownership {
                 .or_default()
                 .insert(place);
         }
+        if after.deleting {
+            self.going.insert(after.uid.clone(), (table.clone(), key.clone()));
+        }
         if after.deleting || !after.owners.is_empty() {
             self.pending.insert((table.clone(), key.clone()));
         }
     }
 
     /// Takes note of an object that is gone: what it owned, what waited for it and its namespace are to be looked at.
-    pub fn removed(&mut self, table: &TableKey, key: &ObjectKey, last: &Ties, owners: &[Place]) {
+    pub fn removed(&mut self, table: &TableKey, key: &ObjectKey, last: &Ties) {
         self.untie(table, key, Some(last));
+        self.going.remove(&last.uid);
         self.pending.remove(&(table.clone(), key.clone()));
         let dependents = self.dependents.get(&last.uid).cloned().unwrap_or_default();
         self.pending.extend(dependents);
-        self.pending.extend(owners.iter().cloned());
         if !key.namespace.is_empty() {
             let namespace = ObjectKey::new("", &key.namespace);
             self.pending.insert((TableKey::of("", "namespaces"), namespace));
@@ -106,6 +112,7 @@ impl Ownership {
                     self.dependents.remove(&owner.uid);
                 }
             }
+            self.pending.extend(self.going.get(&owner.uid).cloned());
         }
     }
 
@@ -120,7 +127,7 @@ impl Ownership {
     }
 
     /// What to look at next.
-    pub fn next(&mut self) -> Option<Place> {
+    pub fn take_next(&mut self) -> Option<Place> {
         self.pending.pop_first()
     }
 }

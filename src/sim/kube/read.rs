@@ -1,24 +1,24 @@
 //! Get and list.
+//!
+//! Reads without a `resourceVersion` are consistent, as on a real server: they see every write that was answered before
+//! them, whatever is held back. Reads that say how old an answer may be are answered from the past if the client is held
+//! back; those that name a revision exactly, and the later pages of a list, from history.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::response::Response;
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use bytes::{BufMut, Bytes, BytesMut};
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::events;
 use super::identity::User;
 use super::kind::Kind;
+use super::page::{Continue, Page};
 use super::refusal::{About, Refusal};
 use super::request::{Ask, Form, Options, Verb};
 use super::schema::{Cause, Reason};
-use super::server::{ApiServer, about, bytes_response, json_response};
-use super::store::{ObjectKey, Stored};
+use super::server::{ApiServer, about, body_response, bytes_response, json_response};
+use super::store::{ObjectKey, Store, Stored};
 use super::table::{self, Headers};
 use super::watching::Reads;
 
@@ -29,15 +29,21 @@ pub fn get(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Re
         .as_deref()
         .map(expected_revision)
         .transpose()?;
-    let key = key(ask);
-    let stored = match stale(server, user, kind) {
-        Some(objects) => objects.get(&key).cloned(),
-        None => server.state().store.get(&kind.table(), &key).cloned(),
+    let (key, table) = (key(ask), kind.table());
+    let stored = {
+        let past = allowed_past(server, user, kind, &ask.options)?;
+        let state = server.state();
+        check_not_ahead(&ask.options, state.store.revision())?;
+        let view = past.and_then(|revision| state.store.at(&table, revision));
+        match view {
+            Some(view) => view.get(&key).cloned(),
+            None => state.store.get(&table, &key).cloned(),
+        }
     };
     let stored = stored.ok_or_else(|| Refusal::not_found(about(kind, &key.name)))?;
     Ok(match ask.form {
         Form::Full => bytes_response(StatusCode::OK, events::shown(kind, &stored)),
-        Form::Metadata => json_response(StatusCode::OK, &partial(&stored.value())),
+        Form::Metadata => bytes_response(StatusCode::OK, stored.partial()),
         Form::Table => json_response(
             StatusCode::OK,
             &table::of_objects(kind, ask, &[stored.value()], Headers::Shown, server.clock()),
@@ -53,110 +59,123 @@ pub fn key(ask: &Ask) -> ObjectKey {
     )
 }
 
-/// The table as a client that is held back sees it, if it is and its reads are.
-fn stale(server: &ApiServer, user: &User, kind: &Kind) -> Option<BTreeMap<ObjectKey, Arc<Stored>>> {
-    let hold = server
-        .watching()
-        .hold(&user.name, &kind.table())
-        .filter(|hold| hold.reads == Reads::Stale)?;
-    server.state().store.at(&kind.table(), hold.revision)
+/// The revision that a read is answered at, if the client is held back and said that it does not mind: with a
+/// `resourceVersion` the answer may be that old and no older.
+fn allowed_past(
+    server: &ApiServer,
+    user: &User,
+    kind: &Kind,
+    options: &Options,
+) -> Result<Option<u64>, Refusal> {
+    let Some(version) = options.resource_version.as_deref() else {
+        return Ok(None);
+    };
+    let oldest = parse_revision(version)?;
+    let hold = server.watching().hold(&user.name, &kind.table());
+    match hold.filter(|hold| hold.reads == Reads::Stale) {
+        Some(hold) if oldest > hold.revision => Err(too_large_version(oldest, hold.revision)),
+        hold => Ok(hold.map(|hold| hold.revision)),
+    }
 }
 
-/// Every object of a kind that a user's watch begins with, and the revision of that view.
-pub fn visible(server: &ApiServer, user: &str, kind: &Kind) -> (Vec<Arc<Stored>>, u64) {
-    let (table, hold) = (kind.table(), server.watching().hold(user, &kind.table()));
+/// Every object of a kind that a watch begins with, and the revision of that view.
+pub fn visible(
+    server: &ApiServer,
+    user: &str,
+    kind: &Kind,
+    options: &Options,
+) -> Result<(Vec<Arc<Stored>>, u64), Refusal> {
+    let table = kind.table();
+    let oldest = options
+        .resource_version
+        .as_deref()
+        .map(parse_revision)
+        .transpose()?;
+    let hold = server.watching().hold(user, &table);
     let state = server.state();
-    if let Some(hold) = hold
-        && let Some(objects) = state.store.at(&table, hold.revision)
+    let mut revision = state.store.revision();
+    // Whoever does not say how old it may be wants it as it is now.
+    if let (Some(_), Some(hold)) = (oldest, hold)
+        && state.store.remembers(&table, hold.revision)
     {
-        return (objects.into_values().collect(), hold.revision);
+        revision = revision.min(hold.revision);
     }
-    (
-        state.store.list(&table, None).cloned().collect(),
-        state.store.revision(),
-    )
+    if oldest.is_some_and(|oldest| oldest > revision) {
+        return Err(too_large_version(oldest.unwrap_or_default(), revision));
+    }
+    let view = state.store.at(&table, revision);
+    let objects = view.iter().flat_map(|view| view.after(None, None)).cloned();
+    Ok((objects.collect(), revision))
 }
 
 /// Every object that is selected, in pages if so asked.
 pub fn list(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Response, Refusal> {
     check_fields(kind, ask)?;
     check_options(ask)?;
-    if ask.options.continue_token.is_some()
-        && ask
-            .options
-            .resource_version
-            .as_deref()
-            .is_some_and(|version| version != "0")
-    {
+    let versioned = ask.options.resource_version.as_deref();
+    if ask.options.continue_token.is_some() && versioned.is_some_and(|version| version != "0") {
         return Err(Refusal::bad_request(
             "specifying resource version is not allowed when using continue",
         ));
     }
-    let past = server
-        .watching()
-        .hold(&user.name, &kind.table())
-        .filter(|hold| hold.reads == Reads::Stale);
-    let page = {
-        let state = server.state();
-        let token = ask
-            .options
-            .continue_token
-            .as_deref()
-            .map(Continue::decode)
-            .transpose()?;
-        match token {
-            Some(token) => {
-                let objects = state.store.at(&kind.table(), token.rv).ok_or_else(|| {
-                    Refusal::expired(
-                        "The provided continue parameter is too old to display a consistent list result.",
-                    )
-                })?;
-                Page::of(
-                    objects.values().filter(|stored| stored.key > token.after()),
-                    ask,
-                    token.rv,
-                )
-            }
-            None => match exact_revision(&ask.options)?.or(past.map(|hold| hold.revision)) {
-                Some(revision) if revision > state.store.revision() => {
-                    return Err(too_large_version(revision, state.store.revision()));
-                }
-                Some(revision) => {
-                    let too_old = || {
-                        Refusal::expired(format!(
-                            "The resourceVersion for the provided list is too old: {revision}"
-                        ))
-                    };
-                    let objects = state.store.at(&kind.table(), revision).ok_or_else(too_old)?;
-                    Page::of(objects.values(), ask, revision)
-                }
-                None => {
-                    check_not_ahead(&ask.options, state.store.revision())?;
-                    let namespace = ask.target.namespace.as_deref();
-                    Page::of(
-                        state.store.list(&kind.table(), namespace),
-                        ask,
-                        state.store.revision(),
-                    )
-                }
-            },
-        }
+    let token = ask.options.continue_token.as_deref().map(Continue::decode);
+    let page = match token.transpose()? {
+        Some(token) => next_page(server, user, kind, ask, &token)?,
+        None => first_page(server, user, kind, ask)?,
     };
     Ok(match ask.form {
-        Form::Full => bytes_response(StatusCode::OK, page.full(kind)),
-        Form::Metadata => {
-            let items: Vec<Value> = page.items.iter().map(|stored| partial(&stored.value())).collect();
-            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                              "metadata": page.plain_metadata(), "items": items});
-            json_response(StatusCode::OK, &list)
-        }
+        Form::Full => body_response(StatusCode::OK, page.of_kind(kind)),
+        Form::Metadata => body_response(StatusCode::OK, page.of_metadata()),
         Form::Table => {
             let items: Vec<Value> = page.items.iter().map(|stored| stored.value()).collect();
             let mut rows = table::of_objects(kind, ask, &items, Headers::Shown, server.clock());
-            rows["metadata"] = page.plain_metadata();
+            rows["metadata"] = page.metadata();
             json_response(StatusCode::OK, &rows)
         }
     })
+}
+
+fn first_page(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Page, Refusal> {
+    let exact = exact_revision(&ask.options)?;
+    let past = match exact {
+        Some(_) => None,
+        None => allowed_past(server, user, kind, &ask.options)?,
+    };
+    let state = server.state();
+    let now = state.store.revision();
+    check_not_ahead(&ask.options, now)?;
+    // A cache that is held back remembers what it shows; where we do not, it has caught up.
+    let past = past.filter(|past| state.store.remembers(&kind.table(), *past));
+    let revision = exact.or(past).unwrap_or(now);
+    page_at(&state.store, kind, ask, revision, None).ok_or_else(|| {
+        Refusal::expired(format!(
+            "The resourceVersion for the provided list is too old: {revision}"
+        ))
+    })
+}
+
+fn next_page(
+    server: &ApiServer,
+    user: &User,
+    kind: &Kind,
+    ask: &Ask,
+    token: &Continue,
+) -> Result<Page, Refusal> {
+    let expired = || {
+        Refusal::expired("The provided continue parameter is too old to display a consistent list result.")
+    };
+    if server.watching().forgets_pages(&user.name, &kind.table()) {
+        return Err(expired());
+    }
+    let state = server.state();
+    page_at(&state.store, kind, ask, token.revision(), Some(&token.after())).ok_or_else(expired)
+}
+
+/// The objects that are selected, as they were at a revision; `None` if that is no longer known.
+fn page_at(store: &Store, kind: &Kind, ask: &Ask, revision: u64, after: Option<&ObjectKey>) -> Option<Page> {
+    let view = store.at(&kind.table(), revision)?;
+    let objects = view.after(after, ask.target.namespace.as_deref());
+    Some(Page::of(objects, ask, revision))
 }
 
 /// Whether a stored object is selected by a request.
@@ -300,115 +319,4 @@ pub fn expected_revision(version: &str) -> Result<u64, Refusal> {
 /// Metadata alone, as `PartialObjectMetadata`.
 pub fn partial(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
-}
-
-/// A part of a list.
-struct Page {
-    items: Vec<Arc<Stored>>,
-    revision: u64,
-    next: Option<String>,
-    remaining: Option<usize>,
-}
-
-impl Page {
-    fn of<'a>(objects: impl Iterator<Item = &'a Arc<Stored>>, ask: &Ask, revision: u64) -> Self {
-        let namespace = ask.target.namespace.as_ref();
-        let mut objects =
-            objects.filter(|stored| namespace.is_none_or(|namespace| *namespace == stored.key.namespace));
-        let limit = ask.options.limit.unwrap_or(usize::MAX);
-        let items: Vec<_> = objects
-            .by_ref()
-            .filter(|stored| selects(ask, stored))
-            .take(limit)
-            .cloned()
-            .collect();
-        // A full page ends without a look at what follows, so whether any of that is selected shows on the next one.
-        let alone = ask.options.fields.demanded_name().is_some();
-        let left = if alone { 0 } else { objects.count() };
-        let next = items
-            .last()
-            .filter(|_| left > 0)
-            .map(|last| Continue::new(revision, &last.key).encode());
-        // With selectors a real server does not know how many are left.
-        let plain = ask.options.labels.is_empty() && ask.options.fields.is_empty();
-        Self {
-            items,
-            revision,
-            next,
-            remaining: (left > 0 && plain).then_some(left),
-        }
-    }
-
-    /// As the list of a kind says it: those of custom kinds say where they go on even if they do not.
-    fn metadata(&self, kind: &Kind) -> Value {
-        let mut metadata = self.plain_metadata();
-        if kind.custom().is_some() && self.next.is_none() {
-            metadata["continue"] = "".into();
-        }
-        metadata
-    }
-
-    /// The same in forms that are made from lists of any kind.
-    fn plain_metadata(&self) -> Value {
-        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
-        if let Some(next) = &self.next {
-            metadata["continue"] = next.clone().into();
-        }
-        if let Some(remaining) = self.remaining {
-            metadata["remainingItemCount"] = remaining.into();
-        }
-        metadata
-    }
-
-    /// The list, its items copied as the bytes that they are stored as.
-    fn full(&self, kind: &Kind) -> Bytes {
-        let size: usize = self.items.iter().map(|stored| stored.body.len() + 1).sum();
-        let mut body = BytesMut::with_capacity(size + 256);
-        let head = json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": self.metadata(kind)});
-        let head = head.to_string();
-        body.put(head[..head.len() - 1].as_bytes());
-        body.put(&b",\"items\":["[..]);
-        for (index, stored) in self.items.iter().enumerate() {
-            if index > 0 {
-                body.put_u8(b',');
-            }
-            body.put(events::listed(kind, stored));
-        }
-        body.put(&b"]}"[..]);
-        body.freeze()
-    }
-}
-
-/// Where a list goes on: at which revision, after which object. Opaque to clients.
-#[derive(Serialize, Deserialize)]
-struct Continue {
-    rv: u64,
-    ns: String,
-    name: String,
-}
-
-impl Continue {
-    fn new(revision: u64, last: &ObjectKey) -> Self {
-        Self {
-            rv: revision,
-            ns: last.namespace.clone(),
-            name: last.name.clone(),
-        }
-    }
-
-    fn encode(&self) -> String {
-        BASE64_URL_SAFE_NO_PAD.encode(json!(self).to_string())
-    }
-
-    fn decode(text: &str) -> Result<Self, Refusal> {
-        let decode = || {
-            let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
-            serde_json::from_slice(&bytes).ok()
-        };
-        decode().ok_or_else(|| Refusal::bad_request("continue key is not valid"))
-    }
-
-    fn after(&self) -> ObjectKey {
-        ObjectKey::new(&self.ns, &self.name)
-    }
 }

@@ -177,12 +177,11 @@ impl Refusal {
     /// 422: the object is well-formed but not valid. `about.kind` is the kind here, not the plural.
     pub fn invalid(about: About<'_>, causes: Vec<Cause>) -> Self {
         let list: Vec<_> = causes.iter().map(ToString::to_string).collect();
-        let message = format!(
-            "{} \"{}\" is invalid: {}",
-            resource(about),
-            about.name,
-            list.join(", ")
-        );
+        let list = match list.as_slice() {
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let message = format!("{} \"{}\" is invalid: {list}", resource(about), about.name);
         let mut refusal = Self::new(422, "Invalid", message).about(about);
         refusal.causes = causes;
         refusal

@@ -9,7 +9,6 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, header};
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::admission::webhooks::Webhooks;
 use super::identity::{self, Identity, Keys, User, policy, reviews};
@@ -31,8 +30,6 @@ pub struct ApiServer(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
-    /// The revision of the last write; watchers wait for it to move.
-    revision: watch::Sender<u64>,
     clock: Clock,
     rng: Mutex<fastrand::Rng>,
     identity: Identity,
@@ -68,7 +65,6 @@ impl ApiServer {
     pub fn new(options: Options) -> Self {
         let server = Self(Arc::new(Inner {
             state: Mutex::default(),
-            revision: watch::Sender::new(1),
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             identity: Identity::new(options.keys),
             clock: options.clock,
@@ -121,19 +117,9 @@ impl ApiServer {
 
     /// Collects what the last write left behind, and tells watchers that something was written.
     pub fn announce(&self) {
-        let revision = {
-            let mut state = self.state();
-            collector::collect(&mut state, &self.0.clock);
-            state.store.revision()
-        };
-        self.0
-            .revision
-            .send_if_modified(|last| std::mem::replace(last, revision) != revision);
-    }
-
-    /// Follows the revision of the last write.
-    pub fn revisions(&self) -> watch::Receiver<u64> {
-        self.0.revision.subscribe()
+        let mut state = self.state();
+        collector::collect(&mut state, &self.0.clock);
+        state.store.announce();
     }
 
     /// A fresh uid.
@@ -290,12 +276,18 @@ pub fn about<'a>(kind: &'a Kind, name: &'a str) -> About<'a> {
 
 /// An object as an answer.
 pub fn json_response(code: StatusCode, body: &Value) -> Response {
-    bytes_response(code, body.to_string().into())
+    // Values have texts for keys, and memory takes every byte: it cannot fail.
+    bytes_response(code, serde_json::to_vec(body).unwrap_or_default().into())
 }
 
 /// JSON that is encoded already, as an answer.
 pub fn bytes_response(code: StatusCode, body: Bytes) -> Response {
-    let mut response = Response::new(Body::from(body));
+    body_response(code, Body::from(body))
+}
+
+/// JSON that comes in pieces, as an answer.
+pub fn body_response(code: StatusCode, body: Body) -> Response {
+    let mut response = Response::new(body);
     *response.status_mut() = code;
     response
         .headers_mut()

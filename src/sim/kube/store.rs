@@ -1,86 +1,24 @@
 //! Every object, and what happened to it: one revision for all writes, a history for watchers.
 //!
-//! Objects are kept as the JSON bytes that are sent, with what selectors look at beside them, so that a get is a
-//! clone of a pointer and 50,000 pods fit. Everything is ordered, so that lists and histories are the same each time.
+//! Everything is ordered, so that lists and histories are the same each time. The past is not copied: a view of it is
+//! the present with the changes since then undone.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::kind::{Kind, TableKey};
 use super::object;
-use super::ownership::{Ownership, Place, Ties};
+use super::ownership::Ownership;
+
+pub use super::stored::{Event, ObjectKey, Stored};
 
 /// How many changes of a table are remembered before the oldest are forgotten (and watchers that far behind get a
 /// 410). A real server keeps five minutes; at 100 changes a second that is 30,000.
 const HISTORY_MAX: usize = 30_000;
-
-/// Where an object stands in its table.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectKey {
-    /// Empty for cluster-scoped objects.
-    pub namespace: String,
-    /// Unique in the namespace.
-    pub name: String,
-}
-
-impl ObjectKey {
-    /// The key of `name` in `namespace`.
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-}
-
-/// An object as it is stored.
-#[derive(Debug)]
-pub struct Stored {
-    /// Where it stands.
-    pub key: ObjectKey,
-    /// The revision of the write that made it so.
-    pub revision: u64,
-    /// The whole object as JSON, its type first.
-    pub body: Bytes,
-    /// Where in `body` the type ends: what follows, after an opening brace, is the object without it.
-    type_ends: usize,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// The values of its selectable fields.
-    pub fields: BTreeMap<String, String>,
-    /// Who owns it, and whether it is going.
-    pub ties: Ties,
-}
-
-impl Stored {
-    /// The object, decoded.
-    pub fn value(&self) -> Value {
-        // What was encoded from a value decodes to it.
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-
-    /// The fields of the object without its type, and the closing brace.
-    pub fn untyped(&self) -> &[u8] {
-        &self.body[self.type_ends..]
-    }
-
-    /// The same object under a later revision: how it looked when it left a watcher's selection.
-    pub fn at_revision(&self, kind: &Kind, revision: u64) -> Self {
-        encode(kind, self.value(), revision)
-    }
-
-    /// The value of a selectable field, empty if it has none.
-    pub fn field(&self, name: &str) -> &str {
-        match name {
-            "metadata.name" => &self.key.name,
-            "metadata.namespace" => &self.key.namespace,
-            other => self.fields.get(other).map_or("", String::as_str),
-        }
-    }
-}
 
 /// What happened to an object.
 #[derive(Clone, Debug)]
@@ -100,8 +38,10 @@ pub struct Change {
 struct Table {
     objects: BTreeMap<ObjectKey, Arc<Stored>>,
     history: VecDeque<Change>,
-    /// Changes up to and including this revision are forgotten.
+    /// The last change that is forgotten, and with it all before.
     floor: u64,
+    /// The last change; watchers wait for it to move.
+    changed: watch::Sender<u64>,
 }
 
 /// Every object of the cluster.
@@ -109,6 +49,10 @@ struct Table {
 pub struct Store {
     revision: u64,
     tables: BTreeMap<TableKey, Table>,
+    /// Nobody is told any more how things were before this revision.
+    compacted: u64,
+    /// The tables whose watchers have yet to be told of a change.
+    untold: Vec<TableKey>,
     /// Who is owned by whom.
     pub ownership: Ownership,
 }
@@ -119,6 +63,8 @@ impl Default for Store {
         Self {
             revision: 1,
             tables: BTreeMap::new(),
+            compacted: 0,
+            untold: Vec::new(),
             ownership: Ownership::default(),
         }
     }
@@ -169,37 +115,49 @@ impl Store {
     }
 
     /// Writes an object: the caller has checked everything. Its `resourceVersion` is set here.
-    pub fn put(&mut self, kind: &Kind, object: Value) -> Arc<Stored> {
+    pub fn put(&mut self, kind: &Kind, mut object: Value) -> Arc<Stored> {
+        self.write(kind, &mut object)
+    }
+
+    /// Like [`Store::put`], for a caller who goes on with the object and wants its new `resourceVersion` in it.
+    pub fn write(&mut self, kind: &Kind, object: &mut Value) -> Arc<Stored> {
         self.revision += 1;
-        let stored = Arc::new(encode(kind, object, self.revision));
-        let table = self.tables.entry(kind.table()).or_default();
-        let before = table.objects.insert(stored.key.clone(), Arc::clone(&stored));
+        let place = kind.table();
+        let table = self.tables.entry(place.clone()).or_default();
+        let key = ObjectKey::new(object::namespace(object), object::name(object));
+        let event = if table.objects.contains_key(&key) {
+            Event::Modified
+        } else {
+            Event::Added
+        };
+        let stored = Arc::new(Stored::encode(kind, object, self.revision, event));
+        let before = table.objects.insert(key, Arc::clone(&stored));
         let ties = before.as_ref().map(|before| &before.ties);
-        self.ownership
-            .written(&kind.table(), &stored.key, ties, &stored.ties);
+        self.ownership.written(&place, &stored.key, ties, &stored.ties);
         table.remember(Change {
             revision: self.revision,
             before,
             after: Arc::clone(&stored),
             deleted: false,
         });
+        self.untold.push(place);
         stored
     }
 
-    /// Removes an object; what its watchers see last carries the revision of the removal. Its `owners` may have waited
-    /// for it.
-    pub fn remove(
-        &mut self,
-        kind: &Kind,
-        key: &ObjectKey,
-        last: Value,
-        owners: &[Place],
-    ) -> Option<Arc<Stored>> {
-        let table = self.tables.get_mut(&kind.table())?;
+    /// Removes an object; what its watchers see last carries the revision of the removal.
+    pub fn remove(&mut self, kind: &Kind, key: &ObjectKey, mut last: Value) -> Option<Arc<Stored>> {
+        let place = kind.table();
+        let table = self.tables.get_mut(&place)?;
         let before = table.objects.remove(key)?;
-        self.ownership.removed(&kind.table(), key, &before.ties, owners);
+        self.ownership.removed(&place, key, &before.ties);
+        if kind.custom().is_some() {
+            // Its definition may wait for it.
+            let table = TableKey::of("apiextensions.k8s.io", "customresourcedefinitions");
+            let name = format!("{}.{}", kind.plural, kind.group);
+            self.ownership.look_at((table, ObjectKey::new("", &name)));
+        }
         self.revision += 1;
-        let after = Arc::new(encode(kind, last, self.revision));
+        let after = Arc::new(Stored::encode(kind, &mut last, self.revision, Event::Deleted));
         let change = Change {
             revision: self.revision,
             before: Some(before),
@@ -207,42 +165,66 @@ impl Store {
             deleted: true,
         };
         table.remember(change);
+        self.untold.push(place);
         Some(after)
     }
 
-    /// What happened in a table after a revision, or `None` if that is no longer known.
-    pub fn since(&self, table: &TableKey, revision: u64) -> Option<Vec<Change>> {
-        let Some(table) = self.tables.get(table) else {
-            return Some(Vec::new());
-        };
-        if revision < table.floor {
+    /// Tells watchers what was written.
+    pub fn announce(&mut self) {
+        for table in self.untold.drain(..) {
+            if let Some(table) = self.tables.get(&table) {
+                table.changed.send_replace(self.revision);
+            }
+        }
+    }
+
+    /// Follows the changes of a table: moves when another one is announced.
+    pub fn follow(&mut self, table: &TableKey) -> watch::Receiver<u64> {
+        let table = self.tables.entry(table.clone()).or_default();
+        table.changed.subscribe()
+    }
+
+    /// Whether it can be told how a table was at a revision, and what happened since.
+    pub fn remembers(&self, table: &TableKey, revision: u64) -> bool {
+        let floor = self.tables.get(table).map_or(0, |table| table.floor);
+        revision >= floor.max(self.compacted)
+    }
+
+    /// What happened in a table after a revision, or `None` if that is no longer known. Somebody who has seen
+    /// everything so far misses nothing by a compaction.
+    pub fn since(&self, table: &TableKey, revision: u64) -> Option<impl Iterator<Item = &Change>> {
+        let table = self.tables.get(table);
+        if revision < table.map_or(0, |table| table.floor) {
             return None;
         }
-        let first = table
-            .history
-            .partition_point(|change| change.revision <= revision);
-        Some(table.history.range(first..).cloned().collect())
+        let changes = table.map(|table| {
+            let first = table
+                .history
+                .partition_point(|change| change.revision <= revision);
+            table.history.range(first..)
+        });
+        Some(changes.into_iter().flatten())
     }
 
     /// The objects of a table as they were at a revision, or `None` if that is no longer known.
-    pub fn at(&self, table: &TableKey, revision: u64) -> Option<BTreeMap<ObjectKey, Arc<Stored>>> {
-        let mut objects = self
-            .tables
-            .get(table)
-            .map(|table| table.objects.clone())
-            .unwrap_or_default();
-        for change in self.since(table, revision)?.into_iter().rev() {
-            let key = change.after.key.clone();
-            match change.before {
-                Some(before) => objects.insert(key, before),
-                None => objects.remove(&key),
-            };
+    pub fn at(&self, table: &TableKey, revision: u64) -> Option<View<'_>> {
+        if !self.remembers(table, revision) {
+            return None;
         }
-        Some(objects)
+        let mut undone = BTreeMap::new();
+        for change in self.since(table, revision)? {
+            // Of several changes of an object the first knows what it was.
+            undone.entry(&change.after.key).or_insert(change.before.as_ref());
+        }
+        Some(View {
+            objects: self.tables.get(table).map(|table| &table.objects),
+            undone,
+        })
     }
 
     /// Forgets the history of all tables up to a revision, as etcd's compaction does.
     pub fn compact(&mut self, revision: u64) {
+        self.compacted = self.compacted.max(revision.min(self.revision));
         for table in self.tables.values_mut() {
             table.forget_until(revision);
         }
@@ -260,64 +242,172 @@ impl Table {
     }
 
     fn forget_until(&mut self, revision: u64) {
-        while self
-            .history
-            .front()
-            .is_some_and(|change| change.revision <= revision)
+        while let Some(oldest) = self.history.front()
+            && oldest.revision <= revision
         {
+            self.floor = oldest.revision;
             self.history.pop_front();
         }
-        self.floor = self.floor.max(revision);
     }
 }
 
-fn encode(kind: &Kind, mut object: Value, revision: u64) -> Stored {
-    object::metadata_mut(&mut object).insert("resourceVersion".to_owned(), revision.to_string().into());
-    let fields = kind
-        .selectable
-        .iter()
-        .map(|field| (field.clone(), selectable(kind, &object, field)))
-        .collect();
-    let (body, type_ends) = written(&object);
-    Stored {
-        key: ObjectKey::new(object::namespace(&object), object::name(&object)),
-        revision,
-        labels: object::labels(&object),
-        fields,
-        ties: Ties::of(&object),
-        body,
-        type_ends,
-    }
+/// A table at some revision.
+pub struct View<'a> {
+    objects: Option<&'a BTreeMap<ObjectKey, Arc<Stored>>>,
+    /// What stood at these places then, if anything.
+    undone: BTreeMap<&'a ObjectKey, Option<&'a Arc<Stored>>>,
 }
 
-/// What a field selector compares a field with.
-fn selectable(kind: &Kind, object: &Value, field: &str) -> String {
-    let value = object::scalar(object::at(object, field));
-    // A truth that is left out is a falsehood.
-    if kind.custom().is_none()
-        && value.is_empty()
-        && matches!(field, "spec.hostNetwork" | "spec.unschedulable")
-    {
-        return "false".to_owned();
-    }
-    value
-}
-
-/// An object as JSON that begins with its type, and how long that beginning is: lists of built-in kinds leave it out.
-fn written(object: &Value) -> (Bytes, usize) {
-    let mut body = format!(
-        "{{\"apiVersion\":{},\"kind\":{}",
-        object["apiVersion"], object["kind"]
-    );
-    let type_ends = body.len() + 1;
-    for (field, value) in object.as_object().into_iter().flatten() {
-        if field != "apiVersion" && field != "kind" {
-            body.push(',');
-            body.push_str(&Value::from(field.as_str()).to_string());
-            body.push(':');
-            body.push_str(&value.to_string());
+impl<'a> View<'a> {
+    /// The object, if it was there.
+    pub fn get(&self, key: &ObjectKey) -> Option<&'a Arc<Stored>> {
+        match self.undone.get(key) {
+            Some(then) => *then,
+            None => self.objects?.get(key),
         }
     }
-    body.push('}');
-    (body.into(), type_ends)
+
+    /// The objects after a place, in order; of one namespace if one is given.
+    pub fn after(
+        &self,
+        place: Option<&ObjectKey>,
+        namespace: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<Stored>> {
+        let first = ObjectKey::new(namespace.unwrap_or_default(), "");
+        let from = match place {
+            Some(place) if *place >= first => Bound::Excluded(place),
+            _ => Bound::Included(&first),
+        };
+        let range = (from, Bound::Unbounded);
+        let mut now = self
+            .objects
+            .map(|objects| objects.range(range))
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| !self.undone.contains_key(key))
+            .map(|(_, stored)| stored)
+            .peekable();
+        let mut then = self
+            .undone
+            .range::<ObjectKey, _>(range)
+            .filter_map(|(_, stored)| *stored)
+            .peekable();
+        std::iter::from_fn(move || match (now.peek(), then.peek()) {
+            (Some(present), Some(past)) if past.key < present.key => then.next(),
+            (Some(_), _) => now.next(),
+            (None, _) => then.next(),
+        })
+        .take_while(move |stored| namespace.is_none_or(|namespace| stored.key.namespace == namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::sim::kube::registry::Registry;
+
+    /// What is done to one of a few objects.
+    #[derive(Clone, Debug)]
+    enum Deed {
+        Put(&'static str, &'static str, u8),
+        Remove(&'static str, &'static str),
+    }
+
+    fn deed() -> impl Strategy<Value = Deed> {
+        let place = (
+            prop::sample::select(vec!["m", "n"]),
+            prop::sample::select(vec!["a", "b", "c"]),
+        );
+        (place, any::<Option<u8>>()).prop_map(|((namespace, name), value)| match value {
+            Some(value) => Deed::Put(namespace, name, value),
+            None => Deed::Remove(namespace, name),
+        })
+    }
+
+    fn configs() -> Arc<Kind> {
+        Registry::default().find("", "v1", "configmaps").unwrap()
+    }
+
+    fn config(namespace: &str, name: &str, value: u8) -> Value {
+        json!({"metadata": {"namespace": namespace, "name": name}, "data": {"value": value.to_string()}})
+    }
+
+    fn carry_out(store: &mut Store, deed: &Deed) {
+        let kind = configs();
+        match *deed {
+            Deed::Put(namespace, name, value) => {
+                store.put(&kind, config(namespace, name, value));
+            }
+            Deed::Remove(namespace, name) => {
+                let key = ObjectKey::new(namespace, name);
+                store.remove(&kind, &key, config(namespace, name, 0));
+            }
+        }
+    }
+
+    fn bodies<'a>(objects: impl Iterator<Item = &'a Arc<Stored>>) -> Vec<(ObjectKey, u64)> {
+        objects
+            .map(|stored| (stored.key.clone(), stored.revision))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_view_shows_every_revision_as_it_was(deeds in prop::collection::vec(deed(), 0..30), place in deed()) {
+            let (mut store, table) = (Store::default(), configs().table());
+            let mut past = BTreeMap::new();
+            let (Deed::Put(namespace, name, _) | Deed::Remove(namespace, name)) = place;
+            let after = ObjectKey::new(namespace, name);
+            for deed in &deeds {
+                let now = bodies(store.list(&table, None));
+                past.insert(store.revision(), now);
+                carry_out(&mut store, deed);
+            }
+            for (revision, then) in past {
+                let view = store.at(&table, revision).unwrap();
+                prop_assert_eq!(&bodies(view.after(None, None)), &then);
+                let mut rest = then.clone();
+                rest.retain(|(key, _)| *key > after && key.namespace == "n");
+                prop_assert_eq!(bodies(view.after(Some(&after), Some("n"))), rest);
+                let got = view.get(&after).map(|stored| stored.revision);
+                prop_assert_eq!(got, then.iter().find(|(key, _)| *key == after).map(|(_, revision)| *revision));
+            }
+        }
+
+        #[test]
+        fn replaying_what_happened_since_a_view_leads_to_the_present(deeds in prop::collection::vec(deed(), 1..30), at in 0_usize..30) {
+            let (mut store, table) = (Store::default(), configs().table());
+            let mut start = 1;
+            for (index, deed) in deeds.iter().enumerate() {
+                if index == at {
+                    start = store.revision();
+                }
+                carry_out(&mut store, deed);
+            }
+            let view = store.at(&table, start).unwrap();
+            let mut replica: BTreeMap<ObjectKey, u64> = bodies(view.after(None, None)).into_iter().collect();
+            for change in store.since(&table, start).unwrap() {
+                if change.deleted {
+                    replica.remove(&change.after.key);
+                } else {
+                    replica.insert(change.after.key.clone(), change.revision);
+                }
+            }
+            prop_assert_eq!(replica.into_iter().collect::<Vec<_>>(), bodies(store.list(&table, None)));
+        }
+    }
+
+    #[test]
+    fn the_oldest_changes_are_forgotten_when_there_are_too_many() {
+        let kind = configs();
+        let (mut store, table) = (Store::default(), kind.table());
+        for _ in 0..=HISTORY_MAX {
+            store.put(&kind, config("n", "a", 1));
+        }
+        assert!(store.since(&table, 1).is_none() && store.at(&table, 1).is_none());
+        assert_eq!(store.since(&table, 2).unwrap().count(), HISTORY_MAX);
+    }
 }

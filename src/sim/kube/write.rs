@@ -13,13 +13,11 @@ use serde_json::{Value, json};
 use super::admission::{self, Admission, Operation};
 use super::builtin::strategy;
 use super::certificates;
-use super::collector;
 use super::decode;
 use super::events;
 use super::identity::{self, User};
 use super::kind::{Kind, Scope};
 use super::object;
-use super::ownership::Ties;
 use super::patch::managed;
 use super::refusal::{About, Refusal};
 use super::request::{Ask, Form};
@@ -70,7 +68,8 @@ pub async fn create_object(
     ask: &Ask,
     mut object: Value,
 ) -> Result<Written, Refusal> {
-    begin_life(server, kind, &mut object)?;
+    let versioned = !object::meta(&object, "resourceVersion").is_empty();
+    begin_life(server, kind, &mut object);
     certificates::prepare_new(kind, user, &mut object);
     let admission = Admission {
         kind,
@@ -94,6 +93,10 @@ pub async fn create_object(
         }
         if ask.options.dry_run {
             object
+        } else if versioned {
+            return Err(Refusal::failure(
+                "resourceVersion should not be set on objects to be created",
+            ));
         } else {
             commit(&mut state, kind, object)?
         }
@@ -273,7 +276,8 @@ pub fn commit(state: &mut State, kind: &Kind, mut object: Value) -> Result<Value
             )
         })?;
     }
-    Ok(state.store.put(kind, object).value())
+    state.store.write(kind, &mut object);
+    Ok(object)
 }
 
 /// Takes an object out of the store; what it was last.
@@ -281,10 +285,9 @@ pub fn remove(state: &mut State, kind: &Kind, key: &ObjectKey, last: Value) -> V
     if kind.plural == "customresourcedefinitions" {
         state.registry.forget(&last);
     }
-    let owners = collector::owners_of(&state.registry, &Ties::of(&last), &key.namespace);
     state
         .store
-        .remove(kind, key, last, &owners)
+        .remove(kind, key, last)
         .map_or(Value::Null, |stored| stored.value())
 }
 
@@ -301,9 +304,13 @@ pub fn insert(server: &ApiServer, mut object: Value) {
             .filter(|kind| kind.version == version)
     };
     let Some(kind) = kind else { return };
-    // An object without a life of its own yet; it cannot be one that says otherwise.
-    let _ = begin_life(server, &kind, &mut object);
-    let _ = commit(&mut server.state(), &kind, object.clone());
+    begin_life(server, &kind, &mut object);
+    strategy::begin(&mut object);
+    if kind.plural == "customresourcedefinitions" {
+        let _ = commit(&mut server.state(), &kind, object.clone());
+    } else {
+        server.state().store.put(&kind, object.clone());
+    }
     server.announce();
     namespaces::furnish(server, &object);
 }
@@ -316,9 +323,7 @@ pub fn place(kind: &Kind, ask: &Ask, object: &mut Value) -> Result<(), Refusal> 
             object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
             Ok(())
         }
-        (Scope::Namespaced, None) => Err(Refusal::bad_request(
-            "an empty namespace may not be set during creation",
-        )),
+        (Scope::Namespaced, None) => Err(Refusal::method_not_allowed()),
         (Scope::Cluster, _) => {
             object::metadata_mut(object).remove("namespace");
             Ok(())
@@ -344,19 +349,18 @@ pub fn name_it(server: &ApiServer, object: &mut Value) {
 }
 
 /// What the server alone decides about a new object.
-fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
-    if !object::meta(object, "resourceVersion").is_empty() {
-        // Found by the storage, long after everybody who would have made it a 400.
-        return Err(Refusal::failure(
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
+fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) {
     if !strategy::takes_status(kind) {
         object::object_mut(object).remove("status");
     }
     let (uid, now) = (server.new_uid(), server.timestamp());
     let metadata = object::metadata_mut(object);
-    for decided in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+    for decided in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "resourceVersion",
+    ] {
         metadata.remove(decided);
     }
     metadata.insert("uid".to_owned(), uid.into());
@@ -364,7 +368,6 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) -> Result<(),
     if kind.has_generation() {
         metadata.insert("generation".to_owned(), 1.into());
     }
-    Ok(())
 }
 
 /// A version that is given is a number; a real server does not expect anything else.
@@ -473,14 +476,18 @@ pub fn respond(
     };
     let object = &written.object;
     let body = match ask.form {
-        Form::Full => events::outwards(kind, object.clone()),
+        Form::Full if events::renames(kind) => events::outwards(kind, object.clone()),
+        Form::Full => return with_warnings(json_response(code, object), warnings),
         Form::Metadata => read::partial(object),
         Form::Table => {
             let objects = std::slice::from_ref(object);
             table::of_objects(kind, ask, objects, Headers::Shown, server.clock())
         }
     };
-    let mut response = json_response(code, &body);
+    with_warnings(json_response(code, &body), warnings)
+}
+
+fn with_warnings(mut response: Response, warnings: &[String]) -> Response {
     for text in warnings {
         warning::add(&mut response, text);
     }

@@ -68,7 +68,12 @@ async fn what_surrounds_a_machine_can_be_listed_and_read() {
     );
     let placement = vpc.get_placement_group(&account.placement_group).await.unwrap();
     assert!(vpc.list_placement_groups().await.unwrap().contains(&placement));
+}
 
+#[tokio::test(start_paused = true)]
+async fn images_and_resource_groups_are_found_by_name() {
+    let world = World::new();
+    let (vpc, account) = (&world.client.vpc, world.cloud.account());
     let public = ImageFilter {
         visibility: Some("public"),
         ..ImageFilter::default()
@@ -87,7 +92,7 @@ async fn what_surrounds_a_machine_can_be_listed_and_read() {
     assert_eq!(default.id, account.resource_group);
     assert_eq!(
         world.client.resource_groups.named(&default.name).await.unwrap(),
-        [default.clone()]
+        std::slice::from_ref(default)
     );
 }
 
@@ -213,7 +218,7 @@ async fn filters_are_the_servers_business_and_reach_it() {
         .cloud
         .requests()
         .iter()
-        .map(|seen| seen.query.to_string())
+        .map(|seen| seen.query.clone())
         .collect();
     assert!(
         queries

@@ -99,7 +99,8 @@ fn address(admission: &Admission<'_>, taken: &Taken, service: &mut Value) -> Res
         wanted if wanted.parse::<std::net::IpAddr>().is_err() => {}
         wanted => {
             let parsed = wanted.parse::<Ipv4Addr>();
-            let in_range = parsed.is_ok_and(|ip| ip >= Ipv4Addr::new(10, 96, 0, 1) && ip <= LAST);
+            // What is no address at all is refused by validation.
+            let in_range = parsed.map_or(true, |ip| ip >= Ipv4Addr::new(10, 96, 0, 1) && ip <= LAST);
             let problem = if !in_range {
                 "failed to allocate IP: the provided network does not match the current range"
             } else if taken.addresses.contains(wanted) {

@@ -1,4 +1,5 @@
-//! NamespaceLifecycle: nothing new in a namespace that is not there or is going, and some namespaces never go.
+//! NamespaceLifecycle: nothing new in a namespace that is not there or is going, and some namespaces never go. Nothing
+//! new either of a kind whose definition is going.
 
 use super::{Admission, Operation};
 use crate::sim::kube::kind::{Scope, TableKey};
@@ -29,6 +30,10 @@ pub(super) fn check(
             Ok(())
         };
     }
+    if admission.operation == Operation::Create && is_undefined(state, admission) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Refusal::forbidden(about(kind, name), why));
+    }
     // An access review says nothing about whether the namespace exists, or it would be a way to find out.
     if kind.scope == Scope::Cluster || kind.kind == "LocalSubjectAccessReview" {
         return Ok(());
@@ -54,4 +59,13 @@ pub(super) fn check(
         return Err(Refusal::forbidden(about(kind, name), why).with_causes(vec![cause]));
     }
     Ok(())
+}
+
+/// Whether the definition of a custom kind is going.
+fn is_undefined(state: &State, admission: &Admission<'_>) -> bool {
+    let kind = admission.kind;
+    let table = TableKey::of("apiextensions.k8s.io", "customresourcedefinitions");
+    let name = format!("{}.{}", kind.plural, kind.group);
+    let stored = state.store.get(&table, &ObjectKey::new("", &name));
+    kind.custom().is_some() && stored.is_some_and(|stored| stored.ties.deleting)
 }

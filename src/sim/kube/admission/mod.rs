@@ -145,9 +145,13 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
         }
         None => builtin::problems(object, admission.old, admission.subresource),
     });
+    if kind.group == "events.k8s.io" {
+        causes = builtin::new_event(causes, object, admission.old);
+    }
     if !causes.is_empty() {
         let about = About {
-            group: &kind.group,
+            // Events of both groups are the core's.
+            group: if kind.plural == "events" { "" } else { &kind.group },
             kind: &kind.kind,
             name: object::name(object),
         };
@@ -242,3 +246,6 @@ pub async fn validating_webhooks(
 ) -> Result<(), Refusal> {
     webhooks::validate(server, admission, object).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,15 +38,15 @@ fn read(value: &mut Value, shape: &Shape, at: &str, unknown: &mut Vec<String>) -
     };
     match (shape, &mut *value) {
         (_, Value::Null) => *value = zero(shape),
-        (Shape::Any, _) | (Shape::Text, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => {}
-        (Shape::AnyObject, Value::Object(_)) => {}
+        (Shape::Any, _)
+        | (Shape::Text | Shape::IntOrString, Value::String(_))
+        | (Shape::Bool, Value::Bool(_))
+        | (Shape::Float, Value::Number(_))
+        | (Shape::AnyObject, Value::Object(_))
+        | (Shape::SchemaOr, Value::Bool(_) | Value::Number(_) | Value::String(_)) => {}
         (Shape::Bytes, Value::String(text)) if STANDARD.decode(text.as_str()).is_ok() => {}
-        (Shape::Int32, Value::Number(number))
-            if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => {}
         (Shape::Int64, Value::Number(number)) if number.is_i64() => {}
-        (Shape::Float, Value::Number(_)) => {}
-        (Shape::IntOrString, Value::String(_)) => {}
-        (Shape::IntOrString, Value::Number(number))
+        (Shape::Int32 | Shape::IntOrString, Value::Number(number))
             if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => {}
         (Shape::Quantity, Value::String(_) | Value::Number(_)) => match quantity(value) {
             Some(canonical) => *value = canonical,
@@ -82,7 +82,6 @@ fn read(value: &mut Value, shape: &Shape, at: &str, unknown: &mut Vec<String>) -
                 read(element, &Shape::SchemaOr, &format!("{at}[{index}]"), unknown)?;
             }
         }
-        (Shape::SchemaOr, _) => {}
         (shape, value) => return mismatch(value, go_type(shape)),
     }
     Ok(())
@@ -136,7 +135,7 @@ fn read_struct(
 /// What a server writes where nothing was given.
 fn zero(shape: &Shape) -> Value {
     match shape {
-        Shape::Text => json!(""),
+        Shape::Text | Shape::Bytes => json!(""),
         Shape::Bool => json!(false),
         Shape::Int32 | Shape::Int64 | Shape::IntOrString | Shape::Float => json!(0),
         Shape::Quantity => json!("0"),
@@ -239,13 +238,13 @@ mod tests {
 
     use super::*;
 
-    fn pod(spec: Value) -> Value {
+    fn pod(spec: &Value) -> Value {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec})
     }
 
     #[test]
     fn unknown_fields_go_and_are_named_by_their_paths() {
-        let mut object = pod(json!({"containers": [{"name": "c", "imagee": "x"}], "foo": 1}));
+        let mut object = pod(&json!({"containers": [{"name": "c", "imagee": "x"}], "foo": 1}));
         object["metadata"]["bar"] = json!(1);
         let unknown = conform("v1", "Pod", &mut object).unwrap();
         assert_eq!(unknown, ["metadata.bar", "spec.containers[0].imagee", "spec.foo"]);
@@ -254,7 +253,7 @@ mod tests {
 
     #[test]
     fn zeros_are_forgotten_kept_or_written_as_their_type_says() {
-        let mut object = pod(json!({
+        let mut object = pod(&json!({
             "hostNetwork": false, "automountServiceAccountToken": false, "nodeSelector": {},
             "containers": [{"name": "c", "image": "", "ports": [{"containerPort": 80, "hostPort": 0}]}],
         }));
@@ -275,7 +274,7 @@ mod tests {
     #[test]
     fn amounts_and_times_take_their_canonical_form() {
         let resources = json!({"requests": {"cpu": 0.5, "memory": "1024Mi"}, "limits": {"cpu": "999999u"}});
-        let mut object = pod(json!({"containers": [{"name": "c", "resources": resources}]}));
+        let mut object = pod(&json!({"containers": [{"name": "c", "resources": resources}]}));
         object["metadata"]["creationTimestamp"] = json!("2026-11-16T11:00:00.5+01:00");
         conform("v1", "Pod", &mut object).unwrap();
         assert_eq!(
@@ -304,7 +303,7 @@ mod tests {
             (json!({"nodeSelector": {"a": 1}}), "number 1"),
             (json!({"overhead": {"cpu": "1 core"}}), "string"),
         ] {
-            let mismatch = conform("v1", "Pod", &mut pod(spec)).unwrap_err();
+            let mismatch = conform("v1", "Pod", &mut pod(&spec)).unwrap_err();
             assert_eq!(mismatch.found, found);
         }
     }
@@ -339,7 +338,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_conforms_already_stays_as_it_is(container in json_value(), status in json_value()) {
-            let mut object = pod(json!({"containers": [container]}));
+            let mut object = pod(&json!({"containers": [container]}));
             object["status"] = status;
             if conform("v1", "Pod", &mut object).is_ok() {
                 let mut again = object.clone();

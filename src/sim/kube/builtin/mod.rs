@@ -16,7 +16,7 @@ pub use conform::{Mismatch, conform};
 pub use shapes::open_api;
 
 pub use defaults::apply as apply_defaults;
-pub use validation::problems;
+pub use validation::{new_event, problems};
 
 /// The classes that a server makes itself, for what the cluster cannot do without.
 pub fn priority_classes() -> [serde_json::Value; 2] {

@@ -131,6 +131,10 @@ fn shape(schema: &Value, raw: &Map<String, Value>) -> Shape {
         let Some(target) = raw.get(name) else {
             return Shape::Any;
         };
+        // Said to be an object, but anything is taken.
+        if name == "runtime.RawExtension" {
+            return Shape::Any;
+        }
         if target.get("properties").is_some() {
             return Shape::Struct(name.to_owned());
         }

@@ -28,21 +28,20 @@ pub fn takes_status(kind: &Kind) -> bool {
     !kind.has_subresource("status") || kind.plural == "nodes" && kind.group.is_empty()
 }
 
-/// Whether an object is only replaced by somebody who says which version they saw.
+/// Whether a replacement must say which version it replaces.
 pub fn needs_version(kind: &Kind) -> bool {
-    kind.custom().is_some()
-        || matches!(
-            kind.plural.as_str(),
-            "csidrivers"
-                | "csinodes"
-                | "customresourcedefinitions"
-                | "leases"
-                | "mutatingwebhookconfigurations"
-                | "poddisruptionbudgets"
-                | "runtimeclasses"
-                | "validatingwebhookconfigurations"
-                | "volumeattachments"
-        )
+    const CAREFUL: [&str; 9] = [
+        "CSIDriver",
+        "CSINode",
+        "CustomResourceDefinition",
+        "Lease",
+        "MutatingWebhookConfiguration",
+        "PodDisruptionBudget",
+        "RuntimeClass",
+        "ValidatingWebhookConfiguration",
+        "VolumeAttachment",
+    ];
+    kind.custom().is_some() || CAREFUL.contains(&kind.kind.as_str())
 }
 
 /// Whether replacing an object that is not there makes it.
@@ -90,6 +89,11 @@ pub fn begin(object: &mut Value) {
 }
 
 fn begin_pod(pod: &mut Value) {
+    // Less than no time is as little as there is.
+    const GRACE: &str = "terminationGracePeriodSeconds";
+    if pod["spec"][GRACE].as_i64().is_some_and(|seconds| seconds < 0) {
+        pod["spec"][GRACE] = 1.into();
+    }
     let now = pod["metadata"]["creationTimestamp"].clone();
     let mut status = json!({"phase": "Pending", "qosClass": qos::class(&pod["spec"])});
     if each(&pod["spec"], "schedulingGates").next().is_some() {

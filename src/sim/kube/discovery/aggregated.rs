@@ -49,7 +49,7 @@ fn described(group: &Group) -> Value {
         .iter()
         .map(|version| {
             let resources: Vec<Value> = version.resources.iter().map(resource).collect();
-            json!({"version": version.version, "resources": resources, "freshness": "Current"})
+            json!({"version": version.name, "resources": resources, "freshness": "Current"})
         })
         .collect();
     let metadata = if group.name.is_empty() {

@@ -89,7 +89,7 @@ fn described(group: &Group, place: Described) -> Value {
     let versions: Vec<Value> = group
         .versions
         .iter()
-        .map(|version| json!({"groupVersion": version.group_version, "version": version.version}))
+        .map(|version| json!({"groupVersion": version.qualified, "version": version.name}))
         .collect();
     let mut description =
         json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()});
@@ -110,15 +110,19 @@ fn resource_list(group: &Group, version: &str) -> Result<Response, Refusal> {
     let version = group
         .versions
         .iter()
-        .find(|known| known.version == version)
+        .find(|known| known.name == version)
         .ok_or_else(Refusal::no_such_path)?;
     let entries: Vec<Value> = version
         .resources
         .iter()
         .flat_map(resources::Resource::entries)
         .collect();
-    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version.group_version,
-                      "resources": entries});
+    let mut list =
+        json!({"kind": "APIResourceList", "groupVersion": version.qualified, "resources": entries});
+    // A real server leaves it out for the core group, which is older than the rule.
+    if !group.name.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
     Ok(json_response(StatusCode::OK, &list))
 }
 

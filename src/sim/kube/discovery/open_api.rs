@@ -65,9 +65,9 @@ fn all(registry: &Registry) -> Vec<Group> {
 
 fn root(group: &Group, version: &Version) -> String {
     if group.name.is_empty() {
-        format!("api/{}", version.version)
+        format!("api/{}", version.name)
     } else {
-        format!("apis/{}", version.group_version)
+        format!("apis/{}", version.qualified)
     }
 }
 

@@ -43,9 +43,9 @@ pub(super) struct Group {
 #[derive(Debug)]
 pub(super) struct Version {
     /// `v1`
-    pub(super) version: String,
+    pub(super) name: String,
     /// `apps/v1`, or `v1` for the core.
-    pub(super) group_version: String,
+    pub(super) qualified: String,
     /// By plural.
     pub(super) resources: Vec<Resource>,
 }
@@ -87,8 +87,8 @@ fn group(registry: &Registry, name: &str) -> Group {
         let version = versions
             .entry(Reverse(rank(&kind.version)))
             .or_insert_with(|| Version {
-                version: kind.version.clone(),
-                group_version: kind.api_version(),
+                name: kind.version.clone(),
+                qualified: kind.api_version(),
                 resources: Vec::new(),
             });
         version.resources.push(Resource(Arc::clone(kind)));

@@ -3,6 +3,9 @@
 //! On a real cluster a controller writes the gathered rules into the role, a moment after anything changes; here they
 //! are there with the answer to the change.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::policy::GROUP;
@@ -11,6 +14,7 @@ use crate::sim::kube::kind::{Kind, TableKey};
 use crate::sim::kube::object;
 use crate::sim::kube::selector::LabelSelector;
 use crate::sim::kube::server::State;
+use crate::sim::kube::store::Stored;
 
 /// How deep roles may gather from roles that gather; `admin` from `edit` from `view` is two.
 const ROUNDS_MAX: usize = 8;
@@ -34,23 +38,66 @@ pub fn gather(state: &mut State) {
 /// The gathering roles that lack a rule or have one too many, as they should be.
 fn stale(state: &State, kind: &Kind) -> Vec<Value> {
     let table: TableKey = kind.table();
-    let roles: Vec<Value> = state
-        .store
-        .list(&table, None)
-        .map(|stored| stored.value())
+    let roles: Vec<&Arc<Stored>> = state.store.list(&table, None).collect();
+    let others: Vec<Other<'_>> = roles
+        .iter()
+        .map(|role| Other {
+            name: &role.key.name,
+            labels: &role.labels,
+            rules: Box::new(|| rbac::rules(&role.value())),
+        })
         .collect();
     roles
         .iter()
-        .filter(|role| gathers(role))
-        .filter_map(|role| {
-            let wanted = gathered(role, &roles);
-            (role["rules"] != wanted).then(|| {
-                let mut role = role.clone();
-                role["rules"] = wanted;
-                role
-            })
+        .filter(|role| may_gather(role))
+        .map(|role| role.value())
+        .filter(gathers)
+        .filter_map(|mut role| {
+            let wanted = gathered(&role, &others);
+            let differs = role["rules"] != wanted;
+            role["rules"] = wanted;
+            differs.then_some(role)
         })
         .collect()
+}
+
+/// Fills in the rules of all gathering roles among some objects that are not stored yet.
+pub fn gather_among(objects: &mut [Value]) {
+    for _ in 0..ROUNDS_MAX {
+        let labels: Vec<BTreeMap<String, String>> = objects.iter().map(object::labels).collect();
+        let others: Vec<Other<'_>> = objects
+            .iter()
+            .zip(&labels)
+            .filter(|(object, _)| object["kind"] == "ClusterRole")
+            .map(|(object, labels)| Other {
+                name: object::name(object),
+                labels,
+                rules: Box::new(|| rbac::rules(object)),
+            })
+            .collect();
+        let gathered: Vec<(usize, Value)> = objects
+            .iter()
+            .enumerate()
+            .filter(|(_, object)| gathers(object))
+            .map(|(index, object)| (index, gathered(object, &others)))
+            .collect();
+        drop(others);
+        for (index, rules) in gathered {
+            objects[index]["rules"] = rules;
+        }
+    }
+}
+
+/// Most roles do not gather; this is seen without decoding them.
+fn may_gather(role: &Stored) -> bool {
+    std::str::from_utf8(&role.body).is_ok_and(|text| text.contains("\"aggregationRule\""))
+}
+
+/// A role whose rules may be gathered. They are only read if its labels fit.
+struct Other<'a> {
+    name: &'a str,
+    labels: &'a BTreeMap<String, String>,
+    rules: Box<dyn Fn() -> Vec<rbac::Rule> + 'a>,
 }
 
 /// Whether a role gathers the rules of others.
@@ -63,22 +110,13 @@ fn selectors(role: &Value) -> impl Iterator<Item = &Value> {
     selectors.into_iter().flatten()
 }
 
-fn gathered(role: &Value, roles: &[Value]) -> Value {
+fn gathered(role: &Value, others: &[Other<'_>]) -> Value {
     let mut rules = Vec::new();
-    for selector in selectors(role).map(selector) {
-        for other in roles {
-            let itself = object::name(other) == object::name(role);
-            if itself
-                || !selector
-                    .as_ref()
-                    .is_some_and(|it| it.matches(&object::labels(other)))
-            {
-                continue;
-            }
-            for rule in rbac::rules(other) {
-                if !rules.contains(&rule) {
-                    rules.push(rule);
-                }
+    for selector in selectors(role).filter_map(selector) {
+        let fits = |other: &&Other<'_>| other.name != object::name(role) && selector.matches(other.labels);
+        for rule in others.iter().filter(fits).flat_map(|other| (other.rules)()) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
             }
         }
     }

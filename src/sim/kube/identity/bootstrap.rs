@@ -3,11 +3,13 @@
 //!
 //! On a real cluster the last two are written by controllers, a moment after the namespace.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
 use super::aggregation;
 use super::policy::GROUP;
-use super::rbac::Rule;
+use super::rbac::{self, Rule};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 use crate::sim::kube::server::ApiServer;
@@ -16,13 +18,30 @@ use crate::sim::kube::write::insert;
 
 const ROLES: &str = include_str!("roles.txt");
 
+/// Read once per process: a test process makes hundreds of clusters.
+static DEFAULTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    let mut objects = defaults(ROLES);
+    aggregation::gather_among(&mut objects);
+    objects
+});
+
+static NODE_RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    let role = DEFAULTS
+        .iter()
+        .find(|object| object["metadata"]["name"] == "system:node");
+    role.map(rbac::rules).unwrap_or_default()
+});
+
 /// Writes the default roles and bindings.
 pub fn populate(server: &ApiServer) {
-    for object in defaults(ROLES) {
-        insert(server, object);
+    for object in DEFAULTS.iter() {
+        insert(server, object.clone());
     }
-    aggregation::gather(&mut server.state());
-    server.announce();
+}
+
+/// What all kubelets may do alike, whatever becomes of the role of that name.
+pub fn node_rules() -> &'static [Rule] {
+    &NODE_RULES
 }
 
 /// The names of what [`furnish`] writes.
@@ -95,12 +114,11 @@ fn role(name: &str, marks: &[&str]) -> Value {
     role["rules"] = json!([]);
     for mark in marks.chunks_exact(2) {
         let label = format!("{GROUP}/{}", mark[1]);
-        match mark[0] {
-            "is" => role["metadata"]["labels"][label] = "true".into(),
-            _ => {
-                let selector = json!({"matchLabels": {label: "true"}});
-                role["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
-            }
+        if mark[0] == "is" {
+            role["metadata"]["labels"][label] = "true".into();
+        } else {
+            let selector = json!({"matchLabels": {label: "true"}});
+            role["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
         }
     }
     role
@@ -154,15 +172,12 @@ fn head(kind: &str, name: &str) -> Value {
         "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
     });
     let mut object = json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata});
-    match name.split_once('/') {
-        Some((namespace, name)) => {
-            object["metadata"]["namespace"] = namespace.into();
-            object["metadata"]["name"] = name.into();
-        }
-        None => {
-            object["kind"] = format!("Cluster{kind}").into();
-            object["metadata"]["name"] = name.into();
-        }
+    if let Some((namespace, name)) = name.split_once('/') {
+        object["metadata"]["namespace"] = namespace.into();
+        object["metadata"]["name"] = name.into();
+    } else {
+        object["kind"] = format!("Cluster{kind}").into();
+        object["metadata"]["name"] = name.into();
     }
     object
 }

@@ -94,22 +94,23 @@ pub fn algorithm() -> Vec<u8> {
 /// A DER document as PEM.
 pub fn pem(label: &str, document: &[u8]) -> String {
     let encoded = BASE64_STANDARD.encode(document);
-    let mut text = format!("-----BEGIN {label}-----\n");
+    let mut lines = vec![format!("-----BEGIN {label}-----")];
     let mut rest = encoded.as_str();
     while !rest.is_empty() {
         let (line, after) = rest.split_at(rest.len().min(64));
-        text.push_str(line);
-        text.push('\n');
+        lines.push(line.to_owned());
         rest = after;
     }
-    text.push_str(&format!("-----END {label}-----\n"));
-    text
+    lines.push(format!("-----END {label}-----\n"));
+    lines.join("\n")
 }
 
 /// The lower-case hex digits of a SHA-256.
 pub fn sha256_hex(data: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digest = digest::digest(&digest::SHA256, data);
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    let halves = digest.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    halves.map(|half| char::from(DIGITS[usize::from(half)])).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 use serde_json::Value;
 
 use super::attempt::{Attempt, Decision, On, Resource};
-use super::{User, mentions, policy};
+use super::bootstrap::node_rules;
+use super::{User, mentions};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 use crate::sim::kube::server::State;
@@ -24,7 +25,7 @@ pub fn decide(state: &State, user: &User, attempt: &Attempt<'_>) -> Decision {
         return Decision::no_opinion(format!("unknown node for user \"{}\"", user.name));
     }
     let On::Resource(resource) = &attempt.on else {
-        return by_role(state, attempt);
+        return by_role(attempt);
     };
     let asked = Asked {
         state,
@@ -46,15 +47,13 @@ pub fn decide(state: &State, user: &User, attempt: &Attempt<'_>) -> Decision {
         ("storage.k8s.io", "csinodes") => asked.csi_node(),
         ("", "nodes") => asked.itself(),
         ("", "pods") => asked.pod(),
-        _ => by_role(state, attempt),
+        _ => by_role(attempt),
     }
 }
 
-/// What all nodes may do alike is written in the role `system:node`, which is bound to nobody.
-fn by_role(state: &State, attempt: &Attempt<'_>) -> Decision {
-    let role = serde_json::json!({"kind": "ClusterRole", "name": "system:node"});
-    let rules = policy::role_rules(state, &role, "").unwrap_or_default();
-    if rules.iter().any(|rule| rule.allows(attempt)) {
+/// What all nodes may do alike.
+fn by_role(attempt: &Attempt<'_>) -> Decision {
+    if node_rules().iter().any(|rule| rule.allows(attempt)) {
         Decision::allowed()
     } else {
         Decision::no_opinion("")

@@ -33,9 +33,6 @@ const KUBELET_LABELS: [&str; 11] = [
 /// Prefixes of such labels that are a kubelet's own.
 const KUBELET_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-/// The prefix of labels that are kept from kubelets by design.
-const RESTRICTED_PREFIX: &str = "node-restriction.kubernetes.io";
-
 /// Refuses what a kubelet may not write. `object` is the new object, or on deletion the one that goes.
 pub fn check(state: &State, admission: &Admission<'_>, object: &Value) -> Result<(), Refusal> {
     let Some(node) = admission.user.node_name() else {
@@ -390,6 +387,7 @@ fn forbidden_labels(old: &Value, new: &Value) -> Vec<String> {
         .collect()
 }
 
+/// Labels of Kubernetes itself, `node-restriction.kubernetes.io/` among them, unless they are a kubelet's own.
 fn is_forbidden(label: &str) -> bool {
     let Some((prefix, _)) = label.split_once('/') else {
         return false;
@@ -402,7 +400,7 @@ fn is_forbidden(label: &str) -> bool {
     };
     let kubernetes = within("kubernetes.io") || within("k8s.io");
     let of_kubelet = KUBELET_LABELS.contains(&label) || KUBELET_PREFIXES.iter().any(|family| within(family));
-    within(RESTRICTED_PREFIX) || kubernetes && !of_kubelet
+    kubernetes && !of_kubelet
 }
 
 /// Whether there is nothing: absent, or an empty list.

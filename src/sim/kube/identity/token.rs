@@ -1,7 +1,10 @@
 //! ServiceAccount tokens: signed claims about who somebody is and until when.
 //!
-//! What the claims mean for the objects they name is judged in [`super::authenticate`]; here they are only written,
+//! What the claims mean for the objects they name is judged in [`mod@super::authenticate`]; here they are only written,
 //! read and held against the clock.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -94,13 +97,23 @@ pub enum Distrust {
     Invalidated,
 }
 
+/// How many tokens are remembered; each is about a kilobyte.
+const REMEMBERED_MAX: usize = 1000;
+
 /// Writes and reads tokens.
-pub struct Signer(Key);
+pub struct Signer {
+    key: Key,
+    /// Tokens whose signature was checked. Their time is checked each time.
+    known: Mutex<BTreeMap<String, Claims>>,
+}
 
 impl Signer {
     /// The signer of a new cluster.
     pub fn new(keys: Keys) -> Self {
-        Self(Key::new(keys, "service account tokens"))
+        Self {
+            key: Key::new(keys, "service account tokens"),
+            known: Mutex::default(),
+        }
     }
 
     /// A token.
@@ -110,7 +123,7 @@ impl Signer {
             kid: self.key_id(),
         };
         let message = format!("{}.{}", encoded(&header), encoded(claims));
-        let signature = BASE64_URL_SAFE_NO_PAD.encode(self.0.sign(message.as_bytes()));
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(self.key.sign(message.as_bytes()));
         format!("{message}.{signature}")
     }
 
@@ -121,7 +134,7 @@ impl Signer {
         now: Timestamp,
         audiences: &[String],
     ) -> Result<(Claims, Vec<String>), Distrust> {
-        let claims = self.ours(token).ok_or(Distrust::Invalid)?;
+        let claims = self.known(token).ok_or(Distrust::Invalid)?;
         let now = now.as_second();
         if now - LEEWAY_SECONDS > claims.exp {
             return Err(Distrust::Expired);
@@ -140,6 +153,19 @@ impl Signer {
         Ok((claims, meant))
     }
 
+    fn known(&self, token: &str) -> Option<Claims> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(claims) = known.get(token) {
+            return Some(claims.clone());
+        }
+        let claims = self.ours(token)?;
+        if known.len() >= REMEMBERED_MAX {
+            known.clear();
+        }
+        known.insert(token.to_owned(), claims.clone());
+        Some(claims)
+    }
+
     fn ours(&self, token: &str) -> Option<Claims> {
         let (message, signature) = token.rsplit_once('.')?;
         let (header, claims) = message.split_once('.')?;
@@ -148,14 +174,14 @@ impl Signer {
             return None;
         }
         let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
-        UnparsedPublicKey::new(&ED25519, self.0.public())
+        UnparsedPublicKey::new(&ED25519, self.key.public())
             .verify(message.as_bytes(), &signature)
             .ok()?;
         decoded::<Claims>(claims).filter(|claims| claims.iss == ISSUER)
     }
 
     fn key_id(&self) -> String {
-        let digest = ring::digest::digest(&ring::digest::SHA256, &self.0.public_info());
+        let digest = ring::digest::digest(&ring::digest::SHA256, &self.key.public_info());
         BASE64_URL_SAFE_NO_PAD.encode(digest.as_ref())
     }
 }

@@ -225,3 +225,59 @@ fn conflict(conflicts: &[(&Manager, FieldSet)]) -> Refusal {
     let message = format!("Apply failed with {} {noun}: {}", causes.len(), list.join(", "));
     Refusal::apply_conflict(message, causes)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::sim::kube::patch::samples;
+    use crate::sim::kube::registry::Registry;
+
+    fn pod_kind() -> std::sync::Arc<Kind> {
+        let mut registry = Registry::default();
+        let crd = json!({"spec": {"group": "", "scope": "Namespaced", "names": {"kind": "Shape", "plural": "shapes"},
+            "versions": [{"name": "v1", "served": true, "schema": {"openAPIV3Schema": samples::plain_pod()}}]}});
+        registry.define(&crd).unwrap();
+        registry.find("", "v1", "shapes").unwrap()
+    }
+
+    fn applied(live: &Value, manager: &str, configuration: &Value) -> Result<Value, Refusal> {
+        let application = Application {
+            kind: &pod_kind(),
+            configuration,
+            manager,
+            subresource: "",
+            conflicts: Conflicts::Refused,
+            now: "2026-11-16T10:00:00Z",
+        };
+        application.to(live)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn applying_twice_is_applying_once(wanted in samples::configuration()) {
+            let once = applied(&json!({}), "a", &wanted).unwrap();
+            prop_assert_eq!(applied(&once, "a", &wanted).unwrap(), once);
+        }
+
+        #[test]
+        fn what_one_drops_and_another_wants_stays(first in samples::configuration(), second in samples::configuration()) {
+            let one = applied(&json!({}), "a", &first).unwrap();
+            // Where they disagree there is a conflict, which another test looks at.
+            prop_assume!(applied(&one, "b", &second).is_ok());
+            let both = applied(&one, "b", &second).unwrap();
+            let nothing = json!({"apiVersion": "v1", "kind": "Shape"});
+            let dropped = applied(&both, "a", &nothing).unwrap();
+            let kind = pod_kind();
+            let wanted = fields(&second, Shape::of(&kind));
+            let left = fields(&dropped, Shape::of(&kind));
+            prop_assert!(wanted.difference(&left).is_empty(), "all that b wants is there");
+            let only_a = ownable(&fields(&first, Shape::of(&kind)).difference(&wanted));
+            prop_assert!(only_a.intersection(&left).is_empty(), "nothing that only a wanted is");
+        }
+    }
+}

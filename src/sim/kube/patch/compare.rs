@@ -215,15 +215,15 @@ mod tests {
     use super::*;
     use crate::sim::kube::patch::fieldset::path_text;
     use crate::sim::kube::patch::samples;
-    use crate::sim::kube::patch::shape::samples::pod;
+    use crate::sim::kube::patch::samples::pod;
 
     fn texts(set: &FieldSet) -> Vec<String> {
         set.paths().iter().map(|path| path_text(path)).collect()
     }
 
-    fn changed(old: Value, new: Value) -> (Vec<String>, Vec<String>, Vec<String>) {
+    fn changed(old: &Value, new: &Value) -> (Vec<String>, Vec<String>, Vec<String>) {
         let schema = pod();
-        let changes = compare(&old, &new, Shape::of_object(Some(&schema)));
+        let changes = compare(old, new, Shape::of_object(Some(&schema)));
         (
             texts(&changes.removed),
             texts(&changes.modified),
@@ -264,16 +264,16 @@ mod tests {
         let a = || labels(json!({"a": "1"}));
         let added = vec![".metadata.labels".to_owned(), ".metadata.labels.a".to_owned()];
         assert_eq!(
-            changed(json!({"metadata": {}}), a()),
+            changed(&json!({"metadata": {}}), &a()),
             (none(), none(), added.clone())
         );
-        assert_eq!(changed(a(), json!({"metadata": {}})), (added, none(), none()));
+        assert_eq!(changed(&a(), &json!({"metadata": {}})), (added, none(), none()));
         let (b, both) = (
             vec![".metadata.labels.b".to_owned()],
             labels(json!({"a": "1", "b": "2"})),
         );
-        assert_eq!(changed(a(), both.clone()), (none(), none(), b.clone()));
-        assert_eq!(changed(both, a()), (b, none(), none()));
+        assert_eq!(changed(&a(), &both), (none(), none(), b.clone()));
+        assert_eq!(changed(&both, &a()), (b, none(), none()));
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
         let old = spec(json!({"nodeSelector": {"a": "1"}, "tolerations": [{"key": "a"}]}));
         let new = spec(json!({"nodeSelector": {"a": "1", "b": "1"}, "tolerations": []}));
         let modified = vec![".spec.nodeSelector".to_owned(), ".spec.tolerations".to_owned()];
-        assert_eq!(changed(old, new), (none(), modified, none()));
+        assert_eq!(changed(&old, &new), (none(), modified, none()));
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
         let old = list(json!([{"type": "A", "status": "1"}, {"type": "B", "status": "1"}]));
         let new = list(json!([{"type": "B", "status": "2"}, {"type": "A", "status": "1"}]));
         let modified = vec![".status.conditions[type=\"B\"].status".to_owned()];
-        assert_eq!(changed(old, new), (none(), modified, none()));
+        assert_eq!(changed(&old, &new), (none(), modified, none()));
     }
 
     proptest! {

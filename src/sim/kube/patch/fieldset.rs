@@ -289,7 +289,7 @@ mod tests {
 
     fn element() -> impl Strategy<Value = Element> {
         prop_oneof![
-            "[a-c.:\"{]{1,3}".prop_map(|name| Element::Field(name)),
+            "[a-c.:\"{]{1,3}".prop_map(Element::Field),
             prop::collection::btree_map("[a-b\"]{1,2}", "[a-b\"]{0,2}", 1..3).prop_map(|keys| Element::Key(
                 keys.into_iter()
                     .map(|(name, value)| (name, Value::from(value).to_string()))
@@ -303,7 +303,9 @@ mod tests {
     fn set() -> impl Strategy<Value = FieldSet> {
         prop::collection::vec(prop::collection::vec(element(), 1..4), 0..8).prop_map(|paths| {
             let mut set = FieldSet::default();
-            paths.iter().for_each(|path| set.insert(path));
+            for path in &paths {
+                set.insert(path);
+            }
             set
         })
     }
@@ -328,7 +330,9 @@ mod tests {
         #[test]
         fn a_set_is_its_paths(set in set()) {
             let mut again = FieldSet::default();
-            set.paths().iter().for_each(|path| again.insert(path));
+            for path in set.paths() {
+                again.insert(&path);
+            }
             prop_assert_eq!(again, set);
         }
     }

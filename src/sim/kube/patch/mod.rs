@@ -8,6 +8,7 @@ pub mod apply;
 pub mod compare;
 pub mod duplicates;
 pub mod fieldset;
+pub mod fit;
 pub mod json;
 pub mod managed;
 pub mod managers;

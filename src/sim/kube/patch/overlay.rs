@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::sim::kube::patch::compare::fields;
     use crate::sim::kube::patch::samples;
-    use crate::sim::kube::patch::shape::samples::pod;
+    use crate::sim::kube::patch::samples::pod;
 
     fn containers(names: &[&str]) -> Value {
         let items: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();

@@ -43,7 +43,7 @@ static TEXT: LazyLock<Value> = LazyLock::new(|| json!({"type": "string"}));
 pub struct Shape<'a> {
     schema: Option<&'a Value>,
     /// Whether a whole object starts here, which has metadata.
-    is_object: bool,
+    pub(super) is_object: bool,
 }
 
 /// How the elements of a list are told apart.
@@ -112,14 +112,14 @@ impl<'a> Shape<'a> {
 
     /// A keyword, beside the reference or in what it refers to: a field of a built-in kind is written as
     /// `{"default": {}, "allOf": [<its type>]}`.
-    fn keyword(self, name: &str) -> Option<&'a Value> {
+    pub(super) fn keyword(self, name: &str) -> Option<&'a Value> {
         let schema = self.schema?;
         schema
             .get(name)
             .or_else(|| schema.get("allOf")?.get(0)?.get(name))
     }
 
-    fn is(self, keyword: &str) -> bool {
+    pub(super) fn is(self, keyword: &str) -> bool {
         self.keyword(keyword).and_then(Value::as_bool).unwrap_or(false)
     }
 
@@ -140,17 +140,20 @@ impl<'a> Shape<'a> {
     }
 
     /// The shape of a field or of an entry.
+    #[must_use]
     pub fn field(self, name: &str) -> Self {
         self.declared(name)
             .unwrap_or_else(|| Self::below(self.keyword("additionalProperties")))
     }
 
     /// The shape of the elements of a list.
+    #[must_use]
     pub fn items(self) -> Self {
         Self::below(self.keyword("items"))
     }
 
     /// The shape at the end of a path.
+    #[must_use]
     pub fn at(self, path: &[Element]) -> Self {
         path.iter().fold(self, |shape, element| match element {
             Element::Field(name) => shape.field(name),
@@ -227,180 +230,12 @@ impl<'a> Shape<'a> {
             .filter_map(|name| Some(((*name).to_owned(), value(name)?.to_string())))
             .collect()
     }
-
-    /// The first value of another JSON type than the schema's, as the path to it and what was expected.
-    pub fn mistyped(self, value: &Value) -> Option<String> {
-        self.mistyped_at(value, String::new())
-    }
-
-    fn mistyped_at(self, value: &Value, path: String) -> Option<String> {
-        let expected = self.expected();
-        let fits = match (expected, value) {
-            (None, _) | (_, Value::Null) => true,
-            (Some("string"), value) => value.is_string(),
-            (Some("boolean"), value) => value.is_boolean(),
-            (Some("integer" | "number"), value) => value.is_number(),
-            (Some("array"), value) => value.is_array(),
-            (Some("object"), value) => value.is_object(),
-            (Some(_), _) => true,
-        };
-        if !fits {
-            return Some(format!(
-                "{path}: expected {}, got {value}",
-                expected.unwrap_or_default()
-            ));
-        }
-        match value {
-            Value::Object(fields) => fields
-                .iter()
-                .find_map(|(name, value)| self.field(name).mistyped_at(value, format!("{path}.{name}"))),
-            Value::Array(items) => items
-                .iter()
-                .enumerate()
-                .find_map(|(index, value)| self.items().mistyped_at(value, format!("{path}[{index}]"))),
-            _ => None,
-        }
-    }
-
-    fn expected(self) -> Option<&'a str> {
-        if self.is("x-kubernetes-int-or-string") {
-            return None;
-        }
-        self.keyword("type").and_then(Value::as_str)
-    }
-
-    /// The first field that the schema does not declare, or list element that is there twice or has none of its
-    /// keys: what cannot be owned.
-    pub fn unownable(self, value: &Value) -> Option<String> {
-        self.unownable_at(value, String::new())
-    }
-
-    fn unownable_at(self, value: &Value, path: String) -> Option<String> {
-        match value {
-            Value::Object(fields) => fields.iter().find_map(|(name, value)| {
-                let path = format!("{path}.{name}");
-                if self.is_closed() && !self.declares(name) {
-                    return Some(format!("{path}: field not declared in schema"));
-                }
-                self.field(name).unownable_at(value, path)
-            }),
-            Value::Array(items) => {
-                self.indistinct(items)
-                    .map(|problem| format!("{path}: {problem}"))
-                    .or_else(|| {
-                        items.iter().enumerate().find_map(|(index, item)| {
-                            self.items().unownable_at(item, format!("{path}[{index}]"))
-                        })
-                    })
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether fields that the schema does not name cannot be there.
-    fn is_closed(self) -> bool {
-        self.keyword("properties")
-            .and_then(Value::as_object)
-            .is_some_and(|fields| !fields.is_empty())
-            && self.keyword("additionalProperties").is_none()
-            && !self.is("x-kubernetes-preserve-unknown-fields")
-    }
-
-    fn indistinct(self, items: &[Value]) -> Option<String> {
-        let mut seen = std::collections::BTreeSet::new();
-        let elements = self.elements(items)?;
-        elements.into_iter().enumerate().find_map(|(index, element)| {
-            if matches!(element, Element::Index(_)) {
-                return Some(format!("element {index}: it has none of its keys"));
-            }
-            let text = element.to_string();
-            (!seen.insert(element)).then(|| format!("duplicate entries for key {text}"))
-        })
-    }
-
-    /// The first field that is `null` although its schema neither allows that nor has a default to put there. In
-    /// metadata null is absence.
-    pub fn null_field(self, value: &Value) -> Option<String> {
-        self.null_field_at(value, "")
-    }
-
-    fn null_field_at(self, value: &Value, path: &str) -> Option<String> {
-        match value {
-            Value::Object(fields) => fields.iter().find_map(|(name, value)| {
-                if self.is_object && name == "metadata" {
-                    return None;
-                }
-                let path = if path.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{path}.{name}")
-                };
-                self.field(name).null_field_at(value, &path)
-            }),
-            Value::Array(items) => items
-                .iter()
-                .enumerate()
-                .find_map(|(index, item)| self.items().null_field_at(item, &format!("{path}[{index}]"))),
-            Value::Null => {
-                let stays =
-                    self.is("nullable") || self.keyword("default").is_some() || self.expected().is_none();
-                (!stays).then(|| path.to_owned())
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Schemas shaped like the real ones, for tests.
-#[cfg(test)]
-pub mod samples {
-    use serde_json::{Value, json};
-
-    /// The parts of a Pod that merge in different ways.
-    pub fn pod() -> Value {
-        let text = json!({"type": "string"});
-        let keyed = |items: Value, keys: &[&str], merge_key: &str| {
-            json!({"type": "array", "items": {"default": {}, "allOf": [items]},
-                   "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
-                   "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": merge_key})
-        };
-        let port = json!({"type": "object", "properties": {
-            "containerPort": {"type": "integer"}, "name": text,
-            "protocol": {"type": "string", "default": "TCP"}}});
-        let env = json!({"type": "object", "properties": {"name": text, "value": text}});
-        let container = json!({"type": "object", "properties": {
-            "name": text, "image": text, "args": {"type": "array", "items": text, "x-kubernetes-list-type": "atomic"},
-            "ports": keyed(port, &["containerPort", "protocol"], "containerPort"),
-            "env": keyed(env, &["name"], "name")}});
-        let mut volumes = keyed(
-            json!({"type": "object", "properties": {"name": text,
-                "emptyDir": {"type": "object", "properties": {"medium": text}},
-                "hostPath": {"type": "object", "properties": {"path": text}}}}),
-            &["name"],
-            "name",
-        );
-        volumes["x-kubernetes-patch-strategy"] = "merge,retainKeys".into();
-        let condition = json!({"type": "object", "properties": {"type": text, "status": text}});
-        json!({"type": "object", "properties": {
-            "spec": {"default": {}, "allOf": [{"type": "object", "properties": {
-                "containers": keyed(container, &["name"], "name"),
-                "volumes": volumes,
-                "nodeName": text,
-                "priority": {"type": "integer"},
-                "nodeSelector": {"type": "object", "additionalProperties": text, "x-kubernetes-map-type": "atomic"},
-                "tolerations": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "atomic"},
-                "podCIDRs": {"type": "array", "items": text, "x-kubernetes-list-type": "set",
-                             "x-kubernetes-patch-strategy": "merge"},
-            }}]},
-            "status": {"type": "object", "properties": {
-                "phase": text, "conditions": keyed(condition, &["type"], "type")}},
-        }})
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::kube::patch::samples;
 
     fn element(key: &str) -> Element {
         let set = super::super::fieldset::FieldSet::parse(&json!({key: {}})).unwrap();
@@ -463,25 +298,5 @@ mod tests {
             spec.field("nodeSelector").strategy(Contents::Map),
             Strategy::Merge(None)
         );
-    }
-
-    #[test]
-    fn what_does_not_fit_is_found() {
-        let schema = samples::pod();
-        let shape = Shape::of_object(Some(&schema));
-        let fits = json!({"apiVersion": "v1", "metadata": {"labels": {"a": "1"}}, "spec": {"priority": 1, "nodeName": null}});
-        assert_eq!((shape.mistyped(&fits), shape.unownable(&fits)), (None, None));
-        let mistyped = |object: Value| shape.mistyped(&object).is_some();
-        assert!(mistyped(json!({"spec": {"nodeName": 1}})));
-        assert!(mistyped(json!({"metadata": {"labels": {"a": 1}}})));
-        assert!(mistyped(json!({"spec": {"containers": {}}})));
-        let unownable = |object: Value| shape.unownable(&object).is_some();
-        assert!(unownable(json!({"spec": {"nope": 1}})));
-        assert!(unownable(json!({"metadata": {"nope": 1}})));
-        assert!(unownable(json!({"metadata": {"finalizers": ["a", "a"]}})));
-        assert!(unownable(json!({"spec": {"containers": [{"image": "i"}]}})));
-        assert!(unownable(
-            json!({"spec": {"containers": [{"name": "c"}, {"name": "c"}]}})
-        ));
     }
 }

@@ -162,7 +162,7 @@ fn value(type_name: Type, record: &Raw<'_>, depth: usize) -> Result<Value, Proto
         Type::Time => time(record.bytes()?, Precision::Seconds)?,
         Type::MicroTime => time(record.bytes()?, Precision::Microseconds)?,
         Type::Quantity => only(record.bytes()?)?
-            .map_or(Ok("0".to_owned()), |text| text.text())?
+            .map_or(Ok("0".to_owned()), Raw::text)?
             .into(),
         Type::IntOrString => int_or_string(record.bytes()?)?,
         Type::Json => match only(record.bytes()?)? {

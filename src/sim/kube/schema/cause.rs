@@ -194,8 +194,12 @@ impl Cause {
         )
     }
 
-    /// That the rules had no say, since the rest was wrong already.
-    pub fn rules_not_checked() -> Self {
+    /// Whether it only remarks on other causes.
+    pub fn is_remark(&self) -> bool {
+        *self == Self::rules_not_checked()
+    }
+
+    pub(super) fn rules_not_checked() -> Self {
         let message = "Invalid value: null: some validation rules were not checked because the object was invalid; \
                        correct the existing errors to complete validation";
         Self::new("", Reason::Invalid, message.to_owned())

@@ -114,3 +114,47 @@ fn bound(state: &State, kind: &Kind, mut pod: Value, binding: &Value, now: &str)
     set_condition(&mut pod, json!({"type": "PodScheduled", "status": "True"}), now);
     Ok(pod)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::kube::trial::{Trial, pod};
+
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+
+    async fn bind(trial: &Trial, name: &str, node: &str) -> (u16, Value) {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+                             "target": {"kind": "Node", "name": node}});
+        trial
+            .send("POST", &format!("{PODS}/{name}/binding"), binding)
+            .await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_is_bound_once_and_carries_the_zone_of_its_node() {
+        let trial = Trial::new();
+        let labels = json!({"topology.kubernetes.io/zone": "us-south-1", "other": "x"});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}});
+        trial.create("/api/v1/nodes", node).await;
+        trial.create(PODS, pod("p")).await;
+        assert_eq!(bind(&trial, "p", "n").await.0, 201);
+        let (_, bound) = trial.get(&format!("{PODS}/p")).await;
+        assert_eq!(bound["spec"]["nodeName"], "n");
+        assert_eq!(
+            bound["metadata"]["labels"],
+            json!({"topology.kubernetes.io/zone": "us-south-1"})
+        );
+        assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
+        assert_eq!(bind(&trial, "p", "m").await.0, 409);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gated_pod_and_one_that_is_not_there_cannot_be_bound() {
+        let trial = Trial::new();
+        let mut gated = pod("g");
+        gated["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
+        trial.create(PODS, gated).await;
+        assert_eq!(bind(&trial, "g", "n").await.0, 409);
+        assert_eq!(bind(&trial, "missing", "n").await.0, 404);
+    }
+}

@@ -234,16 +234,10 @@ fn finish(
     mut pod: Value,
     mut manner: Manner,
 ) -> Result<(), Refusal> {
+    delete::check(kind, &pod, &manner)?;
     if manner.is_dry_run() {
-        return delete::check(kind, &pod, &manner);
+        return Ok(());
     }
-    // The first of the two writes names the kind, not the resource, in its conflict.
-    let whose = About {
-        group: "",
-        kind: "Pod",
-        name: &key.name,
-    };
-    delete::check_about(whose, &pod, &manner)?;
     let reason = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
                         "message": "Eviction API: evicting"});
     let before = pod.clone();
@@ -261,4 +255,145 @@ fn finish(
         commit(state, kind, marked)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::kube::trial::{Trial, pod, why};
+
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+    fn eviction(name: &str, options: &Value) -> Value {
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options})
+    }
+
+    /// A pod that runs on a node and is selected by `app=a`.
+    async fn running(trial: &Trial, name: &str, ready: &str) -> Value {
+        let mut object = pod(name);
+        object["metadata"]["labels"] = json!({"app": "a"});
+        object["spec"]["nodeName"] = "n".into();
+        object["spec"]["automountServiceAccountToken"] = false.into();
+        trial.create(PODS, object.clone()).await;
+        object["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+        trial.put(&format!("{PODS}/{name}/status"), object).await
+    }
+
+    async fn budget(trial: &Trial, name: &str, status: Value) {
+        let mut object = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+                                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}});
+        let made = trial.create(BUDGETS, object.clone()).await;
+        object["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+        object["status"] = status;
+        trial.put(&format!("{BUDGETS}/{name}/status"), object).await;
+    }
+
+    fn counts(allowed: i64, healthy: i64, desired: i64) -> Value {
+        json!({"observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": healthy,
+               "desiredHealthy": desired, "expectedPods": healthy})
+    }
+
+    async fn evict(trial: &Trial, name: &str, options: Value) -> (u16, Value) {
+        trial
+            .send(
+                "POST",
+                &format!("{PODS}/{name}/eviction"),
+                eviction(name, &options),
+            )
+            .await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_budget_is_charged_and_then_says_no() {
+        let trial = Trial::new();
+        running(&trial, "p", "True").await;
+        running(&trial, "q", "True").await;
+        budget(&trial, "b", counts(1, 2, 1)).await;
+        assert_eq!(evict(&trial, "p", Value::Null).await.0, 201);
+        let (_, left) = trial.get(&format!("{PODS}/p")).await;
+        assert_eq!(left["metadata"]["deletionGracePeriodSeconds"], 30);
+        let condition = left["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .clone();
+        assert_eq!(condition["type"], "DisruptionTarget");
+        let (_, charged) = trial.get(&format!("{BUDGETS}/b")).await;
+        assert_eq!(charged["status"]["disruptionsAllowed"], 0);
+        assert!(charged["status"]["disruptedPods"].get("p").is_some());
+        let (code, answer) = evict(&trial, "q", Value::Null).await;
+        assert_eq!(code, 429);
+        assert_eq!(
+            why(&answer),
+            ("TooManyRequests".to_owned(), vec!["DisruptionBudget".to_owned()])
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_budget_that_lags_behind_asks_for_patience() {
+        let trial = Trial::new();
+        running(&trial, "p", "True").await;
+        budget(
+            &trial,
+            "b",
+            json!({"disruptionsAllowed": 5, "currentHealthy": 1, "desiredHealthy": 0, "expectedPods": 1}),
+        )
+        .await;
+        let (code, answer) = evict(&trial, "p", Value::Null).await;
+        assert_eq!((code, &answer["details"]["retryAfterSeconds"]), (429, &json!(10)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_budgets_are_one_too_many() {
+        let trial = Trial::new();
+        running(&trial, "p", "True").await;
+        budget(&trial, "a", counts(1, 2, 1)).await;
+        budget(&trial, "b", counts(1, 2, 1)).await;
+        assert_eq!(evict(&trial, "p", Value::Null).await.0, 500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn preconditions_protect_against_mistaken_identity() {
+        let trial = Trial::new();
+        let pod = running(&trial, "p", "True").await;
+        let (code, _) = evict(&trial, "p", json!({"preconditions": {"uid": "another"}})).await;
+        assert_eq!(code, 409);
+        let (code, _) = evict(&trial, "p", json!({"preconditions": {"resourceVersion": "1"}})).await;
+        assert_eq!(code, 409);
+        let meta = &pod["metadata"];
+        let right =
+            json!({"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}});
+        assert_eq!(evict(&trial, "p", right).await.0, 201);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_is_not_ready_goes_if_enough_others_are() {
+        let trial = Trial::new();
+        running(&trial, "p", "False").await;
+        budget(&trial, "b", counts(0, 1, 1)).await;
+        assert_eq!(evict(&trial, "p", Value::Null).await.0, 201);
+        let (_, untouched) = trial.get(&format!("{BUDGETS}/b")).await;
+        assert!(untouched["status"].get("disruptedPods").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rehearsal_changes_nothing_and_a_pending_pod_is_not_protected() {
+        let trial = Trial::new();
+        running(&trial, "p", "True").await;
+        budget(&trial, "b", counts(1, 2, 1)).await;
+        let path = format!("{PODS}/p/eviction?dryRun=All");
+        assert_eq!(
+            trial.send("POST", &path, eviction("p", &Value::Null)).await.0,
+            201
+        );
+        let (_, left) = trial.get(&format!("{BUDGETS}/b")).await;
+        assert_eq!(left["status"]["disruptionsAllowed"], 1);
+        let mut pending = pod("w");
+        pending["metadata"]["labels"] = json!({"app": "a"});
+        trial.create(PODS, pending).await;
+        assert_eq!(evict(&trial, "w", Value::Null).await.0, 201);
+        assert_eq!(trial.get(&format!("{PODS}/w")).await.0, 404);
+    }
 }

@@ -33,24 +33,32 @@ pub async fn answer(
         node_restriction::check_eviction(&server.state(), user, &key.namespace, &key.name)?;
     }
     match (ask.target.subresource.as_deref(), ask.verb) {
-        (None, _) => Ok(None),
-        (Some("status" | "finalize" | "approval"), Verb::Get | Verb::Update | Verb::Patch) => Ok(None),
-        (Some("status" | "finalize" | "approval"), _) => Err(Refusal::method_not_allowed()),
+        (None, _) | (Some("status" | "finalize" | "approval"), Verb::Get | Verb::Update | Verb::Patch) => {
+            Ok(None)
+        }
         (Some("token"), _) => token_request::answer(server, user, ask, body).map(Some),
         (Some("scale"), _) => scale::answer(server, user, kind, ask, body).await.map(Some),
         (Some("eviction"), Verb::Create) => eviction::evict(server, user, kind, ask, body).await.map(Some),
         (Some("binding"), Verb::Create) => binding::bind(server, user, kind, ask, body).await.map(Some),
-        (Some("eviction" | "binding"), _) => Err(Refusal::method_not_allowed()),
+        (Some("status" | "finalize" | "approval" | "eviction" | "binding"), _) => {
+            Err(Refusal::method_not_allowed())
+        }
         (Some(_), _) => Err(Refusal::no_such_path()),
     }
 }
 
-/// Decodes what is sent to such a path: an object of another kind, about the object in the path.
+/// Decodes what is sent to such a path: an object of another kind, about the object in the path. What does not say its
+/// kind is taken for one of the right kind; kube's own client sends evictions so.
 fn sent(ask: &Ask, body: &Bytes, api_version: &str, kind: &str) -> Result<Value, Refusal> {
     let mut object = decode::any(&ask.content_type, body)?;
     // The one that clients from before 1.22 send; the rest of it is the same.
     if object["apiVersion"] == "policy/v1beta1" && kind == "Eviction" {
         object["apiVersion"] = api_version.into();
+    }
+    for (field, expected) in [("apiVersion", api_version), ("kind", kind)] {
+        if object[field].as_str().unwrap_or_default().is_empty() {
+            object[field] = expected.into();
+        }
     }
     let said = |field: &str| object[field].as_str().unwrap_or_default();
     if said("apiVersion") != api_version || said("kind") != kind {

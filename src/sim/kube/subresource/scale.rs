@@ -170,6 +170,7 @@ fn set(object: &mut Value, path: &str, value: Value) {
 mod tests {
     use super::*;
     use crate::sim::kube::registry::Registry;
+    use crate::sim::kube::trial::Trial;
 
     #[test]
     fn a_scale_shows_counts_and_selector() {
@@ -183,6 +184,34 @@ mod tests {
             json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "d", "namespace": "n", "uid": "u"},
                    "spec": {"replicas": 3}, "status": {"replicas": 2, "selector": "a=b"}})
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scaling_changes_the_replicas_and_nothing_else() {
+        let trial = Trial::new();
+        let deployments = "/apis/apps/v1/namespaces/default/deployments";
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let made = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+                          "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+        let made = trial.create(deployments, made).await;
+        let scale = |replicas: i64, version: &Value| {
+            json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": replicas},
+                   "metadata": {"name": "d", "resourceVersion": version}})
+        };
+        let path = format!("{deployments}/d/scale");
+        let version = &made["metadata"]["resourceVersion"];
+        let scaled = trial.put(&path, scale(3, version)).await;
+        assert_eq!(scaled["spec"]["replicas"], 3);
+        assert_eq!(trial.send("PUT", &path, scale(4, version)).await.0, 409);
+        assert_eq!(trial.send("PUT", &path, scale(-1, &json!(""))).await.0, 422);
+        let patch = json!({"spec": {"replicas": 0}});
+        assert_eq!(trial.send("PATCH", &path, patch).await.0, 200);
+        let (_, now) = trial.get(&format!("{deployments}/d")).await;
+        assert_eq!(
+            (&now["spec"]["replicas"], &now["metadata"]["generation"]),
+            (&json!(0), &json!(3))
+        );
+        assert_eq!(now["spec"]["template"], made["spec"]["template"]);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::column::{Printer, age, list, named, text, text_or};
+use super::column::{Cells, Printer, age, list, named, text, text_or};
 use super::duration;
 
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
-    let (columns, cells): (&'static str, fn(&Value, Timestamp) -> Vec<Value>) = match (group, plural) {
+    let (columns, cells): (&'static str, Cells) = match (group, plural) {
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => (
             "Name/name | Role | Age | Users* | Groups* | ServiceAccounts*",
             binding,

@@ -56,13 +56,16 @@ impl Column {
     }
 }
 
+/// The cells of an object, at a time.
+pub(super) type Cells = fn(&Value, Timestamp) -> Vec<Value>;
+
 /// How a built-in kind is shown: its columns, and a cell for each.
 #[derive(Clone, Copy)]
 pub(super) struct Printer {
     /// As [`Column::built_in`] reads them, separated by ` | `.
     pub(super) columns: &'static str,
     /// The cells of an object, at a time.
-    pub(super) cells: fn(&Value, Timestamp) -> Vec<Value>,
+    pub(super) cells: Cells,
 }
 
 impl Printer {

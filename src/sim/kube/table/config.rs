@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::column::{Printer, age, count, named, number, text};
+use super::column::{Cells, Printer, age, count, named, number, text};
 use crate::sim::kube::object;
 
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
-    let (columns, cells): (&'static str, fn(&Value, Timestamp) -> Vec<Value>) = match (group, plural) {
+    let (columns, cells): (&'static str, Cells) = match (group, plural) {
         ("", "configmaps") => ("Name/name | Data | Age", |object, now| {
             let entries = count(object, "data") + count(object, "binaryData");
             vec![named(object), entries.into(), age(object, now)]

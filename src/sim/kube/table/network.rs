@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::column::{Printer, age, first_few, labels, list, named, number, or_none, text};
+use super::column::{Cells, Printer, age, first_few, labels, list, named, number, or_none, text};
 
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
-    let (columns, cells): (&'static str, fn(&Value, Timestamp) -> Vec<Value>) = match (group, plural) {
+    let (columns, cells): (&'static str, Cells) = match (group, plural) {
         ("", "services") => (
             "Name/name | Type | Cluster-IP | External-IP | Port(s) | Age | Selector*",
             service,

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::column::{Printer, age, count, list, named, text, text_or};
+use super::column::{Cells, Printer, age, count, list, named, text, text_or};
 use crate::sim::kube::object;
 
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
-    let (columns, cells): (&'static str, fn(&Value, Timestamp) -> Vec<Value>) = match (group, plural) {
+    let (columns, cells): (&'static str, Cells) = match (group, plural) {
         ("", "persistentvolumes") => (
             "Name/name | Capacity | Access Modes | Reclaim Policy | Status | Claim | StorageClass | VolumeAttributesClass \
              | Reason | Age | VolumeMode*",
@@ -70,9 +70,10 @@ fn phase(object: &Value) -> &str {
 
 fn volume(object: &Value, now: Timestamp) -> Vec<Value> {
     let claim = &object["spec"]["claimRef"];
-    let claim = match claim.is_object() {
-        true => format!("{}/{}", text(claim, "namespace"), text(claim, "name")),
-        false => String::new(),
+    let claim = if claim.is_object() {
+        format!("{}/{}", text(claim, "namespace"), text(claim, "name"))
+    } else {
+        String::new()
     };
     vec![
         named(object),

@@ -84,14 +84,15 @@ fn pod(name: &str, phase: &str, states: &[Value]) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one row per state of a pod")]
 fn pods_say_in_a_word_how_they_are() {
     let running = json!({"running": {}});
     let done = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
-    let mut restarted = pod("restarted", "Running", &[running.clone()]);
+    let mut restarted = pod("restarted", "Running", std::slice::from_ref(&running));
     restarted["status"]["containerStatuses"][0]["restartCount"] = 3.into();
     restarted["status"]["containerStatuses"][0]["lastState"] =
         json!({"terminated": {"finishedAt": "2026-11-16T09:58:00Z", "exitCode": 1}});
-    let mut going = pod("going", "Running", &[running.clone()]);
+    let mut going = pod("going", "Running", std::slice::from_ref(&running));
     going["metadata"]["deletionTimestamp"] = "2026-11-16T10:00:30Z".into();
     let mut gated = pod("gated", "Pending", &[]);
     gated["status"]["conditions"] =
@@ -105,11 +106,11 @@ fn pods_say_in_a_word_how_they_are() {
     initializing["status"]["initContainerStatuses"] = json!([
         {"name": "i0", "state": {"terminated": {"exitCode": 0}}, "restartCount": 1},
         {"name": "i1", "state": {"running": {}}, "restartCount": 0}]);
-    let mut sidecar = pod("sidecar", "Running", &[running.clone()]);
+    let mut sidecar = pod("sidecar", "Running", std::slice::from_ref(&running));
     sidecar["spec"]["initContainers"] = json!([{"name": "s", "restartPolicy": "Always"}]);
     sidecar["status"]["initContainerStatuses"] =
         json!([{"name": "s", "state": {"running": {}}, "ready": true, "started": true, "restartCount": 2}]);
-    let mut placed = pod("placed", "Running", &[running.clone()]);
+    let mut placed = pod("placed", "Running", std::slice::from_ref(&running));
     placed["spec"]["nodeName"] = "node-a".into();
     placed["spec"]["readinessGates"] = json!([{"conditionType": "a/ready"}, {"conditionType": "b/ready"}]);
     placed["status"]["conditions"] = json!([{"type": "b/ready", "status": "True"}]);
@@ -125,6 +126,14 @@ fn pods_say_in_a_word_how_they_are() {
             ],
         ),
         pod("half", "Running", &[done.clone(), running]),
+        pod(
+            "two",
+            "Pending",
+            &[
+                json!({"waiting": {"reason": "ImagePullBackOff"}}),
+                json!({"waiting": {"reason": "CreateContainerConfigError"}}),
+            ],
+        ),
         pod("done", "Succeeded", &[done]),
         pod(
             "killed",
@@ -143,6 +152,7 @@ fn pods_say_in_a_word_how_they_are() {
     pending | 0/0 | Pending | 0 | 5m | <none> | <none> | <none> | <none>
     crashing | 1/2 | CrashLoopBackOff | 0 | 5m | <none> | <none> | <none> | <none>
     half | 1/2 | NotReady | 0 | 5m | <none> | <none> | <none> | <none>
+    two | 0/2 | ImagePullBackOff | 0 | 5m | <none> | <none> | <none> | <none>
     done | 0/1 | Completed | 0 | 5m | <none> | <none> | <none> | <none>
     killed | 0/1 | Signal:9 | 0 | 5m | <none> | <none> | <none> | <none>
     restarted | 1/1 | Running | 3 (2m ago) | 5m | <none> | <none> | <none> | <none>
@@ -207,7 +217,7 @@ fn workloads_count_their_pods() {
     );
     let text = [
         printed("apps", "deployments", std::slice::from_ref(&deployment)),
-        printed("apps", "replicasets", &[deployment.clone()]),
+        printed("apps", "replicasets", std::slice::from_ref(&deployment)),
         printed("apps", "statefulsets", &[deployment]),
         printed("apps", "daemonsets", &[daemons]),
         printed("batch", "jobs", &[job]),

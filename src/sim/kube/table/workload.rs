@@ -4,13 +4,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::column::{
-    Printer, age, condition, count, first_few, labels, list, named, number, or_none, selector, text, text_or,
+    Cells, Printer, age, condition, count, first_few, labels, list, named, number, or_none, selector, text,
+    text_or,
 };
 use super::duration;
 use crate::sim::kube::object;
 
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
-    let (columns, cells): (&'static str, fn(&Value, Timestamp) -> Vec<Value>) = match (group, plural) {
+    let (columns, cells): (&'static str, Cells) = match (group, plural) {
         ("apps", "deployments") => (
             "Name/name | Ready | Up-to-date | Available | Age | Containers* | Images* | Selector*",
             deployment,

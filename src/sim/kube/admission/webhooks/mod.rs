@@ -27,7 +27,6 @@ use crate::sim::kube::server::ApiServer;
 use crate::sim::kube::warning;
 use call::Failure;
 use matching::{Hook, Invocation};
-use review::Verdict;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -173,23 +172,17 @@ async fn ask(
     let uid = server.new_uid();
     let request = review::request(&uid, admission, invocation, object);
     let answer = call::post(server, hook, &request).await;
-    match answer.and_then(|answer| review::verdict(&uid, &answer, power)) {
-        Ok(Verdict {
-            result: Ok(patch),
-            warnings,
-        }) => {
-            warnings.iter().for_each(|text| warning::say(text));
-            patched(admission, hook, invocation, object, &patch)
-        }
-        Ok(Verdict {
-            result: Err(status),
-            warnings,
-        }) => {
-            warnings.iter().for_each(|text| warning::say(text));
-            Err(review::denial(hook.name(), &status))
-        }
-        Err(_) if hook.ignores_failures() => Ok(None),
-        Err(failure) => Err(failed(hook, &failure)),
+    let verdict = match answer.and_then(|answer| review::verdict(&uid, &answer, power)) {
+        Ok(verdict) => verdict,
+        Err(_) if hook.ignores_failures() => return Ok(None),
+        Err(failure) => return Err(failed(hook, &failure)),
+    };
+    for text in &verdict.warnings {
+        warning::say(text);
+    }
+    match verdict.result {
+        Ok(patch) => patched(admission, hook, invocation, object, &patch),
+        Err(status) => Err(review::denial(hook.name(), &status)),
     }
 }
 

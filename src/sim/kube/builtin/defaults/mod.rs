@@ -109,6 +109,9 @@ fn namespace(object: &mut Value) {
 }
 
 fn node(object: &mut Value) {
+    if let Some(spec) = inside(object, &["spec"]) {
+        pod::agree(spec, "podCIDR", "podCIDRs", |range| json!(range));
+    }
     if let Some(status) = inside(object, &["status"])
         && is_set(status, "capacity")
     {

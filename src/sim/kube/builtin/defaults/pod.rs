@@ -8,6 +8,9 @@ use crate::quantity::Quantity;
 /// What a pod has beyond what its specification has in a template too.
 pub(super) fn pod(object: &mut Value) {
     template(object);
+    if let Some(status) = inside(object, &["status"]) {
+        agree(status, "podIP", "podIPs", |address| json!({"ip": address}));
+    }
     let Some(spec) = inside(object, &["spec"]) else {
         return;
     };
@@ -25,6 +28,20 @@ pub(super) fn pod(object: &mut Value) {
                 fill(port, "hostPort", port_number);
             }
         }
+    }
+}
+
+/// A field that became a list: its first element is the field, and the field wins.
+pub(super) fn agree(object: &mut Value, one: &str, many: &str, element: fn(&str) -> Value) {
+    let first = object[many].get(0).cloned();
+    if let Some(text) = object[one].as_str().filter(|text| !text.is_empty()) {
+        let wanted = element(text);
+        if first != Some(wanted.clone()) {
+            object[many] = json!([wanted]);
+        }
+    } else if let Some(first) = first {
+        let text = first["ip"].as_str().or(first.as_str()).unwrap_or_default();
+        object[one] = text.into();
     }
 }
 
@@ -152,6 +169,9 @@ fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = image
         .split_once('@')
         .map_or((image, None), |(name, digest)| (name, Some(digest)));
+    if !is_image_name(name) {
+        return "IfNotPresent";
+    }
     let tag = name
         .rsplit('/')
         .next()
@@ -161,6 +181,22 @@ fn pull_policy(image: &str) -> &'static str {
         (Some("latest"), _) => "Always",
         (None, None) if !image.is_empty() => "Always",
         _ => "IfNotPresent",
+    }
+}
+
+/// Whether each part of a name is in small letters and digits, with dots, dashes and underscores between them. The
+/// first part may be a host, and the last may have a tag.
+fn is_image_name(name: &str) -> bool {
+    let untagged = match name.rsplit_once(':') {
+        Some((before, tag)) if !tag.contains('/') => before,
+        _ => name,
+    };
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    let part = |part: &str| part.bytes().all(inner) && edge(part.bytes().next()) && edge(part.bytes().last());
+    match untagged.split_once('/') {
+        Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => path.split('/').all(part),
+        _ => untagged.split('/').all(part),
     }
 }
 
@@ -228,6 +264,9 @@ mod tests {
             ("registry:5000/nginx:1", "IfNotPresent"),
             ("nginx@sha256:abc", "IfNotPresent"),
             ("", "IfNotPresent"),
+            ("NGINX", "IfNotPresent"),
+            ("nginx-", "IfNotPresent"),
+            ("Registry.io:5000/team/nginx", "Always"),
         ] {
             assert_eq!(pull_policy(image), policy, "{image}");
         }

@@ -77,10 +77,8 @@ pub(super) fn judge(found: &mut Findings, kind: &str, old: &Value, new: &Value) 
             barred(found, old, new, "value", "may not be changed in an update.");
             fixed(found, old, new, "preemptionPolicy");
         }
-        "RoleBinding" | "ClusterRoleBinding" => {
-            if old["roleRef"] != new["roleRef"] {
-                found.invalid("roleRef", &new["roleRef"], "cannot change roleRef");
-            }
+        "RoleBinding" | "ClusterRoleBinding" if old["roleRef"] != new["roleRef"] => {
+            found.invalid("roleRef", &new["roleRef"], "cannot change roleRef");
         }
         "RuntimeClass" => fixed(found, old, new, "handler"),
         "EndpointSlice" => fixed(found, old, new, "addressType"),
@@ -133,10 +131,10 @@ fn stateful_set(found: &mut Findings, old: &Value, new: &Value) {
 }
 
 fn job(found: &mut Findings, old: &Value, new: &Value) {
+    job_template(found, old, new);
     for field in [
         "completions",
         "selector",
-        "template",
         "completionMode",
         "podFailurePolicy",
         "backoffLimitPerIndex",
@@ -144,6 +142,32 @@ fn job(found: &mut Findings, old: &Value, new: &Value) {
         "successPolicy",
     ] {
         fixed(found, old, new, &format!("spec.{field}"));
+    }
+}
+
+/// The template of a job is fixed, except where its pods run as long as it was never started.
+fn job_template(found: &mut Findings, old: &Value, new: &Value) {
+    let mut before = old["spec"]["template"].clone();
+    let after = &new["spec"]["template"];
+    if old["spec"]["suspend"] == true && !is_set(&old["status"], "startTime") {
+        for (part, fields) in [
+            ("metadata", ["labels", "annotations"].as_slice()),
+            (
+                "spec",
+                ["nodeSelector", "tolerations", "schedulingGates", "affinity"].as_slice(),
+            ),
+        ] {
+            for field in fields {
+                let fields = object::object_mut(&mut before[part]);
+                match after[part].get(*field) {
+                    Some(value) => fields.insert((*field).to_owned(), value.clone()),
+                    None => fields.remove(*field),
+                };
+            }
+        }
+    }
+    if before != *after {
+        found.invalid("spec.template", after, IMMUTABLE);
     }
 }
 
@@ -181,27 +205,26 @@ fn volume(found: &mut Findings, old: &Value, new: &Value) {
         let detail = "spec.persistentvolumesource is immutable after creation";
         found.forbidden("spec.persistentvolumesource", detail);
     }
-    fixed(found, old, new, "spec.volumeMode");
+    // A real server leaves out where that field stands.
+    if !same(&old["spec"]["volumeMode"], &new["spec"]["volumeMode"]) {
+        found.invalid("volumeMode", &new["spec"]["volumeMode"], IMMUTABLE);
+    }
     if is_set(&old["spec"], "nodeAffinity") {
         fixed(found, old, new, "spec.nodeAffinity");
     }
 }
 
-/// A driver on a node is replaced as a whole, never changed.
+/// Of a driver on a node only the number of volumes may change; drivers come and go as a whole.
 fn csi_node(found: &mut Findings, old: &Value, new: &Value) {
+    let bare = |driver: &Value| {
+        let mut driver = driver.clone();
+        object::object_mut(&mut driver).remove("allocatable");
+        driver
+    };
     for driver in each(&new["spec"], "drivers") {
         let before = each(&old["spec"], "drivers").find(|other| other["name"] == driver["name"]);
-        let Some(before) = before else { continue };
-        let without_count = |driver: &Value| {
-            let mut driver = driver.clone();
-            object::object_mut(&mut driver).remove("allocatable");
-            driver
-        };
-        if without_count(before) != without_count(driver) || before["allocatable"] != driver["allocatable"] {
-            let index = each(&new["spec"], "drivers")
-                .position(|other| other == driver)
-                .unwrap_or_default();
-            found.invalid(&format!("spec.drivers[{index}]"), driver, IMMUTABLE);
+        if before.is_some_and(|before| bare(before) != bare(driver)) {
+            found.invalid("spec.drivers", driver, IMMUTABLE);
         }
     }
 }
@@ -265,13 +288,13 @@ pub(super) fn pod(found: &mut Findings, old: &Value, new: &Value) {
     deadline(found, before, after);
     tolerations(found, before, after);
     let gated = each(before, "schedulingGates").next().is_some();
-    for gate in each(after, "schedulingGates") {
+    for (index, gate) in each(after, "schedulingGates").enumerate() {
         if !each(before, "schedulingGates").any(|known| known["name"] == gate["name"]) {
             let detail = format!(
                 "only deletion is allowed, but found new scheduling gate '{}'",
                 text(gate, "name")
             );
-            found.forbidden("spec.schedulingGates", &detail);
+            found.forbidden(&format!("spec.schedulingGates[{index}].name"), &detail);
         }
     }
     if munged(before, after, gated) != *before {

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::findings::{Findings, amount};
 use super::{each, is_set, placement, text, words};
 use crate::quantity::Quantity;
+use crate::sim::kube::schema::Cause;
 
 /// The greatest value of a class that users make; above it are the system's own.
 const PRIORITY_MAX: i64 = 1_000_000_000;
@@ -102,6 +103,37 @@ pub(super) fn event(found: &mut Findings, event: &Value) {
     if text(event, "message").len() > 1024 {
         found.invalid("message", &event["message"], "can have at most 1024 characters");
     }
+}
+
+/// What `events.k8s.io` says of an event that was judged as a core event: it has other words, asks more of a new one,
+/// and does not mind where the object is.
+pub fn new_event(causes: Vec<Cause>, event: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut found = Findings(causes);
+    found.0.retain(|cause| cause.field != "involvedObject.namespace");
+    for cause in &mut found.0 {
+        if cause.field == "reportingComponent" {
+            "reportingController".clone_into(&mut cause.field);
+        }
+    }
+    if old.is_some() {
+        return found.0;
+    }
+    if !is_set(event, "eventTime") {
+        found.required("eventTime", "");
+    }
+    if !matches!(text(event, "type"), "Normal" | "Warning") {
+        found.invalid("type", &event["type"], "has invalid value");
+    }
+    for (field, shown) in [
+        ("firstTimestamp", "deprecatedFirstTimestamp"),
+        ("lastTimestamp", "deprecatedLastTimestamp"),
+        ("count", "deprecatedCount"),
+    ] {
+        if is_set(event, field) {
+            found.invalid(shown, &event[field], "needs to be unset");
+        }
+    }
+    found.0
 }
 
 pub(super) fn budget(found: &mut Findings, spec: &Value) {

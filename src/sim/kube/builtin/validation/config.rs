@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::findings::{Findings, amount};
 use super::{each, is_set, text, words};
+use crate::quantity::Quantity;
 use crate::sim::kube::schema::Cause;
 
 /// What etcd takes, less some room.
@@ -88,10 +89,45 @@ fn is_json(found: &mut Findings, key: &str, data: &Value) {
     }
 }
 
+/// What is counted is counted in whole numbers.
+pub(super) fn quota(found: &mut Findings, spec: &Value) {
+    const COUNTED: [&str; 9] = [
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    ];
+    for (resource, value) in entries(&spec["hard"]) {
+        let at = format!("spec.hard[{resource}]");
+        if amount(value) < Quantity::ZERO {
+            found.invalid(&at, value, "must be greater than or equal to 0");
+        }
+        if COUNTED.contains(&resource.as_str()) && amount(value).nanos() % 1_000_000_000 != 0 {
+            found.invalid(&at, value, "must be an integer");
+        }
+    }
+}
+
+/// What limits can be for, besides what has a domain.
+const LIMITED: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
+
 pub(super) fn limit_range(found: &mut Findings, spec: &Value) {
     let mut kinds = std::collections::BTreeSet::new();
     for (index, item) in each(spec, "limits").enumerate() {
         let at = format!("spec.limits[{index}]");
+        let path = format!("{at}.type");
+        let before = found.0.len();
+        found.word(&path, &item["type"], words::qualified_name);
+        let kind = text(item, "type");
+        if found.0.len() == before && !kind.contains('/') && !LIMITED.contains(&kind) {
+            let detail = "must be a standard limit type or fully qualified";
+            found.invalid(&path, &item["type"], detail);
+        }
         if !kinds.insert(text(item, "type")) {
             found.duplicate(&format!("{at}.type"), &item["type"]);
         }

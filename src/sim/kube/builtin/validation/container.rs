@@ -18,7 +18,6 @@ pub(super) enum Role {
 pub(super) struct Surroundings<'a> {
     pub(super) volumes: BTreeSet<&'a str>,
     pub(super) host_network: bool,
-    pub(super) in_pod: bool,
 }
 
 /// A list of containers. Their names are told apart across lists.
@@ -50,7 +49,7 @@ fn one(found: &mut Findings, at: &str, container: &Value, role: Role, around: &S
         _ => found.word(&format!("{at}.name"), &container["name"], words::label),
     }
     match text(container, "image") {
-        "" if around.in_pod => found.required(&format!("{at}.image"), ""),
+        "" => found.required(&format!("{at}.image"), ""),
         image if image != image.trim() => found.invalid(
             &format!("{at}.image"),
             &container["image"],
@@ -162,7 +161,7 @@ fn environment(found: &mut Findings, at: &str, container: &Value) {
                 "must specify one of: `configMapRef` or `secretRef`",
             ),
             [one] if text(&from[*one], "name").is_empty() => {
-                found.required(&format!("{path}.{one}.name"), "")
+                found.required(&format!("{path}.{one}.name"), "");
             }
             [_] => {}
             _ => found.invalid(
@@ -370,7 +369,7 @@ fn handler(found: &mut Findings, at: &str, handler: &Value, kinds: &[&str]) {
         let action = &handler[**kind];
         match **kind {
             "exec" if each(action, "command").next().is_none() => {
-                found.required(&format!("{at}.command"), "")
+                found.required(&format!("{at}.command"), "");
             }
             "httpGet" => {
                 found.port_or_name(&format!("{at}.port"), &action["port"]);

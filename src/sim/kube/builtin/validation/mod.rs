@@ -9,6 +9,7 @@ mod cluster;
 mod config;
 mod container;
 mod findings;
+mod job;
 mod placement;
 mod pod;
 mod rbac;
@@ -23,6 +24,8 @@ use serde_json::Value;
 
 use findings::Findings;
 
+pub use cluster::new_event;
+
 use super::fields::{each, is_set, text};
 use super::words;
 use crate::sim::kube::definitions;
@@ -36,11 +39,11 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
     }
     match (text(object, "kind"), old) {
         ("Pod", Some(old)) => {
-            rules(&mut found, "Pod", object);
+            rules(&mut found, "Pod", object, Some(old));
             change::pod(&mut found, old, object);
         }
         (kind, old) => {
-            rules(&mut found, kind, object);
+            rules(&mut found, kind, object, old);
             if let Some(old) = old {
                 change::judge(&mut found, kind, old, object);
             }
@@ -49,7 +52,7 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
     found.0
 }
 
-fn rules(found: &mut Findings, kind: &str, object: &Value) {
+fn rules(found: &mut Findings, kind: &str, object: &Value, old: Option<&Value>) {
     let spec = &object["spec"];
     match kind {
         "Pod" => {
@@ -62,13 +65,18 @@ fn rules(found: &mut Findings, kind: &str, object: &Value) {
         "StatefulSet" => workload::stateful_set(found, spec),
         "DaemonSet" => workload::daemon_set(found, spec),
         "ReplicationController" => workload::replication_controller(found, spec),
-        "Job" => workload::job(found, object),
-        "CronJob" => workload::cron_job(found, object),
+        "Job" => job::job(found, object, old),
+        "CronJob" => job::cron_job(found, object),
         "HorizontalPodAutoscaler" => workload::autoscaler(found, spec),
         "Service" => service::service(found, spec),
+        "Endpoints" => service::endpoints(found, object),
         "EndpointSlice" => service::endpoint_slice(found, object),
         "ConfigMap" => config::config_map(found, object),
         "Secret" => config::secret(found, object),
+        "ControllerRevision" if !object["data"].is_object() => {
+            found.required("data", "data must be a valid JSON object");
+        }
+        "ResourceQuota" => config::quota(found, spec),
         "LimitRange" => config::limit_range(found, spec),
         "PersistentVolume" => storage::volume(found, spec),
         "PersistentVolumeClaim" => storage::claim(found, "spec", spec),
@@ -87,7 +95,7 @@ fn rules(found: &mut Findings, kind: &str, object: &Value) {
         "RoleBinding" | "ClusterRoleBinding" => rbac::binding(found, kind, object),
         "CustomResourceDefinition" => found.0.extend(definitions::problems(object)),
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-            webhook::configuration(found, object)
+            webhook::configuration(found, object);
         }
         _ => {}
     }

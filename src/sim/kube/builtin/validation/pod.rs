@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::container::{self, Role, Surroundings, identity};
 use super::findings::Findings;
-use super::{each, is_set, placement, text, volume, words};
+use super::{each, is_set, placement, resources, text, volume, words};
 
 /// Whose specification it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,6 @@ pub(super) fn specification(found: &mut Findings, at: &str, spec: &Value, of: Of
     let around = Surroundings {
         volumes,
         host_network: spec["hostNetwork"] == true,
-        in_pod: true,
     };
     let mut names = BTreeSet::new();
     if each(spec, "containers").next().is_none() {
@@ -61,6 +60,9 @@ pub(super) fn specification(found: &mut Findings, at: &str, spec: &Value, of: Of
     }
     if of == Of::Pod && each(spec, "ephemeralContainers").next().is_some() {
         found.forbidden(&format!("{at}.ephemeralContainers"), "cannot be set on create");
+    }
+    if spec["resources"].is_object() {
+        resources::requirements(found, &format!("{at}.resources"), &spec["resources"]);
     }
     policies(found, at, spec);
     found.labels(&format!("{at}.nodeSelector"), &spec["nodeSelector"]);

@@ -53,6 +53,9 @@ pub(super) fn service(found: &mut Findings, spec: &Value) {
             found.word(&format!("spec.clusterIPs[{index}]"), address, words::address);
         }
     }
+    for (index, address) in each(spec, "externalIPs").enumerate() {
+        found.word(&format!("spec.externalIPs[{index}]"), address, words::address);
+    }
     found.one_of(
         "spec.type",
         &spec["type"],
@@ -94,6 +97,36 @@ fn duplicate_ports(found: &mut Findings, spec: &Value) {
     }
 }
 
+pub(super) fn endpoints(found: &mut Findings, object: &Value) {
+    for (index, subset) in each(object, "subsets").enumerate() {
+        let at = format!("subsets[{index}]");
+        let lists = ["addresses", "notReadyAddresses"];
+        if lists.iter().all(|list| each(subset, list).next().is_none()) {
+            found.required(&at, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for list in lists {
+            for (index, address) in each(subset, list).enumerate() {
+                found.word(
+                    &format!("{at}.{list}[{index}].ip"),
+                    &address["ip"],
+                    words::address,
+                );
+            }
+        }
+        let several = each(subset, "ports").count() > 1;
+        for (index, port) in each(subset, "ports").enumerate() {
+            let at = format!("{at}.ports[{index}]");
+            match text(port, "name") {
+                "" if several => found.required(&format!("{at}.name"), ""),
+                "" => {}
+                _ => found.word(&format!("{at}.name"), &port["name"], words::label),
+            }
+            found.port(&format!("{at}.port"), &port["port"]);
+            found.one_of(&format!("{at}.protocol"), &port["protocol"], &PROTOCOLS);
+        }
+    }
+}
+
 pub(super) fn endpoint_slice(found: &mut Findings, slice: &Value) {
     let family = text(slice, "addressType");
     match family {
@@ -118,8 +151,12 @@ pub(super) fn endpoint_slice(found: &mut Findings, slice: &Value) {
             }
         }
     }
+    let mut names = BTreeSet::new();
     for (index, port) in each(slice, "ports").enumerate() {
         found.one_of(&format!("ports[{index}].protocol"), &port["protocol"], &PROTOCOLS);
+        if !names.insert(text(port, "name")) {
+            found.duplicate(&format!("ports[{index}].name"), &port["name"]);
+        }
         if is_set(port, "name") {
             found.word(&format!("ports[{index}].name"), &port["name"], words::label);
         }

@@ -20,7 +20,7 @@ fn shown(causes: Vec<Cause>) -> Vec<String> {
         .collect()
 }
 
-fn pod(spec: Value) -> Vec<String> {
+fn pod(spec: &Value) -> Vec<String> {
     let mut whole = json!({"containers": [{"name": "c", "image": "i"}]});
     for (field, value) in spec.as_object().unwrap() {
         whole[field] = value.clone();
@@ -28,40 +28,40 @@ fn pod(spec: Value) -> Vec<String> {
     refused("v1", "Pod", json!({"metadata": {"name": "a"}, "spec": whole}))
 }
 
-fn container(rest: Value) -> Vec<String> {
+fn container(rest: &Value) -> Vec<String> {
     let mut whole = json!({"name": "c", "image": "i"});
     for (field, value) in rest.as_object().unwrap() {
         whole[field] = value.clone();
     }
-    pod(json!({"containers": [whole]}))
+    pod(&json!({"containers": [whole]}))
 }
 
 #[test]
 fn a_plain_pod_is_fine_and_one_without_containers_is_not() {
-    assert_eq!(pod(json!({})), Vec::<String>::new());
-    assert_eq!(pod(json!({"containers": []})), ["Required spec.containers"]);
+    assert_eq!(pod(&json!({})), Vec::<String>::new());
+    assert_eq!(pod(&json!({"containers": []})), ["Required spec.containers"]);
 }
 
 #[test]
 fn containers_are_named_apart_and_have_images() {
     assert_eq!(
-        container(json!({"image": ""})),
+        container(&json!({"image": ""})),
         ["Required spec.containers[0].image"]
     );
     assert_eq!(
-        container(json!({"name": "A_"})),
+        container(&json!({"name": "A_"})),
         ["Invalid spec.containers[0].name"]
     );
     let two = json!([{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]);
     assert_eq!(
-        pod(json!({"containers": two})),
+        pod(&json!({"containers": two})),
         ["Duplicate spec.containers[1].name"]
     );
 }
 
 #[test]
 fn requests_stay_within_limits_and_devices_need_limits() {
-    let resources = |resources: Value| container(json!({"resources": resources}));
+    let resources = |resources: Value| container(&json!({"resources": resources}));
     assert_eq!(
         resources(json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})),
         ["Invalid spec.containers[0].resources.requests"]
@@ -79,14 +79,14 @@ fn requests_stay_within_limits_and_devices_need_limits() {
 #[test]
 fn mounts_need_their_volumes() {
     assert_eq!(
-        container(json!({"volumeMounts": [{"name": "x", "mountPath": "/a"}]})),
+        container(&json!({"volumeMounts": [{"name": "x", "mountPath": "/a"}]})),
         ["NotFound spec.containers[0].volumeMounts[0].name"]
     );
 }
 
 #[test]
 fn tolerations_say_what_they_tolerate() {
-    let toleration = |toleration: Value| pod(json!({"tolerations": [toleration]}));
+    let toleration = |toleration: Value| pod(&json!({"tolerations": [toleration]}));
     assert_eq!(toleration(json!({"operator": "Exists"})), Vec::<String>::new());
     assert_eq!(
         toleration(json!({"operator": "Equal"})),
@@ -102,7 +102,7 @@ fn tolerations_say_what_they_tolerate() {
 fn spread_constraints_are_one_per_topology_and_action() {
     let constraint = json!({"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"});
     assert_eq!(
-        pod(json!({"topologySpreadConstraints": [constraint, constraint]})),
+        pod(&json!({"topologySpreadConstraints": [constraint, constraint]})),
         ["Duplicate spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}"]
     );
 }

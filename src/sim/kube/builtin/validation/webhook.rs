@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::findings::Findings;
 use super::{each, is_set, text, words};
+use crate::sim::kube::schema::{Schema, SchemaError};
 
 pub(super) fn configuration(found: &mut Findings, object: &Value) {
     let mut names = BTreeSet::new();
@@ -76,6 +77,13 @@ fn one(found: &mut Findings, at: &str, webhook: &Value) {
                 found.required(&format!("{at}.{field}"), "");
             }
         }
+        let rule = json!({"type": "object", "x-kubernetes-validations": [{"rule": condition["expression"]}]});
+        if is_set(condition, "expression")
+            && let Err(SchemaError::Rule { problem, .. }) = Schema::compile(&rule)
+        {
+            let detail = format!("compilation failed: {problem}");
+            found.invalid(&format!("{at}.expression"), &condition["expression"], detail);
+        }
     }
 }
 
@@ -87,6 +95,14 @@ fn versions(found: &mut Findings, at: &str, webhook: &Value) {
     } else if !given.iter().any(|version| known(version)) {
         let detail = "must include at least one of v1, v1beta1";
         found.invalid(at, &webhook["admissionReviewVersions"], detail);
+    }
+    let mut seen = BTreeSet::new();
+    for (index, version) in given.iter().enumerate() {
+        let at = format!("{at}[{index}]");
+        found.word(&at, version, words::label_1035);
+        if !seen.insert(version.as_str()) {
+            found.invalid(&at, version, "duplicate version");
+        }
     }
 }
 

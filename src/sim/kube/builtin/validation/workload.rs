@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::findings::Findings;
-use super::{is_set, pod, text, words};
+use super::{each, is_set, pod, storage, text, words};
 use crate::sim::kube::builtin::label_selector;
 use crate::sim::kube::object;
 
@@ -65,7 +65,7 @@ fn lasting_template(found: &mut Findings, spec: &Value) {
     }
 }
 
-fn counts(found: &mut Findings, spec: &Value, fields: &[&str]) {
+pub(super) fn counts(found: &mut Findings, spec: &Value, fields: &[&str]) {
     for field in fields {
         found.at_least(&format!("spec.{field}"), &spec[*field], 0);
     }
@@ -175,7 +175,7 @@ pub(super) fn daemon_set(found: &mut Findings, spec: &Value) {
                 is_nothing(&update["maxSurge"]),
             ) {
                 (true, true) => {
-                    found.required(&format!("{AT}.maxUnavailable"), "cannot be 0 when maxSurge is 0")
+                    found.required(&format!("{AT}.maxUnavailable"), "cannot be 0 when maxSurge is 0");
                 }
                 (false, false) => found.invalid(
                     &format!("{AT}.maxSurge"),
@@ -234,144 +234,33 @@ pub(super) fn stateful_set(found: &mut Findings, spec: &Value) {
     selector(found, spec, Selector::Needed);
     // Its labels are judged with the selector and again with the template.
     found.labels("spec.template.labels", &spec["template"]["metadata"]["labels"]);
-    matched_template(found, spec);
-}
-
-pub(super) fn job(found: &mut Findings, object: &Value) {
-    let spec = &object["spec"];
-    job_specification(found, "spec", spec);
-    let template = &spec["template"];
-    let labels = object::labels(template);
-    if spec["manualSelector"] != true {
-        generated_labels(found, object);
-    } else if !spec["selector"].is_object() {
-        found.required("spec.selector", "");
-    }
-    if !label_selector::selects(&spec["selector"], &labels) {
-        found.invalid(
-            "spec.template.metadata.labels",
-            &template["metadata"]["labels"],
-            "`selector` does not match template `labels`",
+    for (index, claim) in each(spec, "volumeClaimTemplates").enumerate() {
+        storage::claim(
+            found,
+            &format!("spec.volumeClaimTemplates[{index}].spec"),
+            &claim["spec"],
         );
     }
+    matched_template(found, &with_claims(spec));
 }
 
-/// A job that leaves the selector to the server has no business setting one.
-fn generated_labels(found: &mut Findings, job: &Value) {
-    const OWN: &str = "batch.kubernetes.io/controller-uid";
-    let chosen = &job["spec"]["selector"];
-    let expected = json!({"matchLabels": {OWN: job["metadata"]["uid"]}});
-    let legacy = json!({"matchLabels": {"controller-uid": job["metadata"]["uid"]}});
-    if *chosen != expected && *chosen != legacy {
-        found.invalid("spec.selector", chosen, "`selector` not auto-generated");
+/// The specification with the volumes that its pods will have: those of its claims before its own.
+fn with_claims(spec: &Value) -> Value {
+    let mut whole = spec.clone();
+    let claims: Vec<Value> = each(spec, "volumeClaimTemplates")
+        .map(|claim| {
+            let name = &claim["metadata"]["name"];
+            json!({"name": name, "persistentVolumeClaim": {"claimName": name}})
+        })
+        .collect();
+    if claims.is_empty() {
+        return whole;
     }
-}
-
-fn job_specification(found: &mut Findings, at: &str, spec: &Value) {
-    for field in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-    ] {
-        found.at_least(&format!("{at}.{field}"), &spec[field], 0);
-    }
-    let mode = format!("{at}.completionMode");
-    found.optional_one_of(&mode, &spec["completionMode"], &["NonIndexed", "Indexed"]);
-    if spec["completionMode"] == "Indexed" && !is_set(spec, "completions") {
-        found.required(&format!("{at}.completions"), "when completion mode is Indexed");
-    }
-    let template = format!("{at}.template");
-    pod::template(found, &template, &spec["template"]);
-    let policy = &spec["template"]["spec"]["restartPolicy"];
-    let at = format!("{template}.spec.restartPolicy");
-    if *policy == "Always" || policy.is_null() {
-        found.required(&at, "valid values: \"OnFailure\", \"Never\"");
-    }
-}
-
-pub(super) fn cron_job(found: &mut Findings, object: &Value) {
-    let spec = &object["spec"];
-    match text(spec, "schedule") {
-        "" => found.required("spec.schedule", ""),
-        schedule if !is_schedule(schedule) => {
-            found.invalid("spec.schedule", &spec["schedule"], "is not a cron schedule");
-        }
-        _ => {}
-    }
-    if let Some(zone) = spec["timeZone"].as_str() {
-        let known = jiff::tz::TimeZone::get(zone).is_ok() && zone != "Local";
-        if !known {
-            found.invalid(
-                "spec.timeZone",
-                &spec["timeZone"],
-                format_args!("unknown time zone {zone}"),
-            );
-        }
-    }
-    found.one_of(
-        "spec.concurrencyPolicy",
-        &spec["concurrencyPolicy"],
-        &["Allow", "Forbid", "Replace"],
-    );
-    counts(
-        found,
-        spec,
-        &[
-            "startingDeadlineSeconds",
-            "successfulJobsHistoryLimit",
-            "failedJobsHistoryLimit",
-        ],
-    );
-    job_specification(found, "spec.jobTemplate.spec", &spec["jobTemplate"]["spec"]);
-}
-
-/// Five fields, or a name for them.
-fn is_schedule(text: &str) -> bool {
-    const NAMES: [&str; 7] = [
-        "@yearly",
-        "@annually",
-        "@monthly",
-        "@weekly",
-        "@daily",
-        "@midnight",
-        "@hourly",
-    ];
-    if NAMES.contains(&text) {
-        return true;
-    }
-    const BOUNDS: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    fields.len() == BOUNDS.len()
-        && fields
-            .iter()
-            .zip(BOUNDS)
-            .all(|(field, bounds)| is_cron_field(field, bounds))
-}
-
-fn is_cron_field(field: &str, (low, high): (u32, u32)) -> bool {
-    const WORDS: &str = "jan feb mar apr may jun jul aug sep oct nov dec sun mon tue wed thu fri sat";
-    let number = |text: &str| {
-        let named = text.len() == 3 && WORDS.contains(&text.to_lowercase());
-        named
-            || text
-                .parse::<u32>()
-                .is_ok_and(|number| (low..=high).contains(&number))
-    };
-    field.split(',').all(|part| {
-        let (range, step) = part
-            .split_once('/')
-            .map_or((part, None), |(range, step)| (range, Some(step)));
-        let step_holds = step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0));
-        let range_holds = match range.split_once('-') {
-            _ if range == "*" || range == "?" => true,
-            Some((from, to)) => number(from) && number(to),
-            None => number(range),
-        };
-        step_holds && range_holds
-    })
+    let own = each(&spec["template"]["spec"], "volumes");
+    let own = own.filter(|volume| !claims.iter().any(|claim| claim["name"] == volume["name"]));
+    let volumes: Vec<Value> = claims.iter().chain(own).cloned().collect();
+    whole["template"]["spec"]["volumes"] = volumes.into();
+    whole
 }
 
 pub(super) fn autoscaler(found: &mut Findings, spec: &Value) {
@@ -401,5 +290,20 @@ pub(super) fn autoscaler(found: &mut Findings, spec: &Value) {
     if text(target, "apiVersion").is_empty() {
         let detail = "must specify an API version";
         found.invalid("spec.scaleTargetRef.apiVersion", &target["apiVersion"], detail);
+    }
+    for direction in ["scaleUp", "scaleDown"] {
+        for (index, policy) in each(&spec["behavior"][direction], "policies").enumerate() {
+            let at = format!("spec.behavior.{direction}.policies[{index}]");
+            found.one_of(&format!("{at}.type"), &policy["type"], &["Percent", "Pods"]);
+            for field in ["value", "periodSeconds"] {
+                if policy[field].as_i64().unwrap_or_default() <= 0 {
+                    found.invalid(
+                        &format!("{at}.{field}"),
+                        &policy[field],
+                        "must be greater than zero",
+                    );
+                }
+            }
+        }
     }
 }

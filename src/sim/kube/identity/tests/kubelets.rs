@@ -4,11 +4,15 @@ use serde_json::{Value, json};
 
 use super::{ACCOUNTS, Cluster, PODS, pod, token_request};
 use crate::sim::kube::identity::User;
+use crate::sim::kube::write::insert;
 
 const NODES: &str = "/api/v1/nodes";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
 const DEFAULT: &str = "/api/v1/namespaces/default";
+
+/// Something done to an object.
+type Change = fn(&mut Value);
 
 fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
@@ -28,17 +32,23 @@ async fn furnished() -> Cluster {
     }
     for name in ["mentioned", "other", "of-volume"] {
         for kind in ["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount"] {
-            let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+            let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+            if kind == "PersistentVolumeClaim" {
+                object["spec"] = json!({"accessModes": ["ReadWriteOnce"],
+                                        "resources": {"requests": {"storage": "1Gi"}}});
+            }
             let path = format!("{DEFAULT}/{}s", kind.to_lowercase());
             cluster.admin("POST", &path, object).await;
         }
         let secret = json!({"namespace": "default", "name": "of-volume"});
         let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-                            "spec": {"claimRef": {"namespace": "default", "name": name},
+                            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                                     "claimRef": {"namespace": "default", "name": name},
                                      "csi": {"driver": "d", "volumeHandle": "h", "nodeStageSecretRef": secret}}});
         cluster.admin("POST", "/api/v1/persistentvolumes", volume).await;
         let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
-                                "spec": {"nodeName": if name == "mentioned" { "a" } else { "b" }}});
+                                "spec": {"attacher": "d", "source": {"persistentVolumeName": name},
+                                         "nodeName": if name == "mentioned" { "a" } else { "b" }}});
         cluster
             .admin("POST", "/apis/storage.k8s.io/v1/volumeattachments", attachment)
             .await;
@@ -125,7 +135,9 @@ async fn a_mirror_pod_gives_access_to_nothing() {
         .await;
     let mut mirror = pod("mirror", "a");
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
-    cluster.admin("POST", PODS, mirror).await;
+    mirror["metadata"]["namespace"] = json!("default");
+    // Past admission, which refuses such a pod: there may be one from before.
+    insert(&cluster.server, mirror);
     let (status, _) = cluster.ask(&User::node("a"), "GET", &path, Value::Null).await;
     assert_eq!(status, 403);
 }
@@ -190,7 +202,7 @@ async fn a_kubelet_registers_itself_only_and_with_harmless_labels() {
 async fn a_kubelet_cannot_change_what_decides_which_pods_come_to_it() {
     let cluster = furnished().await;
     let tainted = |node: &mut Value| node["spec"] = json!({"taints": [{"key": "k", "effect": "NoSchedule"}]});
-    let table: [(&str, &str, fn(&mut Value), u16); 7] = [
+    let table: [(&str, &str, Change, u16); 7] = [
         (
             "a",
             "",
@@ -341,7 +353,7 @@ async fn a_kubelet_gets_tokens_for_its_pods_and_their_audiences_only() {
     ] {
         let path = format!("{ACCOUNTS}/default/token");
         let (status, answer) = cluster
-            .ask(&User::node("a"), "POST", &path, token_request(spec.clone()))
+            .ask(&User::node("a"), "POST", &path, token_request(&spec))
             .await;
         assert_eq!(status, expected, "{spec}: {answer}");
     }
@@ -356,7 +368,7 @@ async fn a_token_without_an_audience_is_for_a_volume_without_one() {
     let plain = cluster.admin("POST", PODS, plain).await;
     let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "plain", "uid": plain["metadata"]["uid"]});
     let path = format!("{ACCOUNTS}/default/token");
-    let request = token_request(json!({"boundObjectRef": bound}));
+    let request = token_request(&json!({"boundObjectRef": bound}));
     let (status, answer) = cluster.ask(&User::node("a"), "POST", &path, request).await;
     assert_eq!(status, 201, "{answer}");
 }

@@ -80,7 +80,7 @@ impl Cluster {
     /// A token of the account `default`.
     pub(in crate::sim::kube) async fn token(&self, spec: Value) -> String {
         let answer = self
-            .admin("POST", &format!("{ACCOUNTS}/default/token"), token_request(spec))
+            .admin("POST", &format!("{ACCOUNTS}/default/token"), token_request(&spec))
             .await;
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
@@ -108,7 +108,7 @@ pub(in crate::sim::kube) fn request(
         .unwrap()
 }
 
-pub(in crate::sim::kube) fn token_request(spec: Value) -> Value {
+pub(in crate::sim::kube) fn token_request(spec: &Value) -> Value {
     json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
 }
 

@@ -125,14 +125,18 @@ fn order_lists(merged: &mut Fields, patch: &mut Fields, shape: Shape<'_>) -> Res
         if let Some(change) = change {
             check_order(change, order, key)?;
         }
+        let count = |list: Option<&Vec<Value>>| list.map_or(0, Vec::len);
+        if (old.is_some() || change.is_some()) && count(old) + count(change) == 0 {
+            return Err(Refusal::failure("no elements in any of the given slices"));
+        }
         let (live, all) = match (old, change) {
             (None, None) => continue,
-            (Some(old), None) => (old.to_vec(), old.to_vec()),
+            (Some(old), None) => (old.clone(), old.clone()),
             (None, Some(change)) => {
                 let new = change.iter().cloned().filter_map(without_directives);
                 (Vec::new(), new.collect())
             }
-            (Some(old), Some(change)) => (old.to_vec(), merge_lists(old, change.to_vec(), below)?),
+            (Some(old), Some(change)) => (old.clone(), merge_lists(old, change.clone(), below)?),
         };
         merged.insert(name.to_owned(), arranged(all, order, &live, key)?.into());
     }
@@ -297,16 +301,14 @@ fn arranged(
     Ok(woven)
 }
 
-/// A value that is new, without what was meant for an old one.
+/// A value that is new, without the parts of it that were meant for an old one. As on a real server, directives other
+/// than `$patch` stay, and are fields that nobody knows.
 fn without_directives(value: Value) -> Option<Value> {
-    let is_directive =
-        |name: &str| name == RETAIN_KEYS || name.starts_with(DELETE_PREFIX) || name.starts_with(ORDER_PREFIX);
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
         Value::Object(fields) => {
             let kept = fields
                 .into_iter()
-                .filter(|(name, _)| !is_directive(name))
                 .filter_map(|(name, value)| Some((name, without_directives(value)?)));
             Some(Value::Object(kept.collect()))
         }

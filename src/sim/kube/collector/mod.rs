@@ -1,5 +1,5 @@
 //! What follows from a deletion: what its owner leaves behind goes, or is let go, as the deletion said; a namespace
-//! that is being deleted takes along what is in it.
+//! or definition that is being deleted takes along what is in it.
 //!
 //! On a real cluster two controllers do this a moment later; here it is done as soon as a write is stored, in a
 //! defined order, until nothing is left to do. As there, an object goes when none of its owners exists any more; an
@@ -8,10 +8,11 @@
 
 use serde_json::Value;
 
+use super::definitions;
 use super::delete::{self, Manner};
 use super::kind::{Kind, Scope, TableKey};
 use super::object;
-use super::ownership::{Owner, Place, Ties};
+use super::ownership::{Owner, Place};
 use super::server::State;
 use super::store::{ObjectKey, Stored};
 use super::write::{commit, is_finished, remove};
@@ -23,7 +24,7 @@ const ORPHAN: &str = "orphan";
 /// Collects what is to be collected; `true` if anything was written.
 pub fn collect(state: &mut State, clock: &Clock) -> bool {
     let before = state.store.revision();
-    while let Some(place) = state.store.ownership.next() {
+    while let Some(place) = state.store.ownership.take_next() {
         look_at(state, clock, &place);
     }
     state.store.revision() != before
@@ -40,6 +41,10 @@ fn look_at(state: &mut State, clock: &Clock, place: &Place) {
         let object = stored.value();
         if place.0 == TableKey::of("", "namespaces") {
             empty_namespace(state, clock, &kind, object);
+            return;
+        }
+        if object::finalizers(&object).contains(&definitions::CLEANUP) {
+            empty_definition(state, clock, &kind, place, object);
             return;
         }
         if object::finalizers(&object).contains(&ORPHAN) {
@@ -187,38 +192,54 @@ fn wait_for_dependents(
     }
 }
 
+/// Deletes everything that a definition defines, and then lets the definition go.
+fn empty_definition(state: &mut State, clock: &Clock, kind: &Kind, place: &Place, definition: Value) {
+    let text = |path: &str| {
+        object::at(&definition, path)
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let table = TableKey::of(&text("spec.group"), &text("spec.names.plural"));
+    if !erase_all(state, clock, &table, None) {
+        store(
+            state,
+            kind,
+            place,
+            without_finalizer(definition, definitions::CLEANUP),
+        );
+    }
+}
+
+/// Deletes everything in a table, or what is in one namespace; whether anything stays.
+fn erase_all(state: &mut State, clock: &Clock, table: &TableKey, namespace: Option<&str>) -> bool {
+    let Some(kind) = state.registry.by_plural(&table.group, &table.plural) else {
+        return false;
+    };
+    let listed = state.store.list(table, namespace);
+    let keys: Vec<ObjectKey> = listed.map(|stored| stored.key.clone()).collect();
+    let mut left = false;
+    for key in keys {
+        let place = (table.clone(), key);
+        if let Some(stored) = state.store.get(&place.0, &place.1).cloned()
+            && !stored.ties.deleting
+        {
+            erase(state, clock, &kind, &place, stored.value(), &Manner::background());
+        }
+        left |= state.store.get(&place.0, &place.1).is_some();
+    }
+    left
+}
+
 /// Deletes everything in a namespace, and then lets the namespace go.
 fn empty_namespace(state: &mut State, clock: &Clock, kind: &Kind, namespace: Value) {
     let name = object::name(&namespace).to_owned();
     let tables: Vec<TableKey> = state.store.tables().cloned().collect();
     let mut left = false;
     for table in tables {
-        let Some(its_kind) = state.registry.by_plural(&table.group, &table.plural) else {
-            continue;
-        };
-        if its_kind.scope == Scope::Cluster {
-            continue;
-        }
-        let keys: Vec<ObjectKey> = state
-            .store
-            .list(&table, Some(&name))
-            .map(|stored| stored.key.clone())
-            .collect();
-        for key in keys {
-            let place = (table.clone(), key);
-            if let Some(stored) = state.store.get(&place.0, &place.1).cloned()
-                && !stored.ties.deleting
-            {
-                erase(
-                    state,
-                    clock,
-                    &its_kind,
-                    &place,
-                    stored.value(),
-                    &Manner::background(),
-                );
-            }
-            left |= state.store.get(&place.0, &place.1).is_some();
+        let kind = state.registry.by_plural(&table.group, &table.plural);
+        if kind.is_some_and(|kind| kind.scope == Scope::Namespaced) {
+            left |= erase_all(state, clock, &table, Some(&name));
         }
     }
     if left {
@@ -255,16 +276,5 @@ fn store(state: &mut State, kind: &Kind, place: &Place, object: Value) {
     }
 }
 
-/// Where the owners of an object stand that wait for it.
-pub fn owners_of(state: &super::registry::Registry, ties: &Ties, namespace: &str) -> Vec<Place> {
-    let place = |owner: &Owner| {
-        let (group, _) = owner.api_version.split_once('/').unwrap_or(("", ""));
-        let kind = state.by_kind(group, &owner.kind)?;
-        let namespace = match kind.scope {
-            Scope::Cluster => "",
-            Scope::Namespaced => namespace,
-        };
-        Some((kind.table(), ObjectKey::new(namespace, &owner.name)))
-    };
-    ties.owners.iter().filter_map(place).collect()
-}
+#[cfg(test)]
+mod tests;

@@ -4,34 +4,67 @@
 //! into it, and that each CEL rule parses. What rules mean is not checked against the types of their schema, and the
 //! cost of rules is not estimated.
 
+mod structure;
+
 use serde_json::{Value, json};
 
 use super::builtin::words;
 use super::object;
-use super::schema::{Cause, Schema, SchemaError};
+use super::schema::Cause;
+
+use structure::{Place, structure};
+
+/// What keeps a definition until nothing of its kind is left.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Writes the status that a definition has once its kinds are served.
 pub fn establish(crd: &mut Value) {
     let names = crd["spec"]["names"].clone();
-    let mut stored: Vec<Value> = crd["status"]["storedVersions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let mut stored: Vec<Value> = each(&crd["status"], "storedVersions").cloned().collect();
     for version in each(&crd["spec"], "versions").filter(|version| version["storage"] == true) {
         if !stored.contains(&version["name"]) {
             stored.push(version["name"].clone());
         }
     }
     let since = object::meta(crd, "creationTimestamp").to_owned();
-    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since});
-    crd["status"] = json!({
-        "acceptedNames": names,
-        "storedVersions": stored,
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
-    });
+    if each(&crd["status"], "conditions").next().is_none() {
+        crd["status"]["conditions"] = json!([
+            condition("NamesAccepted", "NoConflicts", "no conflicts found", &since),
+            condition(
+                "Established",
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+                &since
+            ),
+        ]);
+    }
+    crd["status"]["acceptedNames"] = names;
+    crd["status"]["storedVersions"] = stored.into();
+}
+
+fn condition(kind: &str, reason: &str, message: &str, since: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since})
+}
+
+/// Writes on a definition that it is going, and keeps it until its objects are gone.
+pub fn terminate(crd: &mut Value, now: &str) {
+    let list = object::metadata_mut(crd)
+        .entry("finalizers")
+        .or_insert_with(|| json!([]));
+    if let Some(list) = list.as_array_mut()
+        && !list.contains(&json!(CLEANUP))
+    {
+        list.push(CLEANUP.into());
+    }
+    let message = "CustomResource deletion is in progress";
+    if let Some(conditions) = crd["status"]["conditions"].as_array_mut() {
+        conditions.push(condition(
+            "Terminating",
+            "InstanceDeletionInProgress",
+            message,
+            now,
+        ));
+    }
 }
 
 fn each<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
@@ -91,29 +124,42 @@ pub fn problems(crd: &Value) -> Vec<Cause> {
 
 fn versions(causes: &mut Vec<Cause>, spec: &Value) {
     let all: Vec<&Value> = each(spec, "versions").collect();
+    // What all versions have in common is judged once, and blamed on a place of older days.
+    let shared = |field: &str| all.iter().all(|version| version[field] == all[0][field]);
     for (index, version) in all.iter().enumerate() {
         let at = format!("spec.versions[{index}]");
         if !words::label_1035(text(version, "name")).is_empty() {
             let detail = "must be a DNS-1035 label";
             causes.push(Cause::invalid(&format!("{at}.name"), &version["name"], detail));
             if index == 0 {
+                // The first version is also the version of older days.
                 causes.push(Cause::invalid("spec.version", &version["name"], detail));
             }
         }
         let schema = &version["schema"]["openAPIV3Schema"];
-        // A real server has one schema for all versions where they agree, and calls it by its place of old.
-        let agreed = all.iter().all(|other| other["schema"] == version["schema"]);
-        if schema.is_object() && agreed {
-            structure(causes, "spec.validation.openAPIV3Schema", schema, Place::Root);
-        } else if schema.is_object() {
-            let path = format!("{at}.schema.openAPIV3Schema");
-            structure(causes, &path, schema, Place::Root);
-        } else {
+        if !schema.is_object() {
             let path = format!("{at}.schema.openAPIV3Schema");
             causes.push(Cause::required(&path, "schemas are required"));
+        } else if !shared("schema") {
+            structure(
+                causes,
+                &format!("{at}.schema.openAPIV3Schema"),
+                schema,
+                Place::Root,
+            );
+        } else if index == 0 {
+            structure(causes, "spec.validation.openAPIV3Schema", schema, Place::Root);
         }
-        columns(causes, &at, version);
-        scale(causes, &at, &version["subresources"]["scale"]);
+        match (shared("additionalPrinterColumns"), index) {
+            (true, 0) => columns(causes, "spec", version),
+            (true, _) => {}
+            (false, _) => columns(causes, &at, version),
+        }
+        match (shared("subresources"), index) {
+            (true, 0) => scale(causes, "spec", &version["subresources"]["scale"]),
+            (true, _) => {}
+            (false, _) => scale(causes, &at, &version["subresources"]["scale"]),
+        }
     }
     let stored = all.iter().filter(|version| version["storage"] == true).count();
     if stored != 1 {
@@ -122,7 +168,7 @@ fn versions(causes: &mut Vec<Cause>, spec: &Value) {
     }
     if stored == 0 {
         let detail = "must have at least one stored version";
-        causes.push(Cause::invalid("status.storedVersions", &Value::Null, detail));
+        causes.push(Cause::invalid("status.storedVersions", &json!([]), detail));
     }
     let names: std::collections::BTreeSet<&str> = all.iter().map(|version| text(version, "name")).collect();
     if names.len() != all.len() {
@@ -150,7 +196,7 @@ fn columns(causes: &mut Vec<Cause>, at: &str, version: &Value) {
             _ => {}
         }
         if text(column, "jsonPath").is_empty() {
-            causes.push(Cause::required(&format!("{at}.jsonPath"), ""));
+            causes.push(Cause::required(&format!("{at}.JSONPath"), ""));
         }
     }
 }
@@ -233,148 +279,11 @@ fn conversion(causes: &mut Vec<Cause>, conversion: &Value) {
     }
 }
 
-/// Where a schema stands, which decides what it must say.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Root,
-    Field,
-    Item,
-}
-
-/// A structural schema: every value has a type, every list its items, every rule parses.
-fn structure(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
-    let kind = text(schema, "type");
-    let free = schema["x-kubernetes-int-or-string"] == true
-        || (schema["x-kubernetes-preserve-unknown-fields"] == true && place != Place::Root);
-    if kind.is_empty() && !free {
-        let detail = match place {
-            Place::Root => "must not be empty at the root",
-            Place::Field => "must not be empty for specified object fields",
-            Place::Item => "must not be empty for specified array items",
-        };
-        causes.push(Cause::required(&format!("{at}.type"), detail));
-    } else if place == Place::Root && kind != "object" {
-        causes.push(Cause::invalid(
-            &format!("{at}.type"),
-            &schema["type"],
-            "must be object at the root",
-        ));
-    }
-    if schema["x-kubernetes-int-or-string"] == true && !kind.is_empty() {
-        let detail = "must be empty if x-kubernetes-int-or-string is true";
-        causes.push(Cause::forbidden(&format!("{at}.type"), detail));
-    }
-    if kind == "array" && !schema["items"].is_object() {
-        causes.push(Cause::required(&format!("{at}.items"), "must be specified"));
-    }
-    if schema["properties"].is_object() && schema["additionalProperties"].is_object() {
-        let detail = "additionalProperties and properties are mutual exclusive";
-        causes.push(Cause::forbidden(&format!("{at}.additionalProperties"), detail));
-    }
-    if schema["uniqueItems"] == true {
-        causes.push(Cause::forbidden(
-            &format!("{at}.uniqueItems"),
-            "uniqueItems cannot be set to true",
-        ));
-    }
-    list_type(causes, at, schema);
-    rules(causes, at, schema);
-    default(causes, at, schema);
-    if schema["items"].is_object() {
-        structure(causes, &format!("{at}.items"), &schema["items"], Place::Item);
-    }
-    if schema["additionalProperties"].is_object() {
-        let below = format!("{at}.additionalProperties");
-        structure(causes, &below, &schema["additionalProperties"], Place::Field);
-    }
-    for (name, below) in schema["properties"].as_object().into_iter().flatten() {
-        // The metadata of the object itself says nothing about its type that counts.
-        if place != Place::Root || name != "metadata" {
-            structure(causes, &format!("{at}.properties[{name}]"), below, Place::Field);
-        }
-    }
-}
-
-fn list_type(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
-    let keys: Vec<&str> = each(schema, "x-kubernetes-list-map-keys")
-        .filter_map(Value::as_str)
-        .collect();
-    let kind = text(schema, "x-kubernetes-list-type");
-    if kind != "map" {
-        return;
-    }
-    if keys.is_empty() {
-        let detail = "must not be empty if x-kubernetes-list-type is map";
-        causes.push(Cause::required(
-            &format!("{at}.x-kubernetes-list-map-keys"),
-            detail,
-        ));
-    }
-    let items = &schema["items"];
-    for (index, key) in keys.iter().enumerate() {
-        if items["properties"].get(*key).is_none() {
-            let detail = "entries must all be names of item properties";
-            causes.push(Cause::invalid(
-                &format!("{at}.x-kubernetes-list-map-keys[{index}]"),
-                &json!(key),
-                detail,
-            ));
-            continue;
-        }
-        let required = each(items, "required").any(|name| name == key);
-        if !required && items["properties"][*key].get("default").is_none() {
-            let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            causes.push(Cause::required(
-                &format!("{at}.items.properties[{key}].default"),
-                detail,
-            ));
-        }
-    }
-}
-
-/// What is filled in must fit.
-fn default(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
-    let Some(default) = schema.get("default") else {
-        return;
-    };
-    // Other mistakes of this schema are blamed where they are.
-    let Ok(compiled) = Schema::compile(schema) else {
-        return;
-    };
-    let mut found = compiled.validate(default, None);
-    found.retain(|cause| *cause != Cause::rules_not_checked());
-    for cause in found {
-        let at = match cause.field.as_str() {
-            "" => format!("{at}.default"),
-            field => format!("{at}.default.{field}"),
-        };
-        causes.push(Cause::new(&at, cause.reason, cause.message));
-    }
-}
-
-fn rules(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
-    for (index, rule) in each(schema, "x-kubernetes-validations").enumerate() {
-        let at = format!("{at}.x-kubernetes-validations[{index}].rule");
-        if text(rule, "rule").trim().is_empty() {
-            causes.push(Cause::required(&at, "rule is not specified"));
-            continue;
-        }
-        let alone = json!({"x-kubernetes-validations": [rule], "type": schema["type"]});
-        if let Err(SchemaError::Rule { problem, .. }) = Schema::compile(&alone) {
-            causes.push(Cause::invalid(
-                &at,
-                &rule["rule"],
-                format_args!("compilation failed: {problem}"),
-            ));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn crd(schema: Value) -> Value {
+    fn crd(schema: &Value) -> Value {
         json!({
             "metadata": {"name": "things.example.com"},
             "spec": {
@@ -397,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_definition_is_named_after_what_it_defines() {
-        let mut wrong = crd(json!({"type": "object"}));
+        let mut wrong = crd(&json!({"type": "object"}));
         assert_eq!(fields(&wrong), Vec::<String>::new());
         wrong["metadata"]["name"] = "x.example.com".into();
         assert_eq!(fields(&wrong), ["Invalid metadata.name"]);
@@ -407,7 +316,7 @@ mod tests {
     fn every_value_of_a_schema_has_a_type() {
         let schema = json!({"type": "object", "properties": {"spec": {}, "list": {"type": "array"}}});
         assert_eq!(
-            fields(&crd(schema)),
+            fields(&crd(&schema)),
             [
                 format!("Required {ROOT}.properties[list].items"),
                 format!("Required {ROOT}.properties[spec].type"),
@@ -420,7 +329,7 @@ mod tests {
         let rules = json!([{"rule": "self.a > 1"}, {"rule": "self.a >"}]);
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": rules}}});
         assert_eq!(
-            fields(&crd(schema)),
+            fields(&crd(&schema)),
             [format!(
                 "Invalid {ROOT}.properties[spec].x-kubernetes-validations[1].rule"
             )]
@@ -429,8 +338,11 @@ mod tests {
 
     #[test]
     fn one_version_is_stored() {
-        let mut wrong = crd(json!({"type": "object"}));
+        let mut wrong = crd(&json!({"type": "object"}));
         wrong["spec"]["versions"][0]["storage"] = false.into();
-        assert_eq!(fields(&wrong), ["Invalid spec.versions"]);
+        assert_eq!(
+            fields(&wrong),
+            ["Invalid spec.versions", "Invalid status.storedVersions"]
+        );
     }
 }
