@@ -184,6 +184,12 @@ fn the_controller_serves_health_and_metrics_tells_no_secret_and_stops_when_told(
             break line["fields"]["address"].as_str().unwrap().to_owned();
         }
     };
+    // Somebody has to go on reading: a log that nobody reads stops the one who writes it.
+    let rest = std::thread::spawn(move || {
+        let mut rest = String::new();
+        log.read_to_string(&mut rest).unwrap();
+        rest
+    });
     let get = |path: &str| {
         let url = format!("http://{address}{path}");
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -204,7 +210,7 @@ fn the_controller_serves_health_and_metrics_tells_no_secret_and_stops_when_told(
 
     let pid = running.0.id().to_string();
     assert!(Command::new("kill").arg(&pid).status().unwrap().success());
-    log.read_to_string(&mut heard).unwrap();
+    heard += &rest.join().unwrap();
     assert!(running.0.wait().unwrap().success());
     std::fs::remove_file(key_file).unwrap();
     assert!(heard.contains("asked IBM Cloud"), "nothing was logged");

@@ -7,7 +7,11 @@ mod cli;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
 mod cluster_serve;
+#[cfg(test)]
+mod conformance;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]

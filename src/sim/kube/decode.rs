@@ -1,13 +1,16 @@
 //! From a request body to an object of the right kind, without fields that the kind does not have.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::builtin::{self, Mismatch};
 use super::kind::Kind;
+use super::object as objects;
+use super::patch::duplicates;
 use super::protobuf::{self, ProtobufError};
-use super::refusal::Refusal;
+use super::refusal::{About, Refusal};
 use super::request::{Ask, FieldValidation};
+use super::schema::Cause;
 
 /// A decoded object, and what should be said about it although it is accepted.
 #[derive(Debug)]
@@ -25,8 +28,26 @@ pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> 
         assume_type(kind, &mut object);
     }
     check_type(kind, &object)?;
-    let warnings = unknown_fields(kind, ask.options.field_validation, &object)?;
+    let mut complaints = Vec::new();
+    if matches!(ask.content_type.as_str(), "" | "application/json") {
+        complaints.extend(duplicates::complaints(body));
+    }
+    complaints.extend(unknown(kind, &object)?);
+    if kind.custom().is_some() {
+        settle_metadata(kind, &mut object)?;
+    }
+    let warnings = judge(ask.options.field_validation, complaints)?;
     Ok(Decoded { object, warnings })
+}
+
+/// The metadata of a custom object is as typed as that of any other: what is unknown goes.
+fn settle_metadata(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Refusal> {
+    // Any kind that has metadata and need not have anything else.
+    let mut carrier = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": object["metadata"].take()});
+    let unknown =
+        builtin::conform("v1", "ConfigMap", &mut carrier).map_err(|mismatch| mistyped(kind, &mismatch))?;
+    object["metadata"] = carrier["metadata"].take();
+    Ok(unknown)
 }
 
 /// Decodes a JSON, YAML or protobuf object of whatever kind.
@@ -75,6 +96,18 @@ fn check_type(kind: &Kind, object: &Value) -> Result<(), Refusal> {
         (_, None | Some("")) => Err(Refusal::bad_request("Object 'Kind' is missing")),
         (None | Some(""), _) => Err(Refusal::bad_request("Object 'apiVersion' is missing")),
         (Some(version), Some(name)) if version == kind.api_version() && name == kind.kind => Ok(()),
+        (Some(version), Some(name)) if version == kind.api_version() && kind.custom().is_some() => {
+            let whose = About {
+                group: &kind.group,
+                kind: name,
+                name: objects::name(object),
+            };
+            let why = format!("must be {}", kind.kind);
+            Err(Refusal::invalid(
+                whose,
+                vec![Cause::invalid("kind", &json!(name), why)],
+            ))
+        }
         (Some(version), Some(name)) => Err(Refusal::bad_request(format!(
             "the API version in the data ({version}, Kind={name}) does not match the expected API version ({}, Kind={})",
             kind.api_version(),
@@ -90,15 +123,27 @@ pub fn unknown_fields(
     validation: FieldValidation,
     object: &Value,
 ) -> Result<Vec<String>, Refusal> {
+    judge(validation, unknown(kind, object)?)
+}
+
+fn unknown(kind: &Kind, object: &Value) -> Result<Vec<String>, Refusal> {
     let unknown = match kind.schema() {
-        Some(schema) => schema.unknown_fields(object),
+        Some(schema) => {
+            let mut unknown = settle_metadata(kind, &mut object.clone())?;
+            unknown.extend(schema.unknown_fields(object));
+            unknown
+        }
         None => builtin::conform(&kind.api_version(), &kind.kind, &mut object.clone())
             .map_err(|mismatch| mistyped(kind, &mismatch))?,
     };
-    let complaints: Vec<String> = unknown
+    Ok(unknown
         .into_iter()
         .map(|field| format!("unknown field \"{field}\""))
-        .collect();
+        .collect())
+}
+
+/// What becomes of complaints: a refusal, warnings, or nothing.
+fn judge(validation: FieldValidation, complaints: Vec<String>) -> Result<Vec<String>, Refusal> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Strict if !complaints.is_empty() => {

@@ -23,7 +23,7 @@ use super::store::ObjectKey;
 use super::write::{commit, is_finished, remove};
 use crate::clock::Clock;
 
-/// How a deletion is meant: from the query, and from a `DeleteOptions` body, which counts more.
+/// How a deletion is meant: from a `DeleteOptions` body or, where there is none, from the query.
 #[derive(Clone, Debug, Default)]
 pub struct Manner {
     grace: Option<i64>,
@@ -35,27 +35,51 @@ pub struct Manner {
 
 impl Manner {
     fn of(ask: &Ask, body: &Bytes) -> Result<Self, Refusal> {
-        let mut manner = Self {
-            grace: ask.options.grace_period,
-            propagation: ask.options.propagation.clone(),
-            dry_run: ask.options.dry_run,
-            ..Self::default()
-        };
-        if !body.is_empty() {
-            manner.read(&decode::any(&ask.content_type, body)?);
+        if body.is_empty() {
+            let manner = Self {
+                grace: ask.options.grace_period,
+                propagation: ask.options.propagation.clone(),
+                dry_run: ask.options.dry_run,
+                ..Self::default()
+            };
+            let unknown = ask.options.unknown_dry_run().map(str::to_owned);
+            return manner.checked(unknown, None);
         }
-        match manner.propagation.as_deref() {
-            None | Some("Background" | "Foreground" | "Orphan") => Ok(manner),
-            Some(other) => {
-                let about = About {
-                    group: "meta.k8s.io",
-                    kind: "DeleteOptions",
-                    name: "",
-                };
-                let allowed = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
-                let cause = Cause::not_supported("propagationPolicy", &other.into(), &allowed);
-                Err(Refusal::invalid(about, vec![cause]))
+        // Where there is a body, nobody looks at the query.
+        let options = decode::any(&ask.content_type, body)?;
+        if let Some(other) = options["kind"].as_str().filter(|kind| *kind != "DeleteOptions") {
+            return Err(Refusal::bad_request(format!("no kind \"{other}\" is registered")));
+        }
+        let mut manner = Self::default();
+        manner.read(&options);
+        let dry_runs = options["dryRun"].as_array().into_iter().flatten();
+        let unknown = dry_runs
+            .filter_map(Value::as_str)
+            .find(|value| *value != "All")
+            .map(str::to_owned);
+        manner.checked(unknown, options["orphanDependents"].as_bool())
+    }
+
+    fn checked(self, unknown_dry_run: Option<String>, orphans: Option<bool>) -> Result<Self, Refusal> {
+        let mut causes = Vec::new();
+        match (self.propagation.as_deref(), orphans) {
+            (None, _) | (Some("Background" | "Foreground" | "Orphan"), None) => {}
+            (Some(policy), Some(_)) => {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                causes.push(Cause::invalid("propagationPolicy", &json!(policy), why));
             }
+            (Some(other), None) => {
+                let known = ["Foreground", "Background", "Orphan"].map(Value::from);
+                causes.push(Cause::not_supported("propagationPolicy", &json!(other), &known));
+            }
+        }
+        if let Some(other) = unknown_dry_run {
+            causes.push(Cause::not_supported("dryRun", &json!([other]), &[json!("All")]));
+        }
+        if causes.is_empty() {
+            Ok(self)
+        } else {
+            Err(Refusal::invalid(About::options("DeleteOptions"), causes))
         }
     }
 
@@ -123,7 +147,7 @@ pub async fn delete(
         Deleted::Gone { uid } => {
             let mut details = json!({"name": key.name, "kind": kind.plural, "uid": uid});
             if !kind.group.is_empty() {
-                details["group"] = kind.group.clone().into();
+                details["group"] = kind.group.as_str().into();
             }
             let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
             json_response(StatusCode::OK, &status)
@@ -161,15 +185,18 @@ pub async fn collection(
             .get(&kind.table(), &key)
             .map(|stored| stored.value());
         match delete_object(server, user, kind, &key, &manner).await {
-            Ok(Deleted::Going(object)) => items.push(events::outwards(kind, object)),
-            Ok(_) => items.extend(before.map(|object| events::outwards(kind, object))),
+            Ok(Deleted::Going(object)) => items.push(events::item(kind, object)),
+            Ok(_) => items.extend(before.map(|object| events::item(kind, object))),
             Err(refusal) if refusal.code() == 404 => {}
             Err(refusal) => return Err(refusal),
         }
     }
     let revision = server.state().store.revision().to_string();
-    let list = json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(),
-                      "metadata": {"resourceVersion": revision}, "items": items});
+    let mut list = json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(),
+                          "metadata": {"resourceVersion": revision}, "items": items});
+    if kind.custom().is_some() {
+        list["metadata"]["continue"] = "".into();
+    }
     Ok(json_response(StatusCode::OK, &list))
 }
 
@@ -221,15 +248,18 @@ pub async fn delete_object(
         };
         check(kind, &current, manner)?;
         let marked = marked(server.clock(), kind, current.clone(), manner);
+        // What goes at once never is an object that is being deleted; a pod is, for no time at all.
+        let last = if kind.plural == "pods" { &marked } else { &current };
         match (is_finished(&marked), manner.dry_run) {
+            (true, true) if shows_what_is_gone(kind) => Deleted::GoneWithObject(last.clone()),
             (true, true) => Deleted::Gone {
                 uid: object::uid(&marked).to_owned(),
             },
             (false, true) => Deleted::Going(marked),
             (true, false) => {
                 let uid = object::uid(&marked).to_owned();
-                let last = remove(&mut state, kind, key, marked);
-                if kind.plural == "pods" {
+                let last = remove(&mut state, kind, key, last.clone());
+                if shows_what_is_gone(kind) {
                     Deleted::GoneWithObject(last)
                 } else {
                     Deleted::Gone { uid }
@@ -244,6 +274,25 @@ pub async fn delete_object(
         identity::follow(server, kind, &old);
     }
     Ok(deleted)
+}
+
+/// Whether the answer to a deletion shows what was deleted, rather than that it was.
+fn shows_what_is_gone(kind: &Kind) -> bool {
+    const SHOWN: [&str; 12] = [
+        "csidrivers",
+        "csinodes",
+        "namespaces",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "pods",
+        "podtemplates",
+        "resourcequotas",
+        "serviceaccounts",
+        "services",
+        "storageclasses",
+        "volumeattachments",
+    ];
+    kind.custom().is_none() && SHOWN.contains(&kind.plural.as_str())
 }
 
 /// Whether the object is the one that is meant. A conflict names its kind here, not its resource.
@@ -339,5 +388,8 @@ fn grace_seconds(kind: &Kind, object: &Value, manner: &Manner) -> i64 {
     let own = object["spec"]["terminationGracePeriodSeconds"]
         .as_i64()
         .unwrap_or(30);
-    manner.grace.unwrap_or(own).max(0)
+    match manner.grace.unwrap_or(own) {
+        negative if negative < 0 => 1,
+        grace => grace,
+    }
 }

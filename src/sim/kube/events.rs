@@ -31,6 +31,34 @@ pub fn shown(kind: &Kind, stored: &Stored) -> Bytes {
     }
 }
 
+/// A stored object as an item of a list of this kind, in two pieces: only custom kinds repeat there what they are.
+pub fn listed(kind: &Kind, stored: &Stored) -> (&'static [u8], Bytes) {
+    if kind.custom().is_some() {
+        (b"", stored.body.clone())
+    } else if renames(kind) {
+        (b"", untyped(outwards(kind, stored.value())).to_string().into())
+    } else {
+        (b"{", stored.untyped())
+    }
+}
+
+/// An object as an item of a list.
+pub fn item(kind: &Kind, object: Value) -> Value {
+    let object = outwards(kind, object);
+    if kind.custom().is_some() {
+        object
+    } else {
+        untyped(object)
+    }
+}
+
+fn untyped(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|field, _| field != "apiVersion" && field != "kind");
+    }
+    object
+}
+
 /// An object as this kind shows it.
 pub fn outwards(kind: &Kind, object: Value) -> Value {
     if renames(kind) {

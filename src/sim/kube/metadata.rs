@@ -38,15 +38,8 @@ fn blame(causes: &mut Vec<Cause>, field: &str, value: &str, objections: Vec<&'st
 fn names(kind: &Kind, metadata: &Value) -> Vec<Cause> {
     let judge = judge(kind);
     let mut causes = Vec::new();
-    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-    let (name, prefix) = (text("name"), text("generateName"));
-    if !prefix.is_empty() {
-        // A dash at the end is fine where something follows.
-        let masked = prefix
-            .strip_suffix('-')
-            .map_or(prefix.to_owned(), |stem| format!("{stem}a"));
-        blame(&mut causes, "metadata.generateName", prefix, judge(&masked));
-    }
+    // A prefix is judged by the name that was made from it.
+    let name = metadata["name"].as_str().unwrap_or_default();
     if name.is_empty() {
         let detail = "name or generateName is required";
         causes.push(Cause::required("metadata.name", detail));
@@ -95,7 +88,11 @@ fn owners(causes: &mut Vec<Cause>, metadata: &Value) {
     let mut controllers = 0;
     for reference in references {
         let text = |field: &str| reference[field].as_str().unwrap_or_default();
-        let version = text("apiVersion").rsplit('/').next().unwrap_or_default();
+        // More than one slash is no version at all, to a real server.
+        let version = match text("apiVersion").matches('/').count() {
+            0 | 1 => text("apiVersion").rsplit('/').next().unwrap_or_default(),
+            _ => "",
+        };
         if version.is_empty() {
             let detail = "version must not be empty";
             causes.push(Cause::invalid(
@@ -143,7 +140,7 @@ fn finalizers(causes: &mut Vec<Cause>, kind: &Kind, object: &Value) {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
         causes.push(Cause::invalid("metadata.finalizers", &json!(list), detail));
     }
-    if kind.custom().is_some() {
+    if !qualifies_finalizers(kind) {
         return;
     }
     for (index, finalizer) in list.iter().enumerate() {
@@ -156,6 +153,19 @@ fn finalizers(causes: &mut Vec<Cause>, kind: &Kind, object: &Value) {
             ));
         }
     }
+}
+
+/// Whether finalizers need a domain. Those of custom kinds and of a few others do not, as was seen on a real server.
+fn qualifies_finalizers(kind: &Kind) -> bool {
+    const FREE: [&str; 6] = [
+        "events",
+        "leases",
+        "mutatingwebhookconfigurations",
+        "poddisruptionbudgets",
+        "runtimeclasses",
+        "validatingwebhookconfigurations",
+    ];
+    kind.custom().is_none() && !FREE.contains(&kind.plural.as_str())
 }
 
 #[cfg(test)]
@@ -189,13 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_name_may_be_cut_at_a_dash_but_not_at_an_underscore() {
+    fn a_prefix_is_judged_by_the_name_made_from_it() {
         let generated = |prefix: &str| json!({"name": format!("{prefix}x"), "generateName": prefix});
         assert_eq!(fields("", "pods", &generated("a-")), Vec::<String>::new());
-        assert_eq!(
-            fields("", "pods", &generated("a_")),
-            ["metadata.generateName", "metadata.name"]
-        );
+        assert_eq!(fields("", "pods", &generated("a_")), ["metadata.name"]);
+        let both = json!({"name": "x", "generateName": "a_"});
+        assert_eq!(fields("", "pods", &both), Vec::<String>::new());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use hyper::body::{Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::events;
+use super::kind::Kind;
 use super::read;
 use super::refusal::Refusal;
 use super::request::Ask;
@@ -40,12 +42,12 @@ impl Page {
         let limit = ask.options.limit.unwrap_or(usize::MAX);
         let selected = objects.by_ref().filter(|stored| read::selects(ask, stored));
         let items: Vec<_> = selected.take(limit).cloned().collect();
-        // With selectors a real server does not know how many are left.
+        // With selectors a real server does not know how many are left. A full page ends without a look at what follows,
+        // so whether any of that is selected shows on the next one; unless one object is asked for by name.
         let plain = ask.options.labels.is_empty() && ask.options.fields.is_empty();
-        let left = if plain {
-            objects.count()
-        } else {
-            usize::from(objects.any(|stored| read::selects(ask, stored)))
+        let left = match ask.options.fields.demanded_name() {
+            Some(_) => 0,
+            None => objects.count(),
         };
         let next = items
             .last()
@@ -71,16 +73,49 @@ impl Page {
         metadata
     }
 
-    /// The list as it is sent, each object in the form that `shown` gives it.
-    pub(super) fn body(&self, kind: &str, api_version: &str, shown: impl Fn(&Stored) -> Bytes) -> Body {
-        let head = json!({"kind": kind, "apiVersion": api_version, "metadata": self.metadata()}).to_string();
-        let mut pieces = VecDeque::with_capacity(2 * self.items.len() + 2);
+    /// The list of a kind as it is sent. Those of custom kinds say where they go on even if they do not.
+    pub(super) fn of_kind(&self, kind: &Kind) -> Body {
+        let mut metadata = self.metadata();
+        if kind.custom().is_some() && self.next.is_none() {
+            metadata["continue"] = "".into();
+        }
+        let list = format!("{}List", kind.kind);
+        self.body(&list, &kind.api_version(), &metadata, |stored| {
+            events::listed(kind, stored)
+        })
+    }
+
+    /// The list of what any object has.
+    pub(super) fn of_metadata(&self) -> Body {
+        let shown = |stored: &Stored| (&b""[..], stored.partial());
+        self.body(
+            "PartialObjectMetadataList",
+            "meta.k8s.io/v1",
+            &self.metadata(),
+            shown,
+        )
+    }
+
+    /// The list as it is sent, each object in the two pieces that `shown` makes of it.
+    fn body(
+        &self,
+        kind: &str,
+        api_version: &str,
+        metadata: &Value,
+        shown: impl Fn(&Stored) -> (&'static [u8], Bytes),
+    ) -> Body {
+        let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}).to_string();
+        let mut pieces = VecDeque::with_capacity(3 * self.items.len() + 2);
         pieces.push_back(Bytes::from(format!("{},\"items\":[", &head[..head.len() - 1])));
         for (index, stored) in self.items.iter().enumerate() {
             if index > 0 {
                 pieces.push_back(Bytes::from_static(b","));
             }
-            pieces.push_back(shown(stored));
+            let (first, rest) = shown(stored);
+            if !first.is_empty() {
+                pieces.push_back(Bytes::from_static(first));
+            }
+            pieces.push_back(rest);
         }
         pieces.push_back(Bytes::from_static(b"]}"));
         Body::new(Pieces {

@@ -15,7 +15,7 @@ use super::identity::User;
 use super::kind::Kind;
 use super::page::{Continue, Page};
 use super::refusal::{About, Refusal};
-use super::request::{Ask, Form, Options};
+use super::request::{Ask, Form, Options, Verb};
 use super::schema::{Cause, Reason};
 use super::server::{ApiServer, about, body_response, bytes_response, json_response};
 use super::store::{ObjectKey, Store, Stored};
@@ -24,6 +24,11 @@ use super::watching::Reads;
 
 /// One object.
 pub fn get(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Response, Refusal> {
+    ask.options
+        .resource_version
+        .as_deref()
+        .map(expected_revision)
+        .transpose()?;
     let (key, table) = (key(ask), kind.table());
     let stored = {
         let past = allowed_past(server, user, kind, &ask.options)?;
@@ -106,22 +111,21 @@ pub fn visible(
 /// Every object that is selected, in pages if so asked.
 pub fn list(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Response, Refusal> {
     check_fields(kind, ask)?;
-    check_version_match(&ask.options)?;
+    check_options(ask)?;
+    let versioned = ask.options.resource_version.as_deref();
+    if ask.options.continue_token.is_some() && versioned.is_some_and(|version| version != "0") {
+        return Err(Refusal::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
+    }
     let token = ask.options.continue_token.as_deref().map(Continue::decode);
     let page = match token.transpose()? {
         Some(token) => next_page(server, user, kind, ask, &token)?,
         None => first_page(server, user, kind, ask)?,
     };
     Ok(match ask.form {
-        Form::Full => {
-            let list = format!("{}List", kind.kind);
-            let body = page.body(&list, &kind.api_version(), |stored| events::shown(kind, stored));
-            body_response(StatusCode::OK, body)
-        }
-        Form::Metadata => {
-            let body = page.body("PartialObjectMetadataList", "meta.k8s.io/v1", Stored::partial);
-            body_response(StatusCode::OK, body)
-        }
+        Form::Full => body_response(StatusCode::OK, page.of_kind(kind)),
+        Form::Metadata => body_response(StatusCode::OK, page.of_metadata()),
         Form::Table => {
             let items: Vec<Value> = page.items.iter().map(|stored| stored.value()).collect();
             let mut rows = table::of_objects(kind, ask, &items, Headers::Shown, server.clock());
@@ -205,24 +209,59 @@ pub fn check_fields(kind: &Kind, ask: &Ask) -> Result<(), Refusal> {
     }
 }
 
-fn check_version_match(options: &Options) -> Result<(), Refusal> {
-    match (
-        options.resource_version_match.as_deref(),
-        options.resource_version.as_deref(),
-    ) {
-        (None, _) | (Some("NotOlderThan"), Some(_)) => Ok(()),
-        (Some("Exact"), Some(version)) if version != "0" => Ok(()),
-        (Some(_), _) => Err(Refusal::invalid(
-            About {
-                group: "meta.k8s.io",
-                kind: "ListOptions",
-                name: "",
-            },
-            vec![Cause::forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for this resourceVersion",
-            )],
-        )),
+/// Whether the options of a list or a watch go together.
+pub fn check_options(ask: &Ask) -> Result<(), Refusal> {
+    let options = &ask.options;
+    let forbidden = |field: &str, why: &str| Cause::forbidden(field, why);
+    let matching = options.resource_version_match.as_deref();
+    let mut causes = Vec::new();
+    let by = "resourceVersionMatch";
+    let supported: &[&str] = if ask.verb == Verb::Watch {
+        match (options.send_initial_events, matching) {
+            (Some(_), Some("NotOlderThan")) | (None, None) => {}
+            (Some(_), _) => causes.push(forbidden(
+                by,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )),
+            (None, Some(_)) => causes.push(forbidden(
+                by,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )),
+        }
+        &["NotOlderThan"]
+    } else {
+        if matching.is_some() && options.resource_version.is_none() {
+            causes.push(forbidden(
+                by,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if matching == Some("Exact") && options.resource_version.as_deref() == Some("0") {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            causes.push(forbidden(by, why));
+        }
+        if options.send_initial_events.is_some() {
+            causes.push(forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
+        }
+        &["Exact", "NotOlderThan"]
+    };
+    if matching.is_some() && options.continue_token.is_some() {
+        causes.push(forbidden(
+            by,
+            "resourceVersionMatch is forbidden when continue is provided",
+        ));
+    }
+    if let Some(other) = matching.filter(|matching| !supported.contains(matching)) {
+        let supported: Vec<Value> = supported.iter().map(|value| json!(value)).collect();
+        causes.push(Cause::not_supported(by, &json!(other), &supported));
+    }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::invalid(About::options("ListOptions"), causes))
     }
 }
 
@@ -266,6 +305,15 @@ pub fn parse_revision(version: &str) -> Result<u64, Refusal> {
     version
         .parse()
         .map_err(|_| Refusal::bad_request(format!("Invalid value: \"{version}\": resourceVersion")))
+}
+
+/// The same where a real server expects nothing but numbers, and fails at anything else.
+pub fn expected_revision(version: &str) -> Result<u64, Refusal> {
+    version.parse().map_err(|_| {
+        Refusal::failure(format!(
+            "resourceVersion: Invalid value: \"{version}\": strconv.ParseUint: parsing \"{version}\": invalid syntax"
+        ))
+    })
 }
 
 /// Metadata alone, as `PartialObjectMetadata`.

@@ -17,6 +17,15 @@ pub struct Refusal {
     message: String,
     details: Map<String, Value>,
     causes: Vec<Cause>,
+    empty_details: EmptyDetails,
+}
+
+/// Whether `details` are there even with nothing in them: a real server writes them so where it makes the answer from
+/// the HTTP status alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EmptyDetails {
+    Omitted,
+    Shown,
 }
 
 /// What a refusal is about: group, plural and name, as `details` wants them.
@@ -30,6 +39,17 @@ pub struct About<'a> {
     pub name: &'a str,
 }
 
+impl<'a> About<'a> {
+    /// The options of a request, which are objects too.
+    pub fn options(kind: &'a str) -> Self {
+        Self {
+            group: "meta.k8s.io",
+            kind,
+            name: "",
+        }
+    }
+}
+
 impl Refusal {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -39,6 +59,14 @@ impl Refusal {
             message: message.into(),
             details: Map::new(),
             causes: Vec::new(),
+            empty_details: EmptyDetails::Omitted,
+        }
+    }
+
+    fn of_status(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            empty_details: EmptyDetails::Shown,
+            ..Self::new(code, reason, message)
         }
     }
 
@@ -68,7 +96,7 @@ impl Refusal {
             (_, "") => format!("{} is forbidden", resource(about)),
             (_, name) => format!("{} \"{name}\" is forbidden", resource(about)),
         };
-        Self::new(403, "Forbidden", format!("{what}: {}", why.into())).about(about)
+        Self::of_status(403, "Forbidden", format!("{what}: {}", why.into())).about(about)
     }
 
     /// 404: no such object.
@@ -83,7 +111,7 @@ impl Refusal {
 
     /// 404: no such path; the server has no such resource at all.
     pub fn no_such_path() -> Self {
-        Self::new(
+        Self::of_status(
             404,
             "NotFound",
             "the server could not find the requested resource",
@@ -92,7 +120,7 @@ impl Refusal {
 
     /// 405: the resource does not know the verb.
     pub fn method_not_allowed() -> Self {
-        Self::new(
+        Self::of_status(
             405,
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
@@ -124,6 +152,21 @@ impl Refusal {
     /// 413: too large.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// 406: a form that there is none of.
+    pub fn not_acceptable(message: impl Into<String>) -> Self {
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    /// 406: a media type that nobody has heard of.
+    pub fn unknown_media_type(message: impl Into<String>) -> Self {
+        Self::of_status(406, "NotAcceptable", message)
+    }
+
+    /// 415: a patch of a type that this resource does not take.
+    pub fn unsupported_patch_type(message: impl Into<String>) -> Self {
+        Self::of_status(415, "UnsupportedMediaType", message)
     }
 
     /// 415: a content type that this resource does not take.
@@ -187,6 +230,7 @@ impl Refusal {
             message,
             details,
             causes: Vec::new(),
+            empty_details: EmptyDetails::Omitted,
         }
     }
 
@@ -197,7 +241,7 @@ impl Refusal {
 
     /// 422 without details: a patch that does not apply to the object.
     pub fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(422, "Invalid", message)
+        Self::of_status(422, "Invalid", message)
     }
 
     /// 409: others own fields that are applied, one cause each.
@@ -243,7 +287,7 @@ impl Refusal {
         if !reason.is_empty() {
             status["reason"] = reason.into();
         }
-        if !details.is_empty() {
+        if !details.is_empty() || self.empty_details == EmptyDetails::Shown {
             status["details"] = details.into();
         }
         status
@@ -254,6 +298,9 @@ fn cause_json(cause: &Cause) -> Value {
     let mut json = json!({"reason": cause.reason.as_str(), "message": cause.message});
     if !cause.field.is_empty() {
         json["field"] = cause.field.clone().into();
+    } else if cause.reason.is_about_a_field() {
+        // How Go prints the path to the whole object.
+        json["field"] = "<nil>".into();
     }
     json
 }

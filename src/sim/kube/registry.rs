@@ -101,6 +101,11 @@ impl Default for Registry {
 }
 
 impl Registry {
+    /// Whether there is anything in a group; the core always is.
+    pub fn has_group(&self, group: &str) -> bool {
+        group.is_empty() || self.all().any(|kind| kind.group == group)
+    }
+
     /// The kind behind a path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
         self.kinds

@@ -2,8 +2,10 @@
 
 use http::request::Parts;
 use http::{HeaderMap, Method};
+use serde_json::json;
 
-use super::refusal::Refusal;
+use super::refusal::{About, Refusal};
+use super::schema::Cause;
 use super::selector::{FieldSelector, LabelSelector};
 
 /// The path of a request to a resource.
@@ -101,8 +103,9 @@ impl Verb {
     /// The verb of a method on a target.
     pub fn of(method: &Method, target: &Target, watch: bool) -> Option<Self> {
         match (method.as_str(), target.name.is_some()) {
-            ("GET" | "HEAD", _) if watch => Some(Self::Watch),
+            // Of one object there is no watch: whoever names it gets it.
             ("GET" | "HEAD", true) => Some(Self::Get),
+            ("GET" | "HEAD", false) if watch => Some(Self::Watch),
             ("GET" | "HEAD", false) => Some(Self::List),
             ("POST", _) => Some(Self::Create),
             ("PUT", true) => Some(Self::Update),
@@ -151,6 +154,8 @@ pub struct Options {
     pub grace_period: Option<i64>,
     /// How much of an object a row of a table carries.
     pub include_object: IncludeObject,
+    /// What the options of a write say that means nothing.
+    pub unsupported: Vec<(&'static str, String)>,
 }
 
 /// How much of an object a row of a table carries.
@@ -201,7 +206,11 @@ impl Options {
             "fieldSelector" => self.fields = FieldSelector::parse(&value)?,
             "resourceVersion" if !value.is_empty() => self.resource_version = Some(value),
             "resourceVersionMatch" if !value.is_empty() => self.resource_version_match = Some(value),
-            "limit" => self.limit = Some(value.parse().map_err(|_| bad(&value))?).filter(|limit| *limit > 0),
+            // A limit below one is none.
+            "limit" => {
+                let limit: i64 = value.parse().map_err(|_| bad(&value))?;
+                self.limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
+            }
             "continue" if !value.is_empty() => self.continue_token = Some(value),
             "watch" => self.watch = truth(&value)?,
             "allowWatchBookmarks" => self.bookmarks = truth(&value)?,
@@ -209,15 +218,14 @@ impl Options {
             "timeoutSeconds" => self.timeout_seconds = Some(value.parse().map_err(|_| bad(&value))?),
             "dryRun" => match value.as_str() {
                 "All" => self.dry_run = true,
-                "" => {}
-                other => return Err(bad(other)),
+                other => self.unsupported.push(("dryRun", other.to_owned())),
             },
             "fieldManager" if !value.is_empty() => self.field_manager = Some(value),
             "fieldValidation" => match value.as_str() {
                 "Ignore" => self.field_validation = FieldValidation::Ignore,
                 "Warn" | "" => self.field_validation = FieldValidation::Warn,
                 "Strict" => self.field_validation = FieldValidation::Strict,
-                other => return Err(bad(other)),
+                other => self.unsupported.push(("fieldValidation", other.to_owned())),
             },
             "force" => self.force = Some(truth(&value)?),
             "propagationPolicy" => self.propagation = Some(value),
@@ -237,6 +245,34 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Refuses options that a write does not know, as its options object would be.
+    fn check(&self, verb: Verb) -> Result<(), Refusal> {
+        let kind = match verb {
+            Verb::Create => "CreateOptions",
+            Verb::Update => "UpdateOptions",
+            Verb::Patch => "PatchOptions",
+            // A deletion's may be in its body, which counts more.
+            Verb::Get | Verb::List | Verb::Watch | Verb::Delete | Verb::DeleteCollection => return Ok(()),
+        };
+        if self.unsupported.is_empty() {
+            return Ok(());
+        }
+        let causes = self
+            .unsupported
+            .iter()
+            .map(|(field, value)| Cause::not_supported(field, &json!(value), &[]))
+            .collect();
+        Err(Refusal::invalid(About::options(kind), causes))
+    }
+
+    /// What is asked for as a dry run that is none.
+    pub fn unknown_dry_run(&self) -> Option<&str> {
+        let found = self.unsupported.iter().find(|(field, _)| *field == "dryRun");
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
 /// In which form the client wants objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -249,20 +285,61 @@ pub enum Form {
 }
 
 impl Form {
-    /// The first form of the `Accept` header that this server knows.
-    pub fn accepted(headers: &HeaderMap) -> Self {
+    /// The first form of the `Accept` header that this server has; JSON goes for protobuf, too.
+    fn accepted(headers: &HeaderMap, verb: Verb) -> Result<Self, Refusal> {
         let accept = headers
             .get(http::header::ACCEPT)
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
-        let first = accept
-            .split(',')
-            .map(str::trim)
-            .find(|part| part.starts_with("application/json"));
-        match first {
-            Some(part) if part.contains("as=Table") => Self::Table,
-            Some(part) if part.contains("as=PartialObjectMetadata") => Self::Metadata,
-            _ => Self::Full,
+        if accept.is_empty() {
+            return Ok(Self::Full);
+        }
+        let form = accept.split(',').find_map(Self::of_media).ok_or_else(|| {
+            let types = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            let problem = format!("only the following media types are accepted: {types}");
+            // One that is known, in a form that is not, comes further than one that is not even known.
+            if accept.split(',').any(|part| Self::media(part).is_some()) {
+                Refusal::not_acceptable(problem)
+            } else {
+                Refusal::unknown_media_type(problem)
+            }
+        })?;
+        let lists = matches!(verb, Verb::List | Verb::DeleteCollection);
+        match (form, lists) {
+            (("PartialObjectMetadata", _), true) => Err(Refusal::not_acceptable(
+                "you requested PartialObjectMetadata, but the requested object is a list",
+            )),
+            (("PartialObjectMetadataList", _), false) => Err(Refusal::not_acceptable(
+                "you requested PartialObjectMetadataList, but the requested object is not a list",
+            )),
+            ((_, form), _) => Ok(form),
+        }
+    }
+
+    /// The media type of one part of the header, if it is one that this server knows.
+    fn media(part: &str) -> Option<&str> {
+        let known = [
+            "application/json",
+            "application/yaml",
+            "application/vnd.kubernetes.protobuf",
+            "application/*",
+            "*/*",
+        ];
+        let media = part.split(';').next().unwrap_or_default().trim();
+        known.contains(&media).then_some(media)
+    }
+
+    /// A form by one part of the header: `application/json;as=Table;v=v1;g=meta.k8s.io`.
+    fn of_media(part: &str) -> Option<(&str, Self)> {
+        Self::media(part)?;
+        let mut pieces = part.split(';').map(str::trim);
+        match pieces.find_map(|piece| piece.strip_prefix("as=")) {
+            None => Some(("", Self::Full)),
+            Some("Table") => Some(("Table", Self::Table)),
+            Some(partial @ ("PartialObjectMetadata" | "PartialObjectMetadataList")) => {
+                Some((partial, Self::Metadata))
+            }
+            Some(_) => None,
         }
     }
 }
@@ -304,8 +381,12 @@ impl Ask {
             .next()
             .unwrap_or_default();
         let verb = Verb::of(&parts.method, &target, options.watch).ok_or_else(Refusal::method_not_allowed);
-        Some(verb.map(|verb| Self {
-            form: Form::accepted(&parts.headers),
+        let understood = verb.and_then(|verb| {
+            options.check(verb)?;
+            Ok((verb, Form::accepted(&parts.headers, verb)?))
+        });
+        Some(understood.map(|(verb, form)| Self {
+            form,
             content_type: media.trim().to_owned(),
             user_agent: text(http::header::USER_AGENT).to_owned(),
             target,

@@ -27,10 +27,12 @@ enum Test {
 impl LabelSelector {
     /// Parses `a=b,c!=d,e in (f,g),!h,i`.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
         split_terms(text)
             .into_iter()
             .map(str::trim)
-            .filter(|term| !term.is_empty())
             .map(Term::parse)
             .collect::<Option<_>>()
             .map(Self)

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::admission::webhooks::Webhooks;
 use super::identity::{self, Identity, Keys, User, policy, reviews};
-use super::kind::{Kind, Verbs};
+use super::kind::{Kind, Scope, Verbs};
 use super::refusal::{About, Refusal};
 use super::registry::Registry;
 use super::request::{Ask, Verb};
@@ -187,13 +187,20 @@ impl ApiServer {
             .state()
             .registry
             .find(&target.group, &target.version, &target.plural);
-        let kind = kind.ok_or_else(Refusal::no_such_path)?;
+        let Some(kind) = kind else {
+            let known = self.state().registry.has_group(&target.group);
+            return if known {
+                Err(Refusal::no_such_path())
+            } else {
+                Ok(nowhere())
+            };
+        };
         if let Some(subresource) = &target.subresource
             && !kind.has_subresource(subresource)
         {
             return Err(Refusal::no_such_path());
         }
-        // A watch of one object is a get with `watch` in older clients; both are lists with a field selector.
+        check_scope(&kind, &ask)?;
         if kind.verbs == Verbs::CreateOnly && ask.verb != Verb::Create {
             return Err(Refusal::method_not_allowed());
         }
@@ -236,6 +243,26 @@ impl ApiServer {
             .unwrap_or_else(PoisonError::into_inner)
             .record(&user.name, ask);
     }
+}
+
+/// Objects in namespaces are made and deleted in theirs; all namespaces are never deleted at once.
+fn check_scope(kind: &Kind, ask: &Ask) -> Result<(), Refusal> {
+    let everywhere = kind.scope == Scope::Namespaced && ask.target.namespace.is_none();
+    let namespaces = kind.group.is_empty() && kind.plural == "namespaces";
+    match ask.verb {
+        Verb::Create if everywhere => Err(Refusal::method_not_allowed()),
+        Verb::DeleteCollection if everywhere || namespaces => Err(Refusal::method_not_allowed()),
+        _ => Ok(()),
+    }
+}
+
+/// What Go's own web server answers where nobody listens: below a group that does not exist.
+fn nowhere() -> Response {
+    let mut response = Response::new(Body::from("404 page not found\n"));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
 }
 
 /// What a refusal about this request's object names.

@@ -80,6 +80,8 @@ pub struct Stored {
     line: Bytes,
     /// Where in `body` its metadata stands.
     metadata: Range<usize>,
+    /// Where in `body` its type ends, which comes first.
+    type_ends: usize,
     /// The values of its selectable fields that are not empty.
     fields: Box<[(Box<str>, Box<str>)]>,
 }
@@ -88,7 +90,7 @@ impl Stored {
     /// Encodes an object, with its revision as `resourceVersion`, which is written into the object too.
     pub fn encode(kind: &Kind, object: &mut Value, revision: u64, event: Event) -> Self {
         object::metadata_mut(object).insert("resourceVersion".to_owned(), revision.to_string().into());
-        let (line, metadata) = encode(object::object_mut(object), event);
+        let (line, metadata, type_ends) = encode(object::object_mut(object), event);
         let body = line.slice(event.prefix().len()..line.len() - SUFFIX.len());
         let fields = kind
             .selectable
@@ -107,6 +109,7 @@ impl Stored {
             event,
             line,
             metadata,
+            type_ends,
             fields,
         }
     }
@@ -138,6 +141,11 @@ impl Stored {
         [HEAD, &self.body[self.metadata.clone()], b"}"].concat().into()
     }
 
+    /// The object without its type, save the opening brace.
+    pub fn untyped(&self) -> Bytes {
+        self.body.slice(self.type_ends..)
+    }
+
     /// The value of a selectable field, empty if it has none.
     pub fn field(&self, name: &str) -> &str {
         match name {
@@ -152,20 +160,28 @@ impl Stored {
     }
 }
 
-/// An object as a line, and where in the object its metadata stands.
-fn encode(fields: &Map<String, Value>, event: Event) -> (Bytes, Range<usize>) {
+/// An object as a line, its type first; where in the object its metadata stands, and where its type ends.
+fn encode(fields: &Map<String, Value>, event: Event) -> (Bytes, Range<usize>, usize) {
     // Most pods and nodes fit; a buffer that grows by doubling would copy them ten times.
     const USUAL_BYTES: usize = 6 << 10;
     let prefix = event.prefix();
     let mut line = Vec::with_capacity(USUAL_BYTES);
     line.extend_from_slice(prefix);
-    let mut metadata = 0..0;
-    for (index, (name, value)) in fields.iter().enumerate() {
+    // Where there is no type, after the brace.
+    let (mut metadata, mut type_ends) = (0..0, 1);
+    let is_type = |name: &str| matches!(name, "apiVersion" | "kind");
+    let first = fields.iter().filter(|(name, _)| is_type(name));
+    let rest = fields.iter().filter(|(name, _)| !is_type(name));
+    for (index, (name, value)) in first.chain(rest).enumerate() {
         line.push(if index == 0 { b'{' } else { b',' });
         write_json(&mut line, name);
         line.push(b':');
         let start = line.len() - prefix.len();
         write_json(&mut line, value);
+        if is_type(name) {
+            // After the comma that follows.
+            type_ends = line.len() - prefix.len() + 1;
+        }
         if name == "metadata" {
             metadata = start..line.len() - prefix.len();
         }
@@ -173,7 +189,7 @@ fn encode(fields: &Map<String, Value>, event: Event) -> (Bytes, Range<usize>) {
     line.push(b'}');
     line.extend_from_slice(SUFFIX);
     // Kept for as long as the object is: not a byte more than it needs.
-    (line.into_boxed_slice().into(), metadata)
+    (line.into_boxed_slice().into(), metadata, type_ends)
 }
 
 fn write_json(line: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
@@ -209,6 +225,21 @@ mod tests {
         let partial: Value = serde_json::from_slice(&stored.partial()).unwrap();
         assert_eq!(partial["metadata"], stored.value()["metadata"]);
         assert_eq!(partial["kind"], "PartialObjectMetadata");
+    }
+
+    #[test]
+    fn an_object_is_shown_without_its_type_too() {
+        let untyped = |object: &mut Value| {
+            let stored = Stored::encode(&pods(), object, 7, Event::Added);
+            let text = [b"{", &stored.untyped()[..]].concat();
+            serde_json::from_slice::<Value>(&text).unwrap()
+        };
+        let mut expected = pod("a");
+        expected["metadata"]["resourceVersion"] = "7".into();
+        let fields = expected.as_object_mut().unwrap();
+        fields.retain(|name, _| name != "apiVersion" && name != "kind");
+        assert_eq!(untyped(&mut pod("a")), expected);
+        assert_eq!(untyped(&mut expected.clone()), expected);
     }
 
     #[test]

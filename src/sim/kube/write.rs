@@ -126,7 +126,9 @@ pub async fn update(
     place(kind, ask, &mut sent)?;
     let name = ask.target.name.as_deref().unwrap_or_default();
     if object::name(&sent).is_empty() {
-        object::metadata_mut(&mut sent).insert("name".to_owned(), name.into());
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
     if object::name(&sent) != name {
         let problem = format!(
@@ -135,16 +137,27 @@ pub async fn update(
         );
         return Err(Refusal::bad_request(problem));
     }
-    let unversioned = strategy::needs_version(kind) && object::meta(&sent, "resourceVersion").is_empty();
-    let to = |_: &Value| {
-        if unversioned {
-            let detail = "must be specified for an update";
-            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), detail);
+    let exists = server.state().store.get(&kind.table(), &read::key(ask)).is_some();
+    if !exists && strategy::is_made_by_update(kind) && ask.target.subresource.is_none() {
+        check_version(object::meta(&sent, "resourceVersion"))?;
+        let version = object::metadata_mut(&mut sent).remove("resourceVersion");
+        let mut written = create_object(server, user, kind, ask, sent).await?;
+        // What is not stored has no version but the one that was sent.
+        if let Some(version) = version.filter(|_| ask.options.dry_run) {
+            written.object["metadata"]["resourceVersion"] = version;
+        }
+        return Ok(respond(server, kind, ask, &written, &decoded.warnings));
+    }
+    let blind = strategy::needs_version(kind) && object::meta(&sent, "resourceVersion").is_empty();
+    let replaced = |_: &Value| {
+        if blind {
+            let why = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), why);
             return Err(Refusal::invalid(about(kind, name), vec![cause]));
         }
         Ok(sent.clone())
     };
-    let written = change(server, user, kind, ask, &to).await?;
+    let written = change(server, user, kind, ask, &replaced).await?;
     Ok(respond(server, kind, ask, &written, &decoded.warnings))
 }
 
@@ -186,6 +199,7 @@ async fn try_change(
 ) -> Result<Option<Written>, Refusal> {
     let subresource = ask.target.subresource.as_deref();
     let record = sent["metadata"].get("managedFields").cloned();
+    let sent_metadata = sent["metadata"].clone();
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
     certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
@@ -200,8 +214,11 @@ async fn try_change(
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     strategy::count(kind, old_value, &mut object);
     managed::updated(kind, ask, server, old_value, record, &mut object);
-    check_finalizers(kind, old_value, &object)?;
-    admission::validate(&server.state(), &admission, &object)?;
+    let mut causes = added_finalizers(old_value, &object);
+    if subresource.is_none() {
+        causes.extend(written_deletion(old_value, &sent_metadata));
+    }
+    judge(&server.state(), &admission, &object, causes)?;
     admission::validating_webhooks(server, &admission, &object).await?;
 
     let mut state = server.state();
@@ -226,7 +243,10 @@ async fn try_change(
         }));
     }
     let object = if gone {
-        remove(&mut state, kind, &old.key, object)
+        // The answer shows the version that the object had, not that of its removal, which watchers see.
+        let mut last = remove(&mut state, kind, &old.key, object);
+        last["metadata"]["resourceVersion"] = old_value["metadata"]["resourceVersion"].clone();
+        last
     } else {
         commit(&mut state, kind, object)?
     };
@@ -339,7 +359,6 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) {
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
         "selfLink",
-        "generation",
         "resourceVersion",
     ] {
         metadata.remove(decided);
@@ -351,9 +370,19 @@ fn begin_life(server: &ApiServer, kind: &Kind, object: &mut Value) {
     }
 }
 
+/// A version that is given is a number; a real server does not expect anything else.
+fn check_version(version: &str) -> Result<(), Refusal> {
+    if version.is_empty() || version.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    let problem = format!("strconv.ParseUint: parsing \"{version}\": invalid syntax");
+    Err(Refusal::failure(problem))
+}
+
 fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Refusal> {
     let name = object::name(old);
     let version = object::meta(sent, "resourceVersion");
+    check_version(version)?;
     if !version.is_empty() && version != object::meta(old, "resourceVersion") {
         return Err(Refusal::conflict(about(kind, name), MODIFIED));
     }
@@ -368,10 +397,31 @@ fn check_preconditions(kind: &Kind, old: &Value, sent: &Value) -> Result<(), Ref
     Ok(())
 }
 
+/// Validates a change about which something is known to be wrong already: everything is said at once.
+fn judge(
+    state: &State,
+    admission: &Admission<'_>,
+    object: &Value,
+    causes: Vec<Cause>,
+) -> Result<(), Refusal> {
+    match admission::validate(state, admission, object) {
+        Err(refusal) if refusal.code() == 422 => Err(refusal.with_causes(causes)),
+        Ok(()) if !causes.is_empty() => {
+            let whose = About {
+                group: &admission.kind.group,
+                kind: &admission.kind.kind,
+                name: object::name(object),
+            };
+            Err(Refusal::invalid(whose, causes))
+        }
+        otherwise => otherwise,
+    }
+}
+
 /// While an object is being deleted, finalizers may only go.
-fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refusal> {
+fn added_finalizers(old: &Value, object: &Value) -> Vec<Cause> {
     if !object::is_deleting(old) {
-        return Ok(());
+        return Vec::new();
     }
     let known = object::finalizers(old);
     let added: Vec<&str> = object::finalizers(object)
@@ -379,20 +429,25 @@ fn check_finalizers(kind: &Kind, old: &Value, object: &Value) -> Result<(), Refu
         .filter(|finalizer| !known.contains(finalizer))
         .collect();
     if added.is_empty() {
-        return Ok(());
+        return Vec::new();
     }
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
     );
-    let cause = Cause::forbidden("metadata.finalizers", &detail);
-    Err(Refusal::invalid(
-        About {
-            group: &kind.group,
-            kind: &kind.kind,
-            name: object::name(object),
-        },
-        vec![cause],
-    ))
+    vec![Cause::forbidden("metadata.finalizers", &detail)]
+}
+
+/// Nobody deletes by an update.
+fn written_deletion(old: &Value, sent: &Value) -> Vec<Cause> {
+    if object::is_deleting(old) {
+        return Vec::new();
+    }
+    let fields = ["deletionTimestamp", "deletionGracePeriodSeconds"];
+    fields
+        .iter()
+        .filter(|field| !sent[**field].is_null())
+        .map(|field| Cause::invalid(&format!("metadata.{field}"), &sent[*field], "field is immutable"))
+        .collect()
 }
 
 /// Whether nothing keeps a deleted object any more.

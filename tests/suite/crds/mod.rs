@@ -11,6 +11,7 @@ mod coverage;
 mod examples;
 mod files;
 mod mutations;
+mod served;
 mod upstream;
 
 use karpenter_ibm::api::crd::definitions;

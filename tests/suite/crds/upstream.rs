@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::corpus::cases;
 use super::{Kind, admit};
 
-const KINDS: [Kind; 2] = [Kind::NodePool, Kind::NodeClaim];
+pub(super) const KINDS: [Kind; 2] = [Kind::NodePool, Kind::NodeClaim];
 
 /// Upstream's definition of a kind, if we were told where it is.
-fn definition(kind: Kind) -> Option<Value> {
+pub(super) fn definition(kind: Kind) -> Option<Value> {
     let Some(dir) = env::var_os("UPSTREAM_CRDS") else {
         eprintln!("not run against upstream's CRDs: UPSTREAM_CRDS is not set");
         return None;

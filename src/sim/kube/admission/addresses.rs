@@ -95,6 +95,8 @@ fn address(admission: &Admission<'_>, taken: &Taken, service: &mut Value) -> Res
             spec["clusterIP"] = free.unwrap_or_default().into();
         }
         "None" => {}
+        // Validation says what is wrong with what is no address at all.
+        wanted if wanted.parse::<std::net::IpAddr>().is_err() => {}
         wanted => {
             let parsed = wanted.parse::<Ipv4Addr>();
             // What is no address at all is refused by validation.

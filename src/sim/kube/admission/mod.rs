@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::certificates;
 use super::identity::{User, escalation, node_restriction};
-use super::kind::Kind;
+use super::kind::{Custom, Kind};
 use super::refusal::{About, Refusal};
+use super::schema::Cause;
 use super::server::{ApiServer, State, about};
 use super::{builtin, decode, metadata, object};
 
@@ -75,6 +76,7 @@ pub fn mutate(state: &State, admission: &Admission<'_>, object: &mut Value) -> R
 /// somebody else has changed it.
 pub fn settle(kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
     if let Some(custom) = kind.custom() {
+        round_numbers(object);
         custom.schema.prune(object);
         custom.schema.apply_defaults(object);
         return Ok(());
@@ -85,6 +87,27 @@ pub fn settle(kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
         .map_err(|mismatch| decode::mistyped(kind, &mismatch))?;
     builtin::apply_defaults(object);
     Ok(())
+}
+
+/// Writes whole numbers as integers: the encoder of a real server knows no `1.0`.
+fn round_numbers(value: &mut Value) {
+    /// Up to here every whole float is one integer.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(round_numbers),
+        Value::Array(items) => items.iter_mut().for_each(round_numbers),
+        Value::Number(number) => {
+            let float = number
+                .as_f64()
+                .filter(|float| number.is_f64() && float.fract() == 0.0);
+            if let Some(float) = float.filter(|float| float.abs() <= EXACT_MAX) {
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough")]
+                let whole = float as i64;
+                *value = whole.into();
+            }
+        }
+        _ => {}
+    }
 }
 
 /// TaintNodesByCondition: a node is not ready until somebody says so.
@@ -115,7 +138,11 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
     }
     let mut causes = metadata::problems(kind, object);
     causes.extend(match kind.custom() {
-        Some(custom) => custom.schema.validate(object, admission.old),
+        Some(custom) => {
+            let mut causes = custom.schema.validate(object, admission.old);
+            causes.extend(scale_problems(custom, object));
+            causes
+        }
         None => builtin::problems(object, admission.old, admission.subresource),
     });
     if kind.group == "events.k8s.io" {
@@ -135,6 +162,53 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
         "PersistentVolumeClaim" if kind.custom().is_none() => storage::check_growth(state, admission, object),
         _ => Ok(()),
     }
+}
+
+/// The numbers behind a scale are numbers, none of them below nothing, whatever the schema says.
+fn scale_problems(custom: &Custom, object: &Value) -> Vec<Cause> {
+    let Some(paths) = &custom.scale else {
+        return Vec::new();
+    };
+    let mut causes = Vec::new();
+    for path in [&paths.spec, &paths.status] {
+        let (value, reached) = reach(object, path);
+        match value.as_i64() {
+            Some(count) if count < 0 => {
+                causes.push(Cause::invalid(path, value, "should be a non-negative integer"));
+            }
+            Some(count) if count > i64::from(i32::MAX) => {
+                causes.push(Cause::invalid(
+                    path,
+                    value,
+                    "should be less than or equal to 2147483647",
+                ));
+            }
+            None if !reached || !value.is_null() => {
+                causes.push(Cause::invalid(path, &0.into(), "accessor error"));
+            }
+            _ => {}
+        }
+    }
+    if let Some(path) = &paths.selector
+        && let (value, reached) = reach(object, path)
+        && (!reached || !value.is_null() && !value.is_string())
+    {
+        causes.push(Cause::invalid(path, &json!(""), "accessor error"));
+    }
+    causes
+}
+
+/// What is at the end of a path, and whether nothing but objects led there.
+fn reach<'a>(object: &'a Value, path: &str) -> (&'a Value, bool) {
+    let mut at = object;
+    for name in path.trim_start_matches('.').split('.') {
+        match at {
+            Value::Object(fields) => at = fields.get(name).unwrap_or(&Value::Null),
+            Value::Null => return (&Value::Null, true),
+            _ => return (&Value::Null, false),
+        }
+    }
+    (at, true)
 }
 
 /// Priority: one class at most is meant for everything.

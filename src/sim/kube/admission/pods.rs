@@ -216,15 +216,17 @@ fn tolerate_outages(pod: &mut Value) {
 /// PodTopologyLabels: a pod that has a node carries the zone and region of that node.
 pub fn label_topology(state: &State, node: &str, pod: &mut Value) {
     const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
-    let Some(node) = find(state, "", "nodes", "", node) else {
+    let Some(node) = state
+        .store
+        .get(&TableKey::of("", "nodes"), &ObjectKey::new("", node))
+    else {
         return;
     };
-    for label in LABELS
-        .iter()
-        .filter(|label| is_set(&node["metadata"]["labels"], label))
-    {
-        fill(&mut pod["metadata"], "labels", json!({}));
-        pod["metadata"]["labels"][*label] = node["metadata"]["labels"][*label].clone();
+    for label in LABELS {
+        if let Some(value) = node.labels.get(label).filter(|value| !value.is_empty()) {
+            fill(&mut pod["metadata"], "labels", json!({}));
+            pod["metadata"]["labels"][label] = value.as_str().into();
+        }
     }
 }
 

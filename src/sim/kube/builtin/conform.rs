@@ -1,6 +1,8 @@
 //! Reading and writing as a typed server does: what is unknown goes, what has the wrong type is refused, what is zero
 //! is left out or written as the type says, and amounts and times take their canonical form.
 
+use std::fmt;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -22,16 +24,36 @@ pub struct Mismatch {
 pub fn conform(api_version: &str, kind: &str, object: &mut Value) -> Result<Vec<String>, Mismatch> {
     let mut unknown = Vec::new();
     if let Some(shape) = shapes::of(api_version, kind) {
-        read(object, &shape, "", &mut unknown)?;
+        read(object, &shape, At::Top, &mut unknown)?;
     }
     unknown.sort();
     Ok(unknown)
 }
 
-fn read(value: &mut Value, shape: &Shape, at: &str, unknown: &mut Vec<String>) -> Result<(), Mismatch> {
+/// Where a value stands. It is read through for every field of every object that is written, so it is put into words
+/// only when there is something to say about the field.
+#[derive(Clone, Copy)]
+enum At<'a> {
+    Top,
+    Field(&'a At<'a>, &'a str),
+    Element(&'a At<'a>, usize),
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Top => Ok(()),
+            Self::Field(Self::Top, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Element(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+fn read(value: &mut Value, shape: &Shape, at: At<'_>, unknown: &mut Vec<String>) -> Result<(), Mismatch> {
     let mismatch = |value: &Value, expected: &str| {
         Err(Mismatch {
-            path: at.to_owned(),
+            path: at.to_string(),
             found: described(value),
             expected: expected.to_owned(),
         })
@@ -62,12 +84,12 @@ fn read(value: &mut Value, shape: &Shape, at: &str, unknown: &mut Vec<String>) -
         },
         (Shape::List(items), Value::Array(elements)) => {
             for (index, element) in elements.iter_mut().enumerate() {
-                read(element, items, &format!("{at}[{index}]"), unknown)?;
+                read(element, items, At::Element(&at, index), unknown)?;
             }
         }
         (Shape::Map(values), Value::Object(entries)) => {
             for (key, entry) in entries.iter_mut() {
-                read(entry, values, &join(at, key), unknown)?;
+                read(entry, values, At::Field(&at, key), unknown)?;
                 if **values == Shape::Quantity {
                     round_up(entry);
                 }
@@ -79,7 +101,7 @@ fn read(value: &mut Value, shape: &Shape, at: &str, unknown: &mut Vec<String>) -
         (Shape::SchemaOr, Value::Object(_)) => read(value, &shapes::schema(), at, unknown)?,
         (Shape::SchemaOr, Value::Array(elements)) => {
             for (index, element) in elements.iter_mut().enumerate() {
-                read(element, &Shape::SchemaOr, &format!("{at}[{index}]"), unknown)?;
+                read(element, &Shape::SchemaOr, At::Element(&at, index), unknown)?;
             }
         }
         (shape, value) => return mismatch(value, go_type(shape)),
@@ -90,36 +112,26 @@ fn read(value: &mut Value, shape: &Shape, at: &str, unknown: &mut Vec<String>) -
 fn read_struct(
     given: &mut Map<String, Value>,
     fields: &shapes::Fields,
-    at: &str,
+    at: At<'_>,
     unknown: &mut Vec<String>,
 ) -> Result<(), Mismatch> {
-    let strange: Vec<String> = given
-        .keys()
-        .filter(|name| !fields.contains_key(*name))
-        .cloned()
-        .collect();
-    for name in strange {
-        given.remove(&name);
-        unknown.push(join(at, &name));
-    }
-    given.retain(|_, value| !value.is_null());
-    for (name, value) in given.iter_mut() {
-        if let Some(field) = fields.get(name) {
-            read(value, &field.shape, &join(at, name), unknown)?;
-        }
-    }
+    let mut outcome = Ok(());
     given.retain(|name, value| {
-        // A list or map that is empty comes back from the store as none at all.
-        let emptied = (value.is_array() || value.is_object()) && is_zero(value);
-        let lost = |field: &Field| match (field.zero, &field.shape) {
-            (Zero::Omitted, _) => is_zero(value),
-            (Zero::Null, Shape::List(_) | Shape::Map(_)) => emptied,
-            _ => false,
+        let at = At::Field(&at, name);
+        let Some(field) = fields.get(name) else {
+            unknown.push(at.to_string());
+            return false;
         };
-        !fields.get(name).is_some_and(lost)
+        if value.is_null() || outcome.is_err() {
+            return false;
+        }
+        outcome = read(value, &field.shape, at, unknown);
+        !is_lost(field, value)
     });
+    outcome?;
     for (name, field) in fields {
-        if given.contains_key(name) {
+        let nothing = field.default.is_none() && matches!(field.zero, Zero::Kept | Zero::Omitted);
+        if nothing || given.contains_key(name) {
             continue;
         }
         match (&field.default, field.zero) {
@@ -132,6 +144,17 @@ fn read_struct(
     Ok(())
 }
 
+/// Whether a value is not told apart from absence. A list or map that is empty comes back from the store as none at all.
+fn is_lost(field: &Field, value: &Value) -> bool {
+    match (field.zero, &field.shape) {
+        (Zero::Omitted, _) => is_zero(value),
+        (Zero::Null, Shape::List(_) | Shape::Map(_)) => {
+            (value.is_array() || value.is_object()) && is_zero(value)
+        }
+        _ => false,
+    }
+}
+
 /// What a server writes where nothing was given.
 fn zero(shape: &Shape) -> Value {
     match shape {
@@ -142,7 +165,7 @@ fn zero(shape: &Shape) -> Value {
         Shape::Struct(name) => {
             let mut fields = Map::new();
             // An empty structure has nothing unknown and nothing of a wrong type.
-            let _ = read_struct(&mut fields, shapes::fields_of(name), "", &mut Vec::new());
+            let _ = read_struct(&mut fields, shapes::fields_of(name), At::Top, &mut Vec::new());
             fields.into()
         }
         _ => Value::Null,
@@ -221,14 +244,6 @@ fn go_type(shape: &Shape) -> &str {
         Shape::Map(_) | Shape::AnyObject => "map",
         Shape::Struct(name) => name,
         Shape::SchemaOr | Shape::Any => "any",
-    }
-}
-
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
     }
 }
 

@@ -44,6 +44,24 @@ pub fn needs_version(kind: &Kind) -> bool {
     kind.custom().is_some() || CAREFUL.contains(&kind.kind.as_str())
 }
 
+/// Whether replacing an object that is not there makes it.
+pub fn is_made_by_update(kind: &Kind) -> bool {
+    let made = matches!(
+        kind.plural.as_str(),
+        "clusterrolebindings"
+            | "clusterroles"
+            | "endpoints"
+            | "events"
+            | "leases"
+            | "limitranges"
+            | "rolebindings"
+            | "roles"
+            | "runtimeclasses"
+            | "services"
+    );
+    made && kind.custom().is_none()
+}
+
 /// What a server adds to a new object of a built-in kind, when defaults are in.
 pub fn begin(object: &mut Value) {
     match object["kind"].as_str().unwrap_or_default() {

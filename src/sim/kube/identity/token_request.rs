@@ -30,6 +30,14 @@ pub fn answer(server: &ApiServer, user: &User, ask: &Ask, body: &Bytes) -> Resul
         return Err(Refusal::method_not_allowed());
     }
     let mut request = decode::any(&ask.content_type, body)?;
+    for (field, value) in [
+        ("apiVersion", "authentication.k8s.io/v1"),
+        ("kind", "TokenRequest"),
+    ] {
+        if request[field].is_null() {
+            request[field] = value.into();
+        }
+    }
     check_type(&request)?;
     let target = &ask.target;
     let key = ObjectKey::new(

@@ -66,12 +66,10 @@ fn walk(
             note(old, new, path, changes);
         }
         (Contents::Map, _) | (_, Contents::Map) => {
-            let entry =
-                |value: Option<&'_ Value>, name: &str| value.and_then(|value| value.get(name)).cloned();
             for name in names(old, new) {
-                path.push(Element::Field(name.clone()));
-                let (old, new) = (entry(old, &name), entry(new, &name));
-                walk(old.as_ref(), new.as_ref(), shape.field(&name), path, changes);
+                path.push(Element::field(name));
+                let (old, new) = (entry(old, name), entry(new, name));
+                walk(old, new, shape.field(name), path, changes);
                 path.pop();
             }
             note_container(old, new, path, changes);
@@ -107,15 +105,15 @@ fn contents(value: Option<&Value>, shape: Shape<'_>) -> Contents {
     }
 }
 
-fn names(old: Option<&Value>, new: Option<&Value>) -> BTreeSet<String> {
-    let keys = |value: Option<&Value>| {
-        let fields = value.and_then(Value::as_object);
-        fields
-            .into_iter()
-            .flat_map(|fields| fields.keys().cloned())
-            .collect::<Vec<_>>()
-    };
-    keys(old).into_iter().chain(keys(new)).collect()
+fn entry<'a>(value: Option<&'a Value>, name: &str) -> Option<&'a Value> {
+    value.and_then(|value| value.get(name))
+}
+
+fn names<'a>(old: Option<&'a Value>, new: Option<&'a Value>) -> BTreeSet<&'a str> {
+    let fields = [old, new].into_iter().flatten().filter_map(Value::as_object);
+    fields
+        .flat_map(|fields| fields.keys().map(String::as_str))
+        .collect()
 }
 
 fn walk_lists(

@@ -5,6 +5,14 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+/// What is said of fields that are there twice.
+pub fn complaints(json: &[u8]) -> Vec<String> {
+    let fields = find(json).into_iter();
+    fields
+        .map(|field| format!("duplicate field \"{field}\""))
+        .collect()
+}
+
 /// The paths of fields that are there twice, in the order in which they are met: `data.k`, `spec.ports[0].name`.
 /// Nothing if the text is no JSON at all.
 pub fn find(json: &[u8]) -> Vec<String> {

@@ -125,11 +125,19 @@ impl FieldSet {
         let Some((first, rest)) = path.split_first() else {
             return;
         };
-        let node = self.nodes.entry(first.clone()).or_default();
+        let mut new = None;
+        // Parents are there already more often than not, and elements are dear to copy.
+        let node = match self.nodes.get_mut(first) {
+            Some(node) => node,
+            None => new.insert(Node::default()),
+        };
         if rest.is_empty() {
             node.member = true;
         } else {
             node.below.insert(rest);
+        }
+        if let Some(node) = new {
+            self.nodes.insert(first.clone(), node);
         }
     }
 
@@ -152,13 +160,23 @@ impl FieldSet {
     /// What is in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        let mut nodes = self.nodes.clone();
+        let mut all = self.clone();
+        all.absorb(other);
+        all
+    }
+
+    fn absorb(&mut self, other: &Self) {
         for (element, theirs) in &other.nodes {
-            let ours = nodes.entry(element.clone()).or_default();
-            ours.member |= theirs.member;
-            ours.below = ours.below.union(&theirs.below);
+            match self.nodes.get_mut(element) {
+                Some(ours) => {
+                    ours.member |= theirs.member;
+                    ours.below.absorb(&theirs.below);
+                }
+                None => {
+                    self.nodes.insert(element.clone(), theirs.clone());
+                }
+            }
         }
-        Self { nodes }
     }
 
     /// What is in this and not in the other. A path below a member of the other stays.

@@ -305,7 +305,7 @@ mod tests {
                 (422, "Invalid"),
                 "{operation}"
             );
-            assert!(refusal.status().get("details").is_none());
+            assert_eq!(refusal.status()["details"], json!({}));
         }
     }
 

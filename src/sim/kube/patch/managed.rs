@@ -1,5 +1,7 @@
 //! Who owns which field after a write that is no apply: whoever changes a field owns it from then on.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::Format;
@@ -65,15 +67,30 @@ pub fn updated(
 
 /// Whether nothing differs but times in the record of ownership: a write that changes nothing emits nothing.
 pub fn same(old: &Value, new: &Value) -> bool {
-    let bare = |object: &Value| {
-        let mut object = object.clone();
-        let entries = object::metadata_mut(&mut object).get_mut("managedFields");
-        for entry in entries.and_then(Value::as_array_mut).into_iter().flatten() {
-            object::object_mut(entry).remove("time");
-        }
-        object
+    same_but(old, new, "metadata", |old, new| {
+        same_but(old, new, "managedFields", |old, new| {
+            let (Some(old), Some(new)) = (old.as_array(), new.as_array()) else {
+                return old == new;
+            };
+            let pairs = || old.iter().zip(new);
+            old.len() == new.len() && pairs().all(|(old, new)| same_but(old, new, "time", |_, _| true))
+        })
+    })
+}
+
+/// Whether two objects are the same, one of their fields compared in its own way.
+fn same_but(old: &Value, new: &Value, special: &str, compare: impl Fn(&Value, &Value) -> bool) -> bool {
+    let (Some(old_fields), Some(new_fields)) = (old.as_object(), new.as_object()) else {
+        return old == new;
     };
-    bare(old) == bare(new)
+    let has = |fields: &serde_json::Map<String, Value>| usize::from(fields.contains_key(special));
+    let others = |fields: &serde_json::Map<String, Value>| fields.len() - has(fields);
+    others(old_fields) == others(new_fields)
+        && compare(&old[special], &new[special])
+        && old_fields
+            .iter()
+            .filter(|(name, _)| *name != special)
+            .all(|(name, value)| new_fields.get(name) == Some(value))
 }
 
 /// The name under which a request owns what it writes: its own word for it, or the program that sends it.
@@ -113,11 +130,13 @@ pub fn out_of_reach(kind: &Kind, subresource: &str) -> FieldSet {
 
 /// The fields that somebody can own.
 pub fn ownable(fields: &FieldSet) -> FieldSet {
-    let record = FieldSet::of_fields(&["metadata", "managedFields"]);
-    let unowned = UNOWNED
-        .iter()
-        .fold(record, |all, path| all.union(&FieldSet::of_fields(path)));
-    fields.difference(&unowned)
+    static NOBODYS: LazyLock<FieldSet> = LazyLock::new(|| {
+        let record = FieldSet::of_fields(&["metadata", "managedFields"]);
+        UNOWNED
+            .iter()
+            .fold(record, |all, path| all.union(&FieldSet::of_fields(path)))
+    });
+    fields.difference(&NOBODYS)
 }
 
 fn is_apply(ask: &Ask) -> bool {

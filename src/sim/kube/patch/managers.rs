@@ -185,10 +185,11 @@ impl Managers {
 
     /// Takes fields that were written or removed from everybody but one; who has none left is forgotten.
     pub fn take(&mut self, changes: &Changes, but: &Manager) {
-        let gone = changes.written().union(&changes.removed);
         for (manager, holding) in &mut self.holdings {
             if manager != but {
-                holding.fields = holding.fields.difference(&gone);
+                for gone in [&changes.modified, &changes.added, &changes.removed] {
+                    holding.fields = holding.fields.difference(gone);
+                }
             }
         }
         self.holdings.retain(|_, holding| !holding.fields.is_empty());

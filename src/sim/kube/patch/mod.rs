@@ -64,7 +64,10 @@ impl Format {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if kind.custom().is_none() => Ok(Self::Strategic),
             Self::APPLY => Ok(Self::Apply),
-            other => Err(Refusal::unsupported_media_type(format!(
+            strategic @ "application/strategic-merge-patch+json" => Err(Refusal::unsupported_media_type(
+                format!("the body of the request was in an unknown format ({strategic})"),
+            )),
+            other => Err(Refusal::unsupported_patch_type(format!(
                 "the body of the request was in an unknown format ({other})"
             ))),
         }
@@ -109,10 +112,7 @@ pub fn patched(format: Format, live: &Value, shape: Shape<'_>, body: &Bytes) -> 
 }
 
 fn twice(body: &Bytes) -> Vec<String> {
-    let fields = duplicates::find(body).into_iter();
-    fields
-        .map(|field| format!("duplicate field \"{field}\""))
-        .collect()
+    duplicates::complaints(body)
 }
 
 /// Changes an object by a patch.

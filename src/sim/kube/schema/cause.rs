@@ -66,6 +66,17 @@ impl Reason {
         }
     }
 
+    /// Whether it is said of a field, be it the whole object.
+    pub fn is_about_a_field(self) -> bool {
+        !matches!(
+            self,
+            Self::ResourceVersionTooLarge
+                | Self::ManagerConflict
+                | Self::DisruptionBudget
+                | Self::NamespaceTerminating
+        )
+    }
+
     /// Whether CEL rules cannot be trusted with an object that has such a mistake.
     pub(super) fn stops_rules(self) -> bool {
         matches!(

@@ -188,36 +188,35 @@ fn is_less(count: usize, than: u64) -> bool {
     u64::try_from(count).is_ok_and(|count| count < than)
 }
 
-/// `allOf`, `anyOf`, `oneOf` and `not`, which only say yes or no in a structural schema.
+/// `allOf`, `anyOf`, `oneOf` and `not`. Where no branch holds, the first says why.
 fn branches(value: &Value, schema: &Node, at: &str, causes: &mut Vec<Cause>) {
     let judge = |branch: &Node| {
         let mut causes = Vec::new();
         validate(value, branch, at, &mut causes);
         causes
     };
-    let shown = Value::String(type_name(value).to_owned());
-    let mut blame =
-        |detail: &str| causes.push(Cause::invalid(at, &shown, format_args!("{at} in body {detail}")));
-    if !schema.any_of.is_empty() && !schema.any_of.iter().any(|branch| judge(branch).is_empty()) {
-        blame("must validate at least one schema (anyOf)");
+    let holds = |branch: &&Node| judge(branch).is_empty();
+    // A real server loses the field on the way and has it in the words alone.
+    let blame = |detail: &str| Cause::invalid("", &"".into(), format_args!("\"{at}\" {detail}"));
+    if !schema.any_of.is_empty() && !schema.any_of.iter().any(|branch| holds(&branch)) {
+        causes.push(blame("must validate at least one schema (anyOf)"));
+        causes.extend(judge(&schema.any_of[0]));
     }
-    if !schema.one_of.is_empty()
-        && schema
-            .one_of
-            .iter()
-            .filter(|branch| judge(branch).is_empty())
-            .count()
-            != 1
-    {
-        blame("must validate one and only one schema (oneOf)");
+    let valid = schema.one_of.iter().filter(holds).count();
+    if !schema.one_of.is_empty() && valid != 1 {
+        causes.push(blame("must validate one and only one schema (oneOf)"));
+        if valid == 0 {
+            causes.extend(judge(&schema.one_of[0]));
+        }
     }
     if schema.not.as_ref().is_some_and(|branch| judge(branch).is_empty()) {
-        blame("must not validate the schema (not)");
+        causes.push(blame("must not validate the schema (not)"));
     }
-    schema
-        .all_of
-        .iter()
-        .for_each(|branch| causes.extend(judge(branch)));
+    let failed: Vec<Cause> = schema.all_of.iter().flat_map(judge).collect();
+    if !failed.is_empty() {
+        causes.extend(failed);
+        causes.push(blame("must validate all the schemas (allOf)"));
+    }
 }
 
 /// Judges the uniqueness of the elements of lists that are sets or maps.

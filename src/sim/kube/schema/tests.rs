@@ -274,16 +274,16 @@ fn sets_and_maps_have_no_element_twice() {
 }
 
 #[test]
-fn branches_only_say_yes_or_no() {
+fn branches_blame_the_whole_object() {
     let schema = with_spec(&json!({
         "type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
         "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
     }));
     assert_eq!(causes(&schema, &json!({"a": 1}), None), []);
-    let message = r#"Invalid value: "object": spec in body must validate one and only one schema (oneOf)"#;
+    let message = r#"Invalid value: "": "spec" must validate one and only one schema (oneOf)"#;
     assert_eq!(
         only(&schema, &json!({"a": 1, "b": 2})),
-        cause("spec", "FieldValueInvalid", message)
+        cause("", "FieldValueInvalid", message)
     );
 }
 

@@ -51,6 +51,10 @@ pub async fn answer(
 /// kind is taken for one of the right kind; kube's own client sends evictions so.
 fn sent(ask: &Ask, body: &Bytes, api_version: &str, kind: &str) -> Result<Value, Refusal> {
     let mut object = decode::any(&ask.content_type, body)?;
+    // The one that clients from before 1.22 send; the rest of it is the same.
+    if object["apiVersion"] == "policy/v1beta1" && kind == "Eviction" {
+        object["apiVersion"] = api_version.into();
+    }
     for (field, expected) in [("apiVersion", api_version), ("kind", kind)] {
         if object[field].as_str().unwrap_or_default().is_empty() {
             object[field] = expected.into();

@@ -37,7 +37,7 @@ pub(super) async fn answer(
                 && object::at(&object, &paths.spec).is_null()
             {
                 let problem = format!("the spec replicas field \"{}\" does not exist", paths.spec);
-                return Err(Refusal::internal(format!("Internal error occurred: {problem}")));
+                return Err(Refusal::internal_error(&problem));
             }
             Ok(json_response(StatusCode::OK, &of(kind, &object)))
         }
@@ -68,7 +68,8 @@ async fn change(
     let changed = |old: &Value| {
         let scale = to(of(kind, old))?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
-        if replicas < 0 {
+        // Of a custom kind its own rules have a say, too.
+        if replicas < 0 && kind.custom().is_none() {
             let detail = "must be greater than or equal to 0";
             let cause = Cause::invalid("spec.replicas", &json!(replicas), detail);
             let about = About {

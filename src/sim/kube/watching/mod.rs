@@ -19,9 +19,8 @@ pub use control::{Control, Delivery, Ending, Hold, Reads, RuleId, Who};
 use super::identity::User;
 use super::kind::Kind;
 use super::read;
-use super::refusal::{About, Refusal};
+use super::refusal::Refusal;
 use super::request::{Ask, Options};
-use super::schema::Cause;
 use super::server::{ApiServer, body_response};
 use stream::Stream;
 
@@ -31,7 +30,7 @@ const LASTS: Duration = Duration::from_mins(45);
 /// Opens a stream.
 pub fn watch(server: &ApiServer, user: &User, kind: &Arc<Kind>, ask: &Ask) -> Result<Response, Refusal> {
     read::check_fields(kind, ask)?;
-    check_initial_events(&ask.options)?;
+    read::check_options(ask)?;
     let lasts = ask.options.timeout_seconds.filter(|seconds| *seconds > 0);
     let lasts = lasts.map_or(LASTS, Duration::from_secs);
     let stream = Stream::open(server, user, kind, ask, lasts)?;
@@ -46,21 +45,4 @@ pub fn watch(server: &ApiServer, user: &User, kind: &Arc<Kind>, ask: &Ask) -> Re
 fn begins_with_all(options: &Options) -> bool {
     let anything = matches!(options.resource_version.as_deref(), None | Some("0"));
     options.send_initial_events.unwrap_or(anything)
-}
-
-fn check_initial_events(options: &Options) -> Result<(), Refusal> {
-    let asked = options.send_initial_events == Some(true);
-    if !asked || options.resource_version_match.as_deref() == Some("NotOlderThan") {
-        return Ok(());
-    }
-    let about = About {
-        group: "meta.k8s.io",
-        kind: "ListOptions",
-        name: "",
-    };
-    let cause = Cause::forbidden(
-        "resourceVersionMatch",
-        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-    );
-    Err(Refusal::invalid(about, vec![cause]))
 }

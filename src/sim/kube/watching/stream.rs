@@ -101,7 +101,7 @@ impl Stream {
         // Without a version and without what is there: from now on.
         self.cursor = match version {
             None | Some("0") => self.server.state().store.revision(),
-            Some(version) => read::parse_revision(version)?,
+            Some(version) => read::expected_revision(version)?,
         };
         if !self.server.state().store.remembers(&self.table, self.cursor) {
             self.expire();
@@ -294,7 +294,7 @@ impl Stream {
 
     fn bookmark(&self, annotations: &Value) -> Bytes {
         let version = self.told().to_string();
-        let mut metadata = json!({"resourceVersion": version, "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": version});
         if annotations.is_object() {
             metadata["annotations"] = annotations.clone();
         }

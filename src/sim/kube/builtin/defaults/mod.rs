@@ -19,7 +19,12 @@ use super::fields::{each, each_mut, fill, inside, is_set, text};
 pub fn apply(object: &mut Value) {
     let kind = text(object, "kind").to_owned();
     match kind.as_str() {
-        "Pod" => pod::pod(object),
+        "Pod" => {
+            pod::pod(object);
+            if let Some(status) = inside(object, &["status"]) {
+                first_and_all(status, "podIP", "podIPs", Some("ip"));
+            }
+        }
         "PodTemplate" => {
             if let Some(template) = inside(object, &["template"]) {
                 pod::template(template);
@@ -42,13 +47,38 @@ pub fn apply(object: &mut Value) {
         "CSIDriver" => storage::driver(object),
         "Secret" => secret(object),
         "Namespace" => namespace(object),
-        "Node" => node(object),
+        "Node" => {
+            node(object);
+            if let Some(spec) = inside(object, &["spec"]) {
+                first_and_all(spec, "podCIDR", "podCIDRs", None);
+            }
+        }
         "LimitRange" => limit_range(object),
         "PriorityClass" => fill(object, "preemptionPolicy", "PreemptLowerPriority"),
         "RoleBinding" | "ClusterRoleBinding" => binding(object),
         "MutatingWebhookConfiguration" => extension::webhooks(object, extension::Changes::Object),
         "ValidatingWebhookConfiguration" => extension::webhooks(object, extension::Changes::Nothing),
         "CustomResourceDefinition" => extension::definition(object),
+        _ => {}
+    }
+}
+
+/// A field that was one value before it became a list: either makes the other.
+fn first_and_all(object: &mut Value, first: &str, all: &str, inside: Option<&str>) {
+    let one = text(object, first).to_owned();
+    let listed = |item: &Value| match inside {
+        Some(field) => text(item, field).to_owned(),
+        None => item.as_str().unwrap_or_default().to_owned(),
+    };
+    let first_listed = each(object, all).next().map(listed);
+    match (one.is_empty(), first_listed) {
+        (true, Some(listed)) if !listed.is_empty() => object[first] = listed.into(),
+        (false, None) => {
+            object[all] = match inside {
+                Some(field) => json!([{ field: one }]),
+                None => json!([one]),
+            };
+        }
         _ => {}
     }
 }

@@ -111,6 +111,12 @@ pub(super) fn specification(spec: &mut Value) {
     fill(spec, "dnsPolicy", "ClusterFirst");
     fill(spec, "schedulerName", "default-scheduler");
     fill(spec, "terminationGracePeriodSeconds", 30);
+    if spec["terminationGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|grace| grace < 0)
+    {
+        spec["terminationGracePeriodSeconds"] = 1.into();
+    }
     fill(spec, "securityContext", json!({}));
     // The account has two names; the older one follows the newer, and is heard where the newer is not given.
     let account = ["serviceAccountName", "serviceAccount"]

@@ -38,8 +38,10 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
         return found.0;
     }
     match (text(object, "kind"), old) {
-        // A pod is judged once; after that only what changes is.
-        ("Pod", Some(old)) => change::pod(&mut found, old, object),
+        ("Pod", Some(old)) => {
+            rules(&mut found, "Pod", object, Some(old));
+            change::pod(&mut found, old, object);
+        }
         (kind, old) => {
             rules(&mut found, kind, object, old);
             if let Some(old) = old {
@@ -53,7 +55,10 @@ pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) 
 fn rules(found: &mut Findings, kind: &str, object: &Value, old: Option<&Value>) {
     let spec = &object["spec"];
     match kind {
-        "Pod" => pod::specification(found, "spec", spec, pod::Of::Pod),
+        "Pod" => {
+            pod::annotations(found, "metadata.annotations", &object["metadata"]["annotations"]);
+            pod::specification(found, "spec", spec, pod::Of::Pod);
+        }
         "PodTemplate" => pod::template(found, "template", &object["template"]),
         "Deployment" => workload::deployment(found, spec),
         "ReplicaSet" => workload::replica_set(found, spec),

@@ -16,6 +16,16 @@ pub(super) enum Of {
 }
 
 /// A pod template: its labels and annotations, and the specification.
+/// Annotations that mean something.
+pub(super) fn annotations(found: &mut Findings, at: &str, annotations: &Value) {
+    const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+    let cost = text(annotations, COST);
+    if annotations.get(COST).is_some() && cost.parse::<i32>().is_err() {
+        let at = format!("{at}[{COST}]");
+        found.invalid(&at, &annotations[COST], "must be a 32bit integer");
+    }
+}
+
 pub(super) fn template(found: &mut Findings, at: &str, template: &Value) {
     let metadata = &template["metadata"];
     found.labels(&format!("{at}.labels"), &metadata["labels"]);

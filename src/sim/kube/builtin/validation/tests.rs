@@ -151,14 +151,16 @@ fn a_budget_counts_what_must_stay_or_what_may_go() {
 
 fn changed(kind: &str, old: &Value, new: &Value) -> Vec<String> {
     let (mut old, mut new) = (old.clone(), new.clone());
-    old["kind"] = kind.into();
-    new["kind"] = kind.into();
+    for object in [&mut old, &mut new] {
+        object["kind"] = kind.into();
+        crate::sim::kube::builtin::apply_defaults(object);
+    }
     shown(problems(&new, Some(&old), None))
 }
 
 #[test]
 fn of_a_pod_the_image_may_change_and_hardly_anything_else() {
-    let of = |image: &str, node: &str| json!({"spec": {"containers": [{"name": "c", "image": image}], "nodeName": node, "tolerations": [{"key": "a"}]}});
+    let of = |image: &str, node: &str| json!({"spec": {"containers": [{"name": "c", "image": image}], "nodeName": node, "tolerations": [{"key": "a", "effect": "NoExecute"}]}});
     assert_eq!(changed("Pod", &of("a", "n"), &of("b", "n")), Vec::<String>::new());
     assert_eq!(changed("Pod", &of("a", "n"), &of("a", "m")), ["Forbidden spec"]);
     let mut without = of("a", "n");
@@ -168,7 +170,8 @@ fn of_a_pod_the_image_may_change_and_hardly_anything_else() {
         ["Forbidden spec.tolerations"]
     );
     let mut with = of("a", "n");
-    with["spec"]["tolerations"] = json!([{"key": "a", "tolerationSeconds": 5}, {"key": "b"}]);
+    with["spec"]["tolerations"] =
+        json!([{"key": "a", "effect": "NoExecute", "tolerationSeconds": 5}, {"key": "b"}]);
     assert_eq!(changed("Pod", &of("a", "n"), &with), Vec::<String>::new());
 }
 

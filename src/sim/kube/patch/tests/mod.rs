@@ -139,12 +139,12 @@ struct Answer {
 }
 
 impl Answer {
-    /// Status, reason, and the reasons and fields of the causes.
+    /// Status, reason, and the reasons and fields of the causes, but for remarks on the whole.
     fn refusal(&self) -> String {
         let causes = self.body["details"]["causes"].as_array().into_iter().flatten();
         let causes = causes.filter_map(|cause| {
             let (reason, field) = (cause["reason"].as_str()?, cause["field"].as_str()?);
-            Some(format!(" {reason}@{field}"))
+            (field != "<nil>").then(|| format!(" {reason}@{field}"))
         });
         let reason = self.body["reason"].as_str().unwrap_or("-");
         format!("{} {reason}{}", self.code, causes.collect::<String>())
