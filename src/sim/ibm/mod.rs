@@ -56,7 +56,7 @@ use http::Method;
 use jiff::Timestamp;
 
 pub use exchange::InProcess;
-pub use faults::{Fault, FaultKind, FaultPlan, RetryAfter};
+pub use faults::{Fault, FaultKind, FaultPlan, RetryAfter, Strike};
 pub use handling::Seen;
 pub use images::ImageStatus;
 pub use instances::{HostFailure, Preemption, Status};
@@ -183,6 +183,16 @@ impl FaultControl {
     /// Turns a fault on, in place of one of the same kind.
     pub fn start(&self, fault: Fault) {
         self.0.with(|state| state.faults.start(fault));
+    }
+
+    /// Like [`FaultControl::start`], with chance of its own, so that it strikes the same whatever else is on.
+    pub fn start_with(&self, fault: Fault, stream: u64) {
+        self.0.with(|state| state.faults.start_with(fault, stream));
+    }
+
+    /// What struck since this was asked last, oldest first; of very many the oldest are forgotten.
+    pub fn take_strikes(&self) -> Vec<Strike> {
+        self.0.with(|state| state.faults.take_strikes())
     }
 
     /// Turns a kind off.
