@@ -50,7 +50,9 @@ pub(in crate::sim::actors) fn requests(pod: &Pod) -> Amounts {
 pub(super) fn usage(pod: &Pod) -> Amounts {
     let assume = |resources: Option<&ResourceRequirements>| {
         let mut asked = requested(resources);
-        asked.entry(CPU.to_owned()).or_insert(i128::from(CPU_ASSUMED) * 1_000_000);
+        asked
+            .entry(CPU.to_owned())
+            .or_insert(i128::from(CPU_ASSUMED) * 1_000_000);
         asked
             .entry(MEMORY.to_owned())
             .or_insert(i128::from(MEMORY_ASSUMED) * 1_000_000_000);
@@ -99,7 +101,8 @@ fn requested(resources: Option<&ResourceRequirements>) -> Nanos {
 fn nanos(list: Option<&BTreeMap<String, Written>>) -> Nanos {
     let read = |written: &Written| written.0.parse::<Quantity>().map_or(0, Quantity::nanos);
     let list = list.into_iter().flatten();
-    list.map(|(name, written)| (name.clone(), read(written))).collect()
+    list.map(|(name, written)| (name.clone(), read(written)))
+        .collect()
 }
 
 fn add(to: &mut Nanos, more: &Nanos) {
@@ -210,12 +213,30 @@ mod tests {
     fn init_containers_count_by_what_runs_beside_them() {
         let table = [
             (json!({"containers": [container("1"), container("500m")]}), 1500),
-            (json!({"containers": [container("1")], "initContainers": [container("3"), container("2")]}), 3000),
-            (json!({"containers": [container("1")], "initContainers": [sidecar("1"), container("2")]}), 3000),
-            (json!({"containers": [container("4")], "initContainers": [sidecar("1"), container("2")]}), 5000),
-            (json!({"containers": [container("1")], "initContainers": [container("2"), sidecar("1")]}), 2000),
-            (json!({"containers": [container("1")], "overhead": {"cpu": "250m"}}), 1250),
-            (json!({"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}}), 2000),
+            (
+                json!({"containers": [container("1")], "initContainers": [container("3"), container("2")]}),
+                3000,
+            ),
+            (
+                json!({"containers": [container("1")], "initContainers": [sidecar("1"), container("2")]}),
+                3000,
+            ),
+            (
+                json!({"containers": [container("4")], "initContainers": [sidecar("1"), container("2")]}),
+                5000,
+            ),
+            (
+                json!({"containers": [container("1")], "initContainers": [container("2"), sidecar("1")]}),
+                2000,
+            ),
+            (
+                json!({"containers": [container("1")], "overhead": {"cpu": "250m"}}),
+                1250,
+            ),
+            (
+                json!({"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}}),
+                2000,
+            ),
             (json!({"containers": [container("1u")]}), 1),
         ];
         for (spec, cpu) in table {
@@ -227,8 +248,15 @@ mod tests {
     fn every_resource_name_counts() {
         let asked = json!({"memory": "1Gi", "nvidia.com/gpu": "2", "ephemeral-storage": "1k"});
         let asking = pod(json!({"containers": [{"name": "c", "resources": {"requests": asked}}]}));
-        let expected = [("ephemeral-storage", 1000), (MEMORY, 1 << 30), ("nvidia.com/gpu", 2)];
-        assert_eq!(requests(&asking), expected.map(|(name, amount)| (name.to_owned(), amount)).into());
+        let expected = [
+            ("ephemeral-storage", 1000),
+            (MEMORY, 1 << 30),
+            ("nvidia.com/gpu", 2),
+        ];
+        assert_eq!(
+            requests(&asking),
+            expected.map(|(name, amount)| (name.to_owned(), amount)).into()
+        );
     }
 
     #[test]

@@ -87,12 +87,14 @@ mod tests {
 
     #[test]
     fn selectors_select_as_kubernetes_does() {
-        let expression = |operator: &str, values: &[&str]| {
-            json!({"matchExpressions": [{"key": "a", "operator": operator, "values": values}]})
-        };
+        let expression = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "a", "operator": operator, "values": values}]});
         let table = [
             (json!({}), json!({}), true),
-            (json!({"matchLabels": {"a": "1"}}), json!({"a": "1", "b": "2"}), true),
+            (
+                json!({"matchLabels": {"a": "1"}}),
+                json!({"a": "1", "b": "2"}),
+                true,
+            ),
             (json!({"matchLabels": {"a": "1"}}), json!({"a": "2"}), false),
             (expression("In", &["1", "2"]), json!({"a": "2"}), true),
             (expression("In", &["1"]), json!({}), false),
@@ -115,7 +117,10 @@ mod tests {
         let base = selector(json!({"matchLabels": {"app": "web"}}));
         let same = with_keys(Some(&base), &own, &["hash".to_owned(), "none".to_owned()], &[]);
         assert!(selects(same.as_ref(), &own));
-        assert!(!selects(same.as_ref(), &labels(json!({"app": "web", "hash": "2"}))));
+        assert!(!selects(
+            same.as_ref(),
+            &labels(json!({"app": "web", "hash": "2"}))
+        ));
         let other = with_keys(Some(&base), &own, &[], &["hash".to_owned()]);
         assert!(!selects(other.as_ref(), &own));
         assert_eq!(with_keys(None, &own, &["hash".to_owned()], &[]), None);

@@ -136,11 +136,17 @@ mod tests {
         let is = |value: &str| json!({"key": "zone", "operator": "In", "values": [value]});
         let named = |name: &str| json!({"key": "metadata.name", "operator": "In", "values": [name]});
         let table = [
-            (json!([{"matchExpressions": [is("b")]}, {"matchExpressions": [is("a")]}]), true),
+            (
+                json!([{"matchExpressions": [is("b")]}, {"matchExpressions": [is("a")]}]),
+                true,
+            ),
             (json!([{"matchExpressions": [is("a"), is("b")]}]), false),
             (json!([{"matchFields": [named("n1")]}]), true),
             (json!([{"matchFields": [named("n2")]}]), false),
-            (json!([{"matchFields": [named("n1")], "matchExpressions": [is("b")]}]), false),
+            (
+                json!([{"matchFields": [named("n1")], "matchExpressions": [is("b")]}]),
+                false,
+            ),
             (json!([{}]), false),
             (json!([]), false),
         ];

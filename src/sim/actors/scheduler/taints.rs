@@ -94,13 +94,37 @@ mod tests {
             (json!([]), taint("NoExecute"), false),
             (json!([]), taint("PreferNoSchedule"), true),
             (json!([{"operator": "Exists"}]), taint("NoSchedule"), true),
-            (json!([{"key": "a", "operator": "Exists"}]), taint("NoExecute"), true),
+            (
+                json!([{"key": "a", "operator": "Exists"}]),
+                taint("NoExecute"),
+                true,
+            ),
             (json!([{"key": "a", "value": "1"}]), taint("NoSchedule"), true),
-            (json!([{"key": "a", "value": "2", "operator": "Equal"}]), taint("NoSchedule"), false),
-            (json!([{"key": "b", "operator": "Exists"}]), taint("NoSchedule"), false),
-            (json!([{"key": "a", "operator": "Exists", "effect": "NoExecute"}]), taint("NoSchedule"), false),
-            (json!([{"key": "a", "operator": "Gt", "value": "0"}]), taint("NoSchedule"), false),
-            (json!([{"key": "a", "operator": "Exists", "tolerationSeconds": 5}]), taint("NoExecute"), true),
+            (
+                json!([{"key": "a", "value": "2", "operator": "Equal"}]),
+                taint("NoSchedule"),
+                false,
+            ),
+            (
+                json!([{"key": "b", "operator": "Exists"}]),
+                taint("NoSchedule"),
+                false,
+            ),
+            (
+                json!([{"key": "a", "operator": "Exists", "effect": "NoExecute"}]),
+                taint("NoSchedule"),
+                false,
+            ),
+            (
+                json!([{"key": "a", "operator": "Gt", "value": "0"}]),
+                taint("NoSchedule"),
+                false,
+            ),
+            (
+                json!([{"key": "a", "operator": "Exists", "tolerationSeconds": 5}]),
+                taint("NoExecute"),
+                true,
+            ),
         ];
         for (tolerations, taints, allowed) in table {
             let verdict = allow(&pod(&tolerations), &node(&taints));
