@@ -12,7 +12,9 @@ use std::time::Duration;
 use clap::Parser;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
+use karpenter_ibm::sim::faults::{Plan, Shape};
 use karpenter_ibm::sim::history::Keep;
+use karpenter_ibm::sim::scenario::Scenario;
 use karpenter_ibm::sim::world::{self, Edges, Factory, Setup};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::Controller;
@@ -88,9 +90,9 @@ fn main() -> anyhow::Result<()> {
     }
     let outcome = world::run(Setup {
         seed: args.seed,
-        factory: maker(),
-        replicas: 2,
-        lasts: Duration::from_mins(10),
+        scenario: scenario(),
+        plan: Plan::draw(args.seed, &Shape { replicas: 2 }, Duration::from_mins(10)),
+        replicas: vec![maker(), maker()],
         keep: Keep::Last(50),
         observers,
     })?;
@@ -99,11 +101,22 @@ fn main() -> anyhow::Result<()> {
         "seed {} trace {:016x} requests {} events {} effects {}",
         args.seed,
         outcome.trace,
-        outcome.tally.requests,
-        outcome.tally.events,
-        outcome.tally.effects
+        outcome.requests,
+        outcome.events,
+        outcome.effects
     )?;
     Ok(())
+}
+
+fn scenario() -> Scenario {
+    Scenario {
+        name: "nothing".to_owned(),
+        about: "Nobody does anything.".to_owned(),
+        region: "us-south".to_owned(),
+        objects: Vec::new(),
+        steps: Vec::new(),
+        lasts: Duration::from_mins(10),
+    }
 }
 
 /// An operator that makes config maps, and copies what they say from one to the next.

@@ -20,6 +20,8 @@ use crate::sim::kube::{ApiServer, Options};
 pub const NAMESPACE: &str = "karpenter-ibm";
 /// The ServiceAccount that it runs as.
 pub const ACCOUNT: &str = "karpenter-ibm";
+/// The API key of the account.
+pub const API_KEY: &str = "demo-api-key";
 /// A Monday morning: every run begins then.
 const EPOCH: Timestamp = Timestamp::constant(1_794_823_200, 0);
 
@@ -58,6 +60,7 @@ impl Cluster {
         });
         let mut options = ibm::Options::new(region, seed, clock.clone());
         options.answers = Answers::Realistic;
+        options.api_keys = vec![API_KEY.to_owned()];
         Self {
             server,
             cloud: Cloud::new(options),

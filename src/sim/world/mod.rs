@@ -4,38 +4,39 @@
 //! long as what happens in it. Given the same seed, and a process whose entropy is that seed (`simulate`), two runs
 //! have the same history byte for byte.
 
+pub mod actors;
 pub mod audit;
 pub mod cluster;
+mod course;
 pub mod edges;
 pub mod effects;
 pub mod life;
 pub mod recorder;
 pub mod replica;
+pub mod timeline;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::sim::history::{History, Keep, Who};
-use cluster::{Cluster, InstallError};
-use edges::KubeEdge;
-use recorder::{Observer, Recorder, Tally};
-use replica::{Outside, Replica};
+use crate::sim::faults::Plan;
+use crate::sim::history::{History, Keep};
+use crate::sim::scenario::Scenario;
+use cluster::InstallError;
+use effects::Deed;
+use recorder::Observer;
 
 pub use replica::{Edges, Factory};
-
-/// More requests than any run has: one that goes round in circles without time passing would never end.
-const REQUESTS_MAX: u64 = 5_000_000;
 
 /// What a run is made of.
 pub struct Setup {
     /// Where all chance comes from.
     pub seed: u64,
-    /// What the operator is.
-    pub factory: Factory,
-    /// How many replicas of it there are.
-    pub replicas: usize,
-    /// How long it goes on.
-    pub lasts: Duration,
+    /// What is there, and what people do.
+    pub scenario: Scenario,
+    /// What goes wrong.
+    pub plan: Plan,
+    /// What makes each replica of the operator: they differ in who they are.
+    pub replicas: Vec<Factory>,
     /// How much of the history is remembered.
     pub keep: Keep,
     /// Who else sees each entry.
@@ -45,14 +46,33 @@ pub struct Setup {
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was counted.
-    pub tally: Tally,
+    /// In a word.
+    pub verdict: Verdict,
+    /// How often each fault struck, by its name.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Requests, of everybody.
+    pub requests: u64,
+    /// Effects of replicas.
+    pub effects: u64,
+    /// Watch events that replicas were given.
+    pub events: u64,
     /// How long it was.
     pub simulated: Duration,
     /// Of the whole history: the same for the same seed.
     pub trace: u64,
+    /// Effects of replicas, by what they did.
+    pub counts: BTreeMap<Deed, u64>,
     /// What is remembered.
     pub history: History,
+}
+
+/// What is to be said of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is wrong.
+    Passed,
+    /// It made more requests than any run has.
+    Overrun,
 }
 
 /// Runs a world from its beginning to its end.
@@ -66,40 +86,5 @@ pub fn run(setup: Setup) -> Result<Outcome, InstallError> {
         .start_paused(true)
         .build()
         .expect("a runtime that only keeps time can be built");
-    runtime.block_on(live(setup))
-}
-
-async fn live(setup: Setup) -> Result<Outcome, InstallError> {
-    let cluster = Cluster::new(setup.seed, "us-south");
-    let recorder = Recorder::new(&cluster.clock, setup.keep, REQUESTS_MAX);
-    for observer in setup.observers {
-        recorder.show(observer);
-    }
-    cluster.audit(&recorder);
-    cluster.install().await?;
-    let outside = Outside {
-        factory: setup.factory,
-        kube: Arc::new(KubeEdge {
-            server: cluster.server.clone(),
-            user: Cluster::operator(),
-            faults: Arc::new(|way| way),
-            recorder: recorder.clone(),
-        }),
-        cloud: cluster.cloud.clone(),
-        clock: cluster.operator_clock.clone(),
-        recorder: recorder.clone(),
-        seed: setup.seed,
-    };
-    let _replicas: Vec<Replica> = (0..setup.replicas)
-        .map(|number| Replica::start(number, outside.clone()))
-        .collect();
-    cluster.clock.sleep(setup.lasts).await;
-    recorder.turn(Who::World, "ended");
-    let history = recorder.history();
-    Ok(Outcome {
-        tally: recorder.tally(),
-        simulated: recorder.elapsed(),
-        trace: history.hash(),
-        history,
-    })
+    runtime.block_on(course::live(setup))
 }
