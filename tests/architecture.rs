@@ -44,6 +44,7 @@ const ORDER: &[&str] = &[
     "quantity",
     "money",
     "hash",
+    "entropy",
     "clock",
 ];
 
@@ -87,6 +88,7 @@ const ONLY: &[Only] = &[
             "quantity",
             "money",
             "hash",
+            "entropy",
             "clock",
         ],
     },
