@@ -20,9 +20,14 @@ pub enum Arrays {
 
 /// FNV-1a, 64 bits.
 pub fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(OFFSET_BASIS, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
-    })
+    fnv1a_from(OFFSET_BASIS, bytes)
+}
+
+/// FNV-1a of a text of which a first part is hashed already.
+pub fn fnv1a_from(hash: u64, bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
 /// The hash of a value, where arrays mean what `arrays` says.

@@ -3,7 +3,7 @@
 //! Whether a fault strikes is drawn from a stream of its own, and only while its kind is on; so a fault that is off
 //! changes nothing, and one that is on changes no id and no latency.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -239,11 +239,27 @@ impl FaultPlan {
     }
 }
 
+/// The most strikes that are remembered until somebody takes them.
+const STRIKES_KEPT: usize = 1_000;
+
+/// A fault that struck.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strike {
+    pub kind: FaultKind,
+    /// Which operation it struck.
+    pub operation: String,
+}
+
 /// The faults that are on, and the chance that decides when they strike.
 #[derive(Debug)]
 pub(super) struct Faults {
     on: BTreeMap<FaultKind, Fault>,
     rng: Rng,
+    /// The chance of those that were started with one of their own.
+    streams: BTreeMap<FaultKind, Rng>,
+    /// The kind that struck last: what is drawn next is drawn for it.
+    drawing: Option<FaultKind>,
+    strikes: VecDeque<Strike>,
     now: Timestamp,
 }
 
@@ -253,6 +269,9 @@ impl Faults {
         Self {
             on,
             rng: Rng::with_seed(seed),
+            streams: BTreeMap::new(),
+            drawing: None,
+            strikes: VecDeque::new(),
             now,
         }
     }
@@ -266,6 +285,23 @@ impl Faults {
     /// Turns a fault on, in place of one of the same kind.
     pub(super) fn start(&mut self, fault: Fault) {
         self.on.insert(fault.kind, fault);
+    }
+
+    /// Like [`Faults::start`], with chance of its own: no other fault's draws depend on it, nor its on theirs.
+    pub(super) fn start_with(&mut self, fault: Fault, stream: u64) {
+        self.streams.insert(fault.kind, Rng::with_seed(stream));
+        self.start(fault);
+    }
+
+    /// What struck since somebody asked last, oldest first.
+    pub(super) fn take_strikes(&mut self) -> Vec<Strike> {
+        self.strikes.drain(..).collect()
+    }
+
+    /// The stream of the kind that struck last, or the common one.
+    fn chance(&mut self) -> &mut Rng {
+        let own = self.drawing.and_then(|kind| self.streams.get_mut(&kind));
+        own.unwrap_or(&mut self.rng)
     }
 
     /// Turns a kind off.
@@ -296,9 +332,18 @@ impl Faults {
     /// The fault that strikes this operation now, if it does.
     pub(super) fn strike(&mut self, kind: FaultKind, operation: &str) -> Option<Fault> {
         let fault = self.on.get_mut(&kind).filter(|fault| fault.covers(operation))?;
-        if self.rng.f64() >= fault.probability {
+        let chance = self.streams.get_mut(&kind).unwrap_or(&mut self.rng);
+        if chance.f64() >= fault.probability {
             return None;
         }
+        self.drawing = Some(kind);
+        if self.strikes.len() == STRIKES_KEPT {
+            self.strikes.pop_front();
+        }
+        self.strikes.push_back(Strike {
+            kind,
+            operation: operation.to_owned(),
+        });
         let struck = fault.clone();
         if let Some(times) = &mut fault.times {
             *times = times.saturating_sub(1);
@@ -311,7 +356,7 @@ impl Faults {
 
     /// A number below `end`, from the faults' own stream.
     pub(super) fn pick(&mut self, end: usize) -> usize {
-        if end == 0 { 0 } else { self.rng.usize(..end) }
+        if end == 0 { 0 } else { self.chance().usize(..end) }
     }
 
     /// A time of at most `max`, at least a second.
@@ -385,6 +430,39 @@ mod tests {
         let struck = draws().into_iter().filter(|&hit| hit).count();
         assert!((150..250).contains(&struck), "{struck}");
         assert_eq!(draws(), draws());
+    }
+
+    #[test]
+    fn a_stream_of_its_own_is_not_moved_by_other_faults() {
+        let draws = |others: bool| {
+            let mut faults = faults(vec![]);
+            faults.start_with(Fault::new(FaultKind::ServerError).probability(0.5), 9);
+            if others {
+                faults.start(Fault::new(FaultKind::Slow).probability(0.5));
+                faults.start_with(Fault::new(FaultKind::RateLimit).probability(0.5), 8);
+            }
+            let draw = |_| {
+                faults.hits(FaultKind::Slow, "x");
+                if faults.hits(FaultKind::RateLimit, "x") {
+                    faults.pick(9);
+                }
+                (faults.hits(FaultKind::ServerError, "x")).then(|| faults.pick(9))
+            };
+            (0..50).map(draw).collect::<Vec<_>>()
+        };
+        assert_eq!(draws(false), draws(true));
+    }
+
+    #[test]
+    fn strikes_are_told_once() {
+        let mut faults = faults(vec![Fault::new(FaultKind::Slow).times(1)]);
+        assert!(faults.hits(FaultKind::Slow, "instances.get"));
+        let told: Vec<_> = faults.take_strikes();
+        assert_eq!(
+            (told[0].kind, told[0].operation.as_str()),
+            (FaultKind::Slow, "instances.get")
+        );
+        assert_eq!(faults.take_strikes(), []);
     }
 
     #[test]

@@ -35,6 +35,10 @@ const HTML: &str = "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<bo
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost;
 
+/// What the service itself answered, whatever the client is told. An answer without it is a fault's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Served(pub(super) StatusCode);
+
 /// What chance has in store for a request.
 struct Course {
     wait_before: Duration,
@@ -102,7 +106,13 @@ pub(super) async fn handle(
         outcome
     });
     cloud.sleep(course.wait_after).await;
-    finish(route.service, &ask, outcome, &course.ending)
+    let served = Served(match &outcome {
+        Ok(answer) => answer.status,
+        Err(refusal) => refusal.status,
+    });
+    let mut response = finish(route.service, &ask, outcome, &course.ending);
+    response.extensions_mut().insert(served);
+    response
 }
 
 /// The response that stands for a lost connection.

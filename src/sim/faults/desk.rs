@@ -1,0 +1,309 @@
+//! The one place that knows which faults are on now: it turns injections on and off, decides whether one strikes a
+//! request, and counts what struck.
+//!
+//! Every strike becomes an entry of the history through the [`Sink`], before what it does is seen by anybody. What the
+//! cloud's faults struck is learnt from the cloud when [`Desk::gather`] is called: ask before an answer of the cloud is
+//! written down, and the strike stands in front of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fastrand::Rng;
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::kube::answers::{Asked, Blow, blow};
+use super::kube::{KubeFault, KubeKind, definitions, watches};
+use super::names::FaultName;
+use super::plan::{Fault, Injection};
+use super::third_parties;
+use crate::clock::Clock;
+use crate::sim::history::What;
+use crate::sim::ibm::{self, Cloud};
+use crate::sim::kube::ApiServer;
+use crate::sim::kube::watching::RuleId;
+
+/// Takes what happened into the history.
+pub type Sink = Arc<dyn Fn(What) + Send + Sync>;
+
+/// What a desk works on.
+#[derive(Clone)]
+pub struct Parts {
+    /// The cluster.
+    pub server: ApiServer,
+    /// The account.
+    pub cloud: Cloud,
+    /// The user that the operator is, in the cluster.
+    pub operator: String,
+    /// The wall clocks of the operator's replicas; nobody else's.
+    pub clocks: Vec<Clock>,
+    /// An API key of the account, for what people do there.
+    pub api_key: String,
+    /// Where strikes are told.
+    pub sink: Sink,
+}
+
+/// Turns faults on and off. Clones are the same desk.
+#[derive(Clone)]
+pub struct Desk(Arc<Inner>);
+
+struct Inner {
+    parts: Parts,
+    on: Mutex<Vec<Active>>,
+    struck: Mutex<BTreeMap<FaultName, u64>>,
+    /// The definition of NodeClaims before anybody changed it.
+    definition: Mutex<Option<Value>>,
+}
+
+/// An injection that is on.
+struct Active {
+    injection: Injection,
+    rng: Rng,
+    /// How often it may still strike.
+    left: Option<u32>,
+    rules: Vec<RuleId>,
+}
+
+/// What happens to a request on its way.
+#[derive(Debug, Default)]
+pub struct Course {
+    /// How long it takes, there and back each.
+    pub delay: Duration,
+    /// What happens to it, if anything does.
+    pub blow: Option<Blow>,
+}
+
+impl Desk {
+    /// Nothing goes wrong yet.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(Inner {
+            parts,
+            on: Mutex::default(),
+            struck: Mutex::default(),
+            definition: Mutex::default(),
+        }))
+    }
+
+    /// Begins an injection. A crash or a pause is the world's to carry out; it says so with [`Desk::strike`].
+    pub async fn start(&self, injection: &Injection) {
+        let mut active = Active {
+            injection: injection.clone(),
+            rng: Rng::with_seed(injection.stream),
+            left: None,
+            rules: Vec::new(),
+        };
+        match &injection.fault {
+            Fault::Kube(fault) => {
+                active.left = fault.times;
+                if let Some(rules) = watches::start(
+                    &self.parts().server,
+                    &self.parts().operator,
+                    fault,
+                    &mut active.rng,
+                ) {
+                    active.rules = rules;
+                    self.strike(
+                        injection.fault.name(),
+                        fault.resource.as_deref().unwrap_or("all watches"),
+                    );
+                }
+            }
+            Fault::ThirdParty(meddling) => {
+                return third_parties::meddle(self, meddling, &mut active.rng).await;
+            }
+            Fault::Crash { .. } | Fault::Pause { .. } => return,
+            Fault::Cloud(_) | Fault::Skew { .. } => {}
+        }
+        self.on().push(active);
+        self.apply(&injection.fault).await;
+    }
+
+    /// Ends an injection; unknown ones have ended already.
+    pub async fn stop(&self, injection: &Injection) {
+        let ended = {
+            let mut on = self.on();
+            let place = on.iter().position(|active| active.injection == *injection);
+            place.map(|place| on.remove(place))
+        };
+        let Some(ended) = ended else { return };
+        for rule in ended.rules {
+            self.parts().server.watching().lift(rule);
+        }
+        if let Fault::Cloud(fault) = &injection.fault {
+            self.parts().cloud.faults().stop(fault.kind);
+        }
+        self.apply(&injection.fault).await;
+    }
+
+    /// Ends everything: faults off, clocks right, definitions as they were.
+    pub async fn clear(&self) {
+        let all: Vec<Injection> = self.on().iter().map(|active| active.injection.clone()).collect();
+        for injection in all {
+            self.stop(&injection).await;
+        }
+        self.parts().cloud.faults().clear();
+        self.gather();
+    }
+
+    /// How often each fault really struck, by name.
+    pub fn struck(&self) -> BTreeMap<&'static str, u64> {
+        self.gather();
+        let struck = lock(&self.0.struck);
+        struck
+            .iter()
+            .map(|(name, times)| (name.as_str(), *times))
+            .collect()
+    }
+
+    /// Tells what the cloud's faults struck since this was last asked.
+    pub fn gather(&self) {
+        for strike in self.parts().cloud.faults().take_strikes() {
+            self.strike(FaultName::Cloud(strike.kind), &strike.operation);
+        }
+    }
+
+    /// Counts and tells a strike.
+    pub fn strike(&self, name: FaultName, detail: &str) {
+        *lock(&self.0.struck).entry(name).or_default() += 1;
+        (self.parts().sink)(What::Fault {
+            name: name.as_str(),
+            detail: detail.to_owned(),
+        });
+    }
+
+    /// What it works on.
+    pub fn parts(&self) -> &Parts {
+        &self.0.parts
+    }
+
+    /// The clock of the servers and of the network.
+    pub(super) fn clock(&self) -> &Clock {
+        self.parts().server.clock()
+    }
+
+    /// What happens to a request of the operator. Every fault that is on draws, whichever strikes: so none depends on
+    /// whether another is in the plan.
+    pub(super) fn course(&self, asked: &Asked) -> Course {
+        let mut course = Course::default();
+        let mut struck = Vec::new();
+        for active in self.on().iter_mut() {
+            let Fault::Kube(fault) = &active.injection.fault else {
+                continue;
+            };
+            if !covers(fault, asked) || active.left == Some(0) || active.rng.u8(..100) >= fault.percent {
+                continue;
+            }
+            let name = FaultName::Kube(fault.kind);
+            if fault.kind == KubeKind::Slow {
+                course.delay = course.delay.max(fault.delay);
+                struck.push(name);
+            } else if let Some(drawn) = blow(fault.kind, asked, &mut active.rng) {
+                // The first of several wins.
+                if course.blow.is_some() {
+                    continue;
+                }
+                course.blow = Some(drawn);
+                struck.push(name);
+            } else {
+                continue;
+            }
+            active.left = active.left.map(|left| left - 1);
+        }
+        for name in struck {
+            self.strike(name, &asked.told());
+        }
+        course
+    }
+
+    /// Brings about what follows from all that is on of a kind.
+    async fn apply(&self, changed: &Fault) {
+        match changed {
+            Fault::Cloud(fault) => self.apply_cloud(fault.kind),
+            Fault::Skew { .. } => self.apply_skew(),
+            Fault::Kube(fault) if changes_definitions(fault.kind) => self.apply_definitions().await,
+            _ => {}
+        }
+    }
+
+    /// The cloud knows one fault of each kind; of several injections the latest holds.
+    fn apply_cloud(&self, kind: ibm::FaultKind) {
+        let latest = self.latest(|fault| matches!(fault, Fault::Cloud(fault) if fault.kind == kind));
+        if let Some(Injection {
+            fault: Fault::Cloud(fault),
+            stream,
+            ..
+        }) = latest
+        {
+            self.parts().cloud.faults().start_with(fault, stream);
+        }
+    }
+
+    fn apply_skew(&self) {
+        let latest = self.latest(|fault| matches!(fault, Fault::Skew { .. }));
+        let seconds = match latest.map(|injection| injection.fault) {
+            Some(Fault::Skew { seconds }) => seconds,
+            _ => 0,
+        };
+        if seconds != 0 {
+            self.strike(FaultName::Skew, &format!("{seconds:+} s"));
+        }
+        for clock in &self.parts().clocks {
+            clock.set_skew(SignedDuration::from_secs(seconds));
+        }
+    }
+
+    async fn apply_definitions(&self) {
+        let client = self.parts().server.admin();
+        let known = lock(&self.0.definition).clone();
+        let original = match known {
+            Some(original) => original,
+            // No such definition: nothing to change.
+            None => match definitions::current(&client).await {
+                Some(current) => current,
+                None => return,
+            },
+        };
+        *lock(&self.0.definition) = Some(original.clone());
+        let latest =
+            self.latest(|fault| matches!(fault, Fault::Kube(fault) if changes_definitions(fault.kind)));
+        let wanted = match latest.map(|injection| injection.fault) {
+            Some(Fault::Kube(fault)) => {
+                self.strike(FaultName::Kube(fault.kind), "nodeclaims.karpenter.sh");
+                definitions::changed(fault.kind, &original)
+            }
+            _ => Some(original),
+        };
+        if let Some(wanted) = wanted
+            && let Err(error) = definitions::put(&client, wanted).await
+        {
+            tracing::warn!(%error, "the definition of NodeClaims could not be changed");
+        }
+    }
+
+    fn latest(&self, fits: impl Fn(&Fault) -> bool) -> Option<Injection> {
+        let on = self.on();
+        let latest = on.iter().rev().find(|active| fits(&active.injection.fault));
+        latest.map(|active| active.injection.clone())
+    }
+
+    fn on(&self) -> MutexGuard<'_, Vec<Active>> {
+        lock(&self.0.on)
+    }
+}
+
+fn covers(fault: &KubeFault, asked: &Asked) -> bool {
+    fault
+        .resource
+        .as_deref()
+        .is_none_or(|plural| plural == asked.target.plural)
+}
+
+fn changes_definitions(kind: KubeKind) -> bool {
+    matches!(kind, KubeKind::OldDefinition | KubeKind::NewDefinition)
+}
+
+/// A panic elsewhere is reported elsewhere; the lists stay whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,234 @@
+//! Drawing a plan: first which kinds occur at all, then how often, when, for how long and how hard.
+//!
+//! A uniform mix of everything hides the bugs that need one fault without another that masks it, so most seeds lack most
+//! kinds, and some seeds know one side only.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::kube::KubeFault;
+use super::names::{FaultName, KubeKind};
+use super::plan::{Fault, Injection, Plan};
+use super::third_parties::Meddling;
+use crate::sim::ibm::{self, FaultKind};
+
+/// What of a world a plan has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// How many replicas of the operator there are.
+    pub replicas: usize,
+}
+
+/// Which side a seed is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Everything,
+    Kube,
+    Cloud,
+    Replicas,
+    People,
+}
+
+impl Side {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.u8(..10) {
+            0 => Self::Kube,
+            1 => Self::Cloud,
+            2 => Self::Replicas,
+            3 => Self::People,
+            _ => Self::Everything,
+        }
+    }
+
+    fn has(self, name: FaultName) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Kube => matches!(name, FaultName::Kube(_)),
+            Self::Cloud => matches!(name, FaultName::Cloud(_)),
+            Self::Replicas => matches!(name, FaultName::Crash | FaultName::Pause | FaultName::Skew),
+            Self::People => matches!(name, FaultName::Meddling(_)),
+        }
+    }
+}
+
+/// The kinds that watches show and lists hide.
+const WATCHED: [&str; 4] = ["nodeclaims", "nodes", "ibmnodeclasses", "pods"];
+
+impl Plan {
+    /// The plan of a seed: all of it begins and ends within `lasts`.
+    pub fn draw(seed: u64, world: &Shape, lasts: Duration) -> Self {
+        // Not the seed itself: the servers draw from that too.
+        let mut rng = Rng::with_seed(seed ^ 0x9e37_79b9_7f4a_7c15);
+        let side = Side::draw(&mut rng);
+        // One in two, four or eight: how crowded this seed is.
+        let one_in = if side == Side::Everything {
+            2_u8 << rng.u8(1..3)
+        } else {
+            2
+        };
+        let mut injections = Vec::new();
+        for &name in FaultName::ALL {
+            let occurs = rng.u8(..one_in) == 0;
+            let often = rng.u8(1..=3);
+            // Drawn for absent kinds too, so that a new kind at the end of the list changes no seed's others.
+            let mut own = rng.fork();
+            if occurs && side.has(name) && possible(name) {
+                injections.extend((0..often).map(|_| injection(name, world, lasts, &mut own)));
+            }
+        }
+        injections.sort_by_key(|injection| injection.at);
+        Self { injections }
+    }
+}
+
+/// Pages that leave an item out without an error are not drawn: nobody has seen the real API do that, and no client
+/// could notice.
+fn possible(name: FaultName) -> bool {
+    name != FaultName::Cloud(FaultKind::PageMisses)
+}
+
+fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> Injection {
+    let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(10);
+    let at = rng.u64(..millis * 9 / 10);
+    let span = Duration::from_millis(span(rng).min(millis - at));
+    let fault = fault(name, world, rng);
+    let lasts = if is_momentary(&fault) {
+        Duration::ZERO
+    } else {
+        span
+    };
+    Injection {
+        at: Duration::from_millis(at),
+        lasts,
+        stream: rng.u64(..),
+        fault,
+    }
+}
+
+/// In milliseconds: mostly short, sometimes a minute or two, seldom ten.
+fn span(rng: &mut Rng) -> u64 {
+    match rng.u8(..10) {
+        0..=4 => rng.u64(1_000..20_000),
+        5..=8 => rng.u64(20_000..120_000),
+        _ => rng.u64(120_000..600_000),
+    }
+}
+
+fn is_momentary(fault: &Fault) -> bool {
+    matches!(fault, Fault::Crash { .. } | Fault::ThirdParty(_))
+}
+
+fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
+    let replica = rng.usize(..world.replicas.max(1));
+    match name {
+        FaultName::Kube(kind) => Fault::Kube(kube(kind, rng)),
+        FaultName::Cloud(kind) => Fault::Cloud(cloud(kind, rng)),
+        FaultName::Meddling(kind) => Fault::ThirdParty(Meddling::new(kind)),
+        FaultName::Crash => Fault::Crash {
+            replica,
+            after_effects: rng.u64(..12),
+        },
+        FaultName::Pause => Fault::Pause { replica },
+        FaultName::Skew => Fault::Skew { seconds: skew(rng) },
+    }
+}
+
+/// Seconds, minutes, an hour, or ten years (a dead battery); ahead or behind.
+fn skew(rng: &mut Rng) -> i64 {
+    let seconds = match rng.u8(..8) {
+        0..=2 => rng.i64(1..30),
+        3..=5 => rng.i64(30..600),
+        6 => 3600,
+        _ => 10 * 365 * 86_400,
+    };
+    if rng.bool() { seconds } else { -seconds }
+}
+
+fn kube(kind: KubeKind, rng: &mut Rng) -> KubeFault {
+    let mut fault = KubeFault::new(kind);
+    // Half of the time everything is hit until the fault ends or has struck a few times.
+    if rng.bool() {
+        fault = fault.percent(rng.u8(5..=60));
+    }
+    if rng.bool() {
+        fault = fault.times(rng.u32(1..=4));
+    }
+    let resource = WATCHED[rng.usize(..WATCHED.len())];
+    match kind {
+        // One kind lags behind the others, or nothing does.
+        KubeKind::Lag => fault.on(resource).delay(Duration::from_secs(rng.u64(1..40))),
+        KubeKind::AdmissionRejects => fault.on("nodeclaims"),
+        KubeKind::BookmarksOnly | KubeKind::TimeTravel if rng.bool() => fault.on(resource),
+        KubeKind::Coalesced | KubeKind::Reordered => fault.delay(Duration::from_secs(rng.u64(1..30))),
+        KubeKind::Slow => fault.delay(Duration::from_millis(rng.u64(50..20_000))),
+        _ if rng.u8(..4) == 0 => fault.on("nodeclaims"),
+        _ => fault,
+    }
+}
+
+fn cloud(kind: FaultKind, rng: &mut Rng) -> ibm::Fault {
+    let mut fault = ibm::Fault::new(kind);
+    if rng.u8(..4) > 0 {
+        fault = fault.probability(f64::from(rng.u8(5..=60)) / 100.0);
+    }
+    if rng.bool() {
+        fault = fault.times(rng.u32(1..=4));
+    }
+    fault
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    const LASTS: Duration = Duration::from_mins(40);
+
+    fn plans() -> impl Iterator<Item = Plan> {
+        (0..400).map(|seed| Plan::draw(seed, &Shape { replicas: 2 }, LASTS))
+    }
+
+    #[test]
+    fn the_seed_is_the_plan() {
+        let shape = Shape { replicas: 2 };
+        assert_eq!(Plan::draw(3, &shape, LASTS), Plan::draw(3, &shape, LASTS));
+        assert_ne!(Plan::draw(3, &shape, LASTS), Plan::draw(4, &shape, LASTS));
+    }
+
+    #[test]
+    fn every_possible_kind_occurs_in_some_seed_and_is_absent_from_most() {
+        let mut seeds: BTreeMap<FaultName, usize> = BTreeMap::new();
+        for plan in plans() {
+            let kinds: BTreeSet<_> = plan.injections.iter().map(|i| i.fault.name()).collect();
+            for kind in kinds {
+                *seeds.entry(kind).or_default() += 1;
+            }
+        }
+        for &name in FaultName::ALL {
+            let times = seeds.get(&name).copied().unwrap_or_default();
+            if possible(name) {
+                assert!((10..200).contains(&times), "{} in {times}", name.as_str());
+            } else {
+                assert_eq!(times, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn everything_is_over_in_time_and_in_order() {
+        for plan in plans() {
+            assert!(plan.ends() <= LASTS, "{plan:?}");
+            assert!(plan.injections.is_sorted_by_key(|injection| injection.at));
+        }
+    }
+
+    #[test]
+    fn no_two_injections_share_their_chance() {
+        for plan in plans() {
+            let streams: BTreeSet<_> = plan.injections.iter().map(|i| i.stream).collect();
+            assert_eq!(streams.len(), plan.injections.len());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Every kind of fault by name: in plans, reports and stories.
+//!
+//! The letter and number are those of the list of faults the simulation follows: K1 to K16 on the Kubernetes side, C1 to
+//! C18 on the cloud's. Names are stable: stored plans hold them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sim::ibm::FaultKind;
+
+/// Declares all kinds once: those of the API server, of people, of the world itself, and the cloud's by its own names.
+macro_rules! fault_names {
+    (
+        kube { $($kube:ident = $kube_name:literal, $kube_what:literal;)* }
+        meddling { $($meddling:ident = $meddling_name:literal, $meddling_what:literal;)* }
+        world { $($world:ident = $world_name:literal, $world_what:literal;)* }
+        cloud { $($cloud:ident = $cloud_name:literal;)* }
+    ) => {
+        /// What goes wrong between the operator and its API server.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum KubeKind {
+            $(#[doc = $kube_what] #[serde(rename = $kube_name)] $kube,)*
+        }
+
+        impl KubeKind {
+            /// All kinds.
+            pub const ALL: &[Self] = &[$(Self::$kube,)*];
+        }
+
+        /// What somebody else does to the cluster or the account.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum MeddlingKind {
+            $(#[doc = $meddling_what] #[serde(rename = $meddling_name)] $meddling,)*
+        }
+
+        impl MeddlingKind {
+            /// All kinds.
+            pub const ALL: &[Self] = &[$(Self::$meddling,)*];
+        }
+
+        /// A kind of fault, whoever makes it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum FaultName {
+            /// Between the operator and its API server.
+            Kube(KubeKind),
+            /// Done by somebody else.
+            Meddling(MeddlingKind),
+            /// Inside the cloud, or between it and the operator.
+            Cloud(FaultKind),
+            $(#[doc = $world_what] $world,)*
+        }
+
+        impl FaultName {
+            /// All kinds.
+            pub const ALL: &[Self] = &[
+                $(Self::Kube(KubeKind::$kube),)*
+                $(Self::Meddling(MeddlingKind::$meddling),)*
+                $(Self::$world,)*
+                $(Self::Cloud(FaultKind::$cloud),)*
+            ];
+
+            /// The name in plans and reports.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::Kube(KubeKind::$kube) => $kube_name,)*
+                    $(Self::Meddling(MeddlingKind::$meddling) => $meddling_name,)*
+                    $(Self::$world => $world_name,)*
+                    $(Self::Cloud(FaultKind::$cloud) => $cloud_name,)*
+                }
+            }
+
+            /// One sentence about what happens.
+            pub fn description(self) -> &'static str {
+                match self {
+                    $(Self::Kube(KubeKind::$kube) => $kube_what,)*
+                    $(Self::Meddling(MeddlingKind::$meddling) => $meddling_what,)*
+                    $(Self::$world => $world_what,)*
+                    Self::Cloud(kind) => kind.description(),
+                }
+            }
+        }
+    };
+}
+
+fault_names! {
+    kube {
+        AnswerLost = "k2-answer-lost", "a write is carried out, and the connection lost before the answer";
+        WriteLost = "k2-write-lost", "the connection is lost before a write arrives";
+        Conflict = "k3-conflict", "409 for a write that names the version it was computed from";
+        RateLimited = "k4-rate-limited", "429 with a Retry-After";
+        ServerError = "k4-server-error", "500, 503 or 504, and nothing was done";
+        ServerErrorAfter = "k4-server-error-after", "500 or 504, although the write was carried out";
+        Unreachable = "k4-unreachable", "no connection to the API server";
+        Slow = "k4-slow", "requests are on their way for seconds, there and back";
+        WritesFail = "k5-writes-fail", "reads are answered, and writes refused with 429 or 500";
+        WatchClosed = "k6-watch-closed", "every watch is closed";
+        WatchExpired = "k6-watch-expired", "every watch ends with 410, so that everything is listed anew";
+        BookmarksOnly = "k6-bookmarks-only", "watches stay open and tell nothing but bookmarks";
+        PagesForgotten = "k6-pages-forgotten", "410 for the next page of every list";
+        TimeTravel = "k7-time-travel", "watches and cached reads come from a server that lags behind what was seen";
+        Lag = "k8-lag", "changes of one kind are told late";
+        Coalesced = "k9-coalesced", "only what came of several changes is told";
+        Duplicates = "k11-duplicates", "every change is told twice";
+        Reordered = "k11-reordered", "changes of different kinds are told in another order than they happened";
+        AdmissionRejects = "k12-admission-rejects", "a webhook or a rule newer than the object refuses its changes";
+        OldDefinition = "k16-old-definition", "an older definition of NodeClaims drops what we add to their status";
+        NewDefinition = "k16-new-definition", "a newer definition of NodeClaims adds fields nobody here knows";
+    }
+    meddling {
+        CreatedAndDeleted = "k9-created-and-deleted", "a NodeClaim is created and deleted at once";
+        Recreated = "k10-recreated", "a NodeClaim is forced out and created anew under its name";
+        StripFinalizer = "k14-strip-finalizer", "somebody takes the finalizers off a NodeClaim";
+        AddTaint = "k14-add-taint", "somebody taints a Node";
+        RemoveTaints = "k14-remove-taints", "somebody takes all taints off a Node";
+        DeleteNode = "k14-delete-node", "somebody deletes a Node";
+        EditLabels = "k14-edit-labels", "somebody writes other labels on a Node";
+        DoNotDisrupt = "k14-do-not-disrupt", "somebody asks for a Node to be left where it is";
+        DeleteMachine = "k14-delete-machine", "somebody deletes a machine of ours by hand";
+        ForeignMachine = "c17-foreign-machine", "somebody makes a machine with a name of their own";
+        TwinMachine = "c17-twin-machine", "another cluster makes a machine by the same rules as ours";
+        ConfusingMachine = "c17-confusing-machine", "somebody makes a machine whose name resembles one of ours";
+        NameTaken = "c2-name-taken", "somebody takes the very name that a claim of ours needs";
+        KeyRotated = "c6-key-rotated", "every token that is out is revoked";
+    }
+    world {
+        Crash = "k1-crash", "a replica dies right after an effect, and starts again with empty memory";
+        Pause = "k13-pause", "a replica stands still while its Leases run out, then goes on";
+        Skew = "k15-skew", "the wall clock of the operator jumps away from everybody else's";
+    }
+    cloud {
+        LostCreate = "c1-lost-create";
+        LateCreate = "c1-late-create";
+        RateLimit = "c7-rate-limit";
+        ServerError = "c12-server-error";
+        ServerErrorAfter = "c1-server-error-after";
+        HtmlError = "c18-html-error";
+        TruncatedJson = "c18-truncated-json";
+        EmptyBody = "c18-empty-body";
+        Slow = "c18-slow";
+        ReadLag = "c3-read-lag";
+        Spurious404 = "c4-spurious-404";
+        PageTokenExpired = "c5-page-token-expired";
+        PageFails = "c5-page-fails";
+        PageMisses = "c5-page-misses";
+        PageRepeats = "c5-page-repeats";
+        SmallPages = "c5-small-pages";
+        TokenExpired = "c6-token-expired";
+        Forbidden = "c6-forbidden";
+        IamDown = "c6-iam-down";
+        CapacityRefused = "c8-capacity-refused";
+        StartFails = "c9-start-fails";
+        Preemption = "c10-preemption";
+        HostFailure = "c11-host-failure";
+        DeleteStuck = "c12-delete-stuck";
+        DeleteConflict = "c12-delete-conflict";
+        RenameRefused = "c2-rename-refused";
+        RenameSlow = "c2-rename-slow";
+        WrongProfile = "c16-wrong-profile";
+        PartialCreate = "c13-partial-create";
+        AutoDeleteIgnored = "c13-auto-delete-ignored";
+        TagFails = "c14-tag-fails";
+        SearchLag = "c14-search-lag";
+        ExtraFields = "c18-extra-fields";
+        PriceMissing = "c15-price-missing";
+        PriceZero = "c15-price-zero";
+        PriceNegative = "c15-price-negative";
+    }
+}
+
+impl FaultName {
+    /// The kind of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_parse_back() {
+        let names: BTreeSet<_> = FaultName::ALL.iter().map(|name| name.as_str()).collect();
+        assert_eq!(names.len(), FaultName::ALL.len());
+        for &name in FaultName::ALL {
+            assert_eq!(FaultName::parse(name.as_str()), Some(name));
+            assert!(!name.description().is_empty());
+        }
+    }
+
+    #[test]
+    fn the_cloud_s_kinds_keep_their_names_after_their_number() {
+        for &name in FaultName::ALL {
+            if let FaultName::Cloud(kind) = name {
+                assert_eq!(name.as_str().split_once('-').unwrap().1, kind.as_str());
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_the_list_has_a_fault() {
+        let numbers: BTreeSet<_> = FaultName::ALL
+            .iter()
+            .filter_map(|name| name.as_str().split('-').next())
+            .collect();
+        let wanted = (1..=16)
+            .map(|n| format!("k{n}"))
+            .chain((1..=18).map(|n| format!("c{n}")));
+        let missing: Vec<_> = wanted
+            .filter(|number| !numbers.contains(number.as_str()))
+            .collect();
+        assert_eq!(missing, [String::new(); 0]);
+    }
+}

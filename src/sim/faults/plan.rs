@@ -1,0 +1,144 @@
+//! What goes wrong in a run, and when: a value that can be stored, read, shortened and played again.
+
+use std::time::Duration;
+
+use jiff::fmt::serde::unsigned_duration::friendly::compact;
+use serde::{Deserialize, Serialize};
+
+use super::kube::KubeFault;
+use super::names::FaultName;
+use super::third_parties::Meddling;
+use crate::sim::ibm;
+
+/// Something that goes wrong for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Injection {
+    /// When it begins, since the start of the run.
+    #[serde(with = "compact::required")]
+    pub at: Duration,
+    /// How long it lasts; what happens once takes no time.
+    #[serde(
+        with = "compact::required",
+        default,
+        skip_serializing_if = "Duration::is_zero"
+    )]
+    pub lasts: Duration,
+    /// Where its own chance comes from, so that taking another injection out of the plan leaves this one as it was.
+    pub stream: u64,
+    /// What it is.
+    pub fault: Fault,
+}
+
+/// A fault and its particulars.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fault {
+    /// Between the operator and its API server.
+    Kube(KubeFault),
+    /// Inside the cloud, or between it and the operator.
+    Cloud(ibm::Fault),
+    /// A replica dies and is started anew.
+    Crash {
+        /// Which, from 0.
+        replica: usize,
+        /// After so many more effects of its own: 0 is at once.
+        after_effects: u64,
+    },
+    /// A replica stands still for as long as the injection lasts.
+    Pause {
+        /// Which, from 0.
+        replica: usize,
+    },
+    /// The operator's wall clock is wrong by so much.
+    Skew {
+        /// Ahead of everybody else's, or behind if negative.
+        seconds: i64,
+    },
+    /// Somebody else does something.
+    ThirdParty(Meddling),
+}
+
+impl Fault {
+    /// Its kind.
+    pub fn name(&self) -> FaultName {
+        match self {
+            Self::Kube(fault) => FaultName::Kube(fault.kind),
+            Self::Cloud(fault) => FaultName::Cloud(fault.kind),
+            Self::Crash { .. } => FaultName::Crash,
+            Self::Pause { .. } => FaultName::Pause,
+            Self::Skew { .. } => FaultName::Skew,
+            Self::ThirdParty(meddling) => FaultName::Meddling(meddling.kind),
+        }
+    }
+}
+
+/// Everything that goes wrong in a run, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// By their beginning.
+    pub injections: Vec<Injection>,
+}
+
+impl Plan {
+    /// Nothing goes wrong.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The end of the last injection.
+    pub fn ends(&self) -> Duration {
+        let ends = self
+            .injections
+            .iter()
+            .map(|injection| injection.at + injection.lasts);
+        ends.max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::draw::Shape;
+    use super::*;
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written() {
+        for seed in 0..50 {
+            let shape = Shape { replicas: 2 };
+            let plan = Plan::draw(seed, &shape, Duration::from_mins(40));
+            let text = serde_saphyr::to_string(&plan).unwrap();
+            assert_eq!(serde_saphyr::from_str::<Plan>(&text).unwrap(), plan, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_written_for_people() {
+        let text = "
+injections:
+- at: 1m 30s
+  lasts: 20s
+  stream: 7
+  fault:
+    kube: {kind: k2-answer-lost, percent: 50, times: 1, resource: nodeclaims}
+- at: 2m
+  stream: 8
+  fault:
+    crash: {replica: 0, after_effects: 3}
+- at: 3m
+  stream: 9
+  fault:
+    third-party: {kind: k14-strip-finalizer}
+";
+        let plan: Plan = serde_saphyr::from_str(text).unwrap();
+        assert_eq!(plan.injections[0].at, Duration::from_secs(90));
+        let names: Vec<_> = plan
+            .injections
+            .iter()
+            .map(|injection| injection.fault.name().as_str())
+            .collect();
+        assert_eq!(names, ["k2-answer-lost", "k1-crash", "k14-strip-finalizer"]);
+        assert_eq!(plan.ends(), Duration::from_mins(3));
+        assert!(serde_saphyr::from_str::<Plan>("injections: [{at: soon}]").is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! The IBM Cloud edge of a replica.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
+use tokio::sync::oneshot;
+
+use super::{carried_out, is_awaited};
+use crate::ibm::http::{Exchange, ExchangeError};
+use crate::sim::faults::Desk;
+use crate::sim::history::Edge;
+use crate::sim::ibm::InProcess;
+use crate::sim::world::effects::effect;
+use crate::sim::world::life::Life;
+use crate::sim::world::recorder::{Recorder, Sent, Worth};
+
+/// How one life of a replica reaches IBM Cloud.
+#[derive(Clone)]
+pub struct CloudEdge {
+    /// The cloud, with its own faults in front of it.
+    pub cloud: InProcess,
+    /// Where its faults are turned on: they are told before the answer that they spoilt.
+    pub desk: Desk,
+    /// Whose edge it is.
+    pub life: Life,
+    /// Where everything is written.
+    pub recorder: Recorder,
+}
+
+#[async_trait]
+impl Exchange for CloudEdge {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
+        let (to, answer) = oneshot::channel();
+        tokio::spawn(carry(self.clone(), request, to));
+        let lost = |_| Err(ExchangeError::Lost("the connection was lost".to_owned()));
+        answer.await.unwrap_or_else(lost)
+    }
+}
+
+type Answered = oneshot::Sender<Result<Response<Bytes>, ExchangeError>>;
+
+/// Carries a request to the cloud and its answer back, whoever still waits for it: a client that gave up at its
+/// deadline has lost the answer, not the effect.
+async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
+    let sent = Sent {
+        who: edge.life.who(),
+        edge: Edge::Cloud,
+        method: request.method().clone(),
+        uri: request.uri().clone(),
+        body: request.body().clone(),
+        worth: Worth::Kept,
+    };
+    let number = edge.recorder.request(&sent);
+    let (served, answer) = edge.cloud.witness(request).await;
+    edge.desk.gather();
+    if served.is_some_and(|status| status.is_success())
+        && let Some(deed) = effect(Edge::Cloud, &sent.method, sent.uri.path())
+    {
+        edge.recorder.effect(deed);
+        edge.life.landed();
+    }
+    let told = match &answer {
+        Ok(response) if is_awaited(&edge.life, &to) => {
+            Some((response.status().as_u16(), response.body().clone()))
+        }
+        _ => None,
+    };
+    edge.recorder.answer(&sent, number, told, carried_out(served));
+    if is_awaited(&edge.life, &to) {
+        // A sender that went away in between no longer wants it.
+        let _ = to.send(answer);
+    }
+}

@@ -1,0 +1,189 @@
+//! What counts as an effect: a write at either edge that was carried out.
+//!
+//! A crash point is a place between two effects, so what changes nothing that a later life reads is left out: Lease
+//! renewals, events, tokens, and questions that are asked by POST.
+
+use http::Method;
+
+use crate::sim::history::Edge;
+
+/// What was done to which kind: the key under which effects are counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deed {
+    /// The plural name, with the subresource after a slash: `nodeclaims/status`, `instances`.
+    pub kind: String,
+    /// `create`, `update`, `delete`.
+    pub verb: Verb,
+}
+
+/// How a deed changes the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// Something is there that was not.
+    Create,
+    /// Something is different.
+    Update,
+    /// Something goes.
+    Delete,
+}
+
+impl Verb {
+    /// In lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+
+    fn of(method: &Method) -> Option<Self> {
+        match *method {
+            Method::POST => Some(Self::Create),
+            Method::PUT | Method::PATCH => Some(Self::Update),
+            Method::DELETE => Some(Self::Delete),
+            _ => None,
+        }
+    }
+}
+
+/// The effect that a request has when it is carried out, if it is one.
+pub fn effect(edge: Edge, method: &Method, path: &str) -> Option<Deed> {
+    let verb = Verb::of(method)?;
+    let kind = match edge {
+        Edge::Kube => kube_kind(path)?,
+        Edge::Cloud => cloud_kind(path)?,
+    };
+    let counts = match edge {
+        Edge::Kube => !NO_EFFECT.contains(&kind.as_str()),
+        Edge::Cloud => true,
+    };
+    counts.then_some(Deed { kind, verb })
+}
+
+/// Kinds whose writes are forgotten or renewed by themselves.
+const NO_EFFECT: &[&str] = &[
+    "leases",
+    "events",
+    "serviceaccounts/token",
+    "tokenreviews",
+    "subjectaccessreviews",
+    "selfsubjectaccessreviews",
+    "selfsubjectrulesreviews",
+    "localsubjectaccessreviews",
+];
+
+/// The plural name in a path of the Kubernetes API, with its subresource.
+pub fn kube_kind(path: &str) -> Option<String> {
+    let (kind, _, subresource) = kube_parts(path)?;
+    Some(match subresource {
+        Some(subresource) => format!("{kind}/{subresource}"),
+        None => kind.to_owned(),
+    })
+}
+
+/// Plural name, name and subresource in a path of the Kubernetes API.
+pub fn kube_parts(path: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
+    let mut segments = path.trim_matches('/').split('/');
+    match segments.next()? {
+        "api" => segments.nth(0)?,
+        "apis" => segments.nth(1)?,
+        _ => return None,
+    };
+    let mut rest: Vec<&str> = segments.collect();
+    // `namespaces/x` is an object, `namespaces/x/pods` lies within it, `namespaces/x/status` is its own.
+    let own = matches!(rest.get(2), None | Some(&"status" | &"finalize"));
+    if rest.first() == Some(&"namespaces") && !own {
+        rest.drain(..2);
+    }
+    let kind = rest.first().copied()?;
+    Some((kind, rest.get(1).copied(), rest.get(2).copied()))
+}
+
+/// `instances` in `/v1/instances/0717_1/actions`. Tokens and searches change nothing.
+fn cloud_kind(path: &str) -> Option<String> {
+    let mut segments = path.trim_matches('/').split('/');
+    let (first, second, third) = (segments.next()?, segments.next()?, segments.next());
+    match (first, second) {
+        ("identity" | "instance_identity", _) | ("v3", "resources") => None,
+        ("v1", kind) => Some(kind.to_owned()),
+        ("v3", "tags") => Some(format!("tags/{}", third.unwrap_or_default())),
+        (_, kind) => Some(kind.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kube(method: &Method, path: &str) -> Option<String> {
+        effect(Edge::Kube, method, path).map(|deed| format!("{} {}", deed.verb.as_str(), deed.kind))
+    }
+
+    fn cloud(method: &Method, path: &str) -> Option<String> {
+        effect(Edge::Cloud, method, path).map(|deed| format!("{} {}", deed.verb.as_str(), deed.kind))
+    }
+
+    #[test]
+    fn a_write_is_an_effect_on_its_kind() {
+        let cases = [
+            (
+                Method::POST,
+                "/apis/karpenter.sh/v1/nodeclaims",
+                "create nodeclaims",
+            ),
+            (
+                Method::PATCH,
+                "/apis/karpenter.sh/v1/nodeclaims/a/status",
+                "update nodeclaims/status",
+            ),
+            (Method::DELETE, "/api/v1/namespaces/default/pods/a", "delete pods"),
+            (
+                Method::POST,
+                "/api/v1/namespaces/default/pods/a/eviction",
+                "create pods/eviction",
+            ),
+            (Method::DELETE, "/api/v1/namespaces/a", "delete namespaces"),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/a/status",
+                "update namespaces/status",
+            ),
+        ];
+        for (method, path, deed) in cases {
+            assert_eq!(kube(&method, path).as_deref(), Some(deed), "{path}");
+        }
+        assert_eq!(
+            cloud(&Method::POST, "/v1/instances").as_deref(),
+            Some("create instances")
+        );
+        assert_eq!(
+            cloud(&Method::DELETE, "/v1/instances/0717_a").as_deref(),
+            Some("delete instances")
+        );
+        assert_eq!(
+            cloud(&Method::POST, "/v3/tags/attach").as_deref(),
+            Some("create tags/attach")
+        );
+    }
+
+    #[test]
+    fn reads_leases_events_and_tokens_are_none() {
+        for (method, path) in [
+            (Method::GET, "/api/v1/pods"),
+            (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/x/leases/a"),
+            (Method::POST, "/api/v1/namespaces/x/events"),
+            (Method::POST, "/apis/events.k8s.io/v1/namespaces/x/events"),
+            (Method::POST, "/api/v1/namespaces/x/serviceaccounts/a/token"),
+            (
+                Method::POST,
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            ),
+        ] {
+            assert_eq!(kube(&method, path), None, "{path}");
+        }
+        assert_eq!(cloud(&Method::POST, "/identity/token"), None);
+        assert_eq!(cloud(&Method::POST, "/v3/resources/search"), None);
+        assert_eq!(cloud(&Method::GET, "/v1/instances"), None);
+    }
+}
