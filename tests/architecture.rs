@@ -79,6 +79,7 @@ const ONLY: &[Only] = &[
             "operator",
             "ibm::http",
             "ibm::builtin",
+            "ibm::Transports",
             "cloud",
             "audit",
             "api",
@@ -148,10 +149,13 @@ const NEVER: &[Never] = &[
         name: "no unsafe",
         within: ORDER,
         paths: &[],
-        words: &["unsafe"],
+        words: &["unsafe", "unsafe_code"],
         tests: Tests::Included,
     },
 ];
+
+/// The one file that may be unsafe: it replaces the C library's source of entropy by a seed, and is never shipped.
+const UNSAFE: &str = "src/bin/simulate.rs";
 
 /// A file above this has more than one reason to exist.
 const LINES_MAX: usize = 600;
@@ -232,7 +236,9 @@ fn check(file: &str, text: &str) -> Vec<Violation> {
             report(*line, rule, path);
         }
     }
-    for never in NEVER.iter().filter(|never| never.within.contains(&top)) {
+    let applies =
+        |never: &&Never| never.within.contains(&top) && !(file == UNSAFE && never.words.contains(&"unsafe"));
+    for never in NEVER.iter().filter(applies) {
         for (line, path) in &paths {
             if never.paths.iter().any(|prefix| starts_with(path, prefix)) {
                 report(*line, never.name.to_owned(), path);
@@ -387,11 +393,11 @@ fn a_folder_of_modules_has_a_mod_rs() {
 }
 
 #[test]
-fn the_compiler_forbids_unsafe_code() {
+fn the_compiler_denies_unsafe_code() {
     assert!(
         read("Cargo.toml")
             .lines()
-            .any(|line| line.trim() == r#"unsafe_code = "forbid""#)
+            .any(|line| line.trim() == r#"unsafe_code = "deny""#)
     );
 }
 
@@ -505,6 +511,11 @@ mod catches {
             rules_broken("src/hash.rs", "#[cfg(test)]\nmod tests { fn f() { unsafe {} } }"),
             ["no unsafe"]
         );
+        assert_eq!(
+            rules_broken("src/bin/other.rs", "#![allow(unsafe_code)]"),
+            ["no unsafe"]
+        );
+        assert!(rules_broken(UNSAFE, "fn f() { unsafe {} }").is_empty());
     }
 
     #[test]

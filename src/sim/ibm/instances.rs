@@ -236,6 +236,7 @@ impl State {
 
     /// Changes course: what was scheduled is void.
     fn turn_to(&mut self, id: &str, status: Status) {
+        self.moves += 1;
         if let Some(instance) = self.instances.get_mut(id) {
             instance.turn += 1;
             instance.revision += 1;
@@ -266,6 +267,7 @@ impl State {
 
     /// A new instance begins its life.
     pub(super) fn launch(&mut self, id: &str) {
+        self.moves += 1;
         let pending = self.draw(self.options.timings.pending);
         self.then(id, pending, Step::Start);
     }
@@ -435,6 +437,7 @@ impl State {
         let Some(mut instance) = self.instances.remove(id) else {
             return;
         };
+        self.moves += 1;
         let forgotten = self.faults.hits(FaultKind::AutoDeleteIgnored, "instances.delete");
         for attachment in &instance.attachments {
             self.release_interface(&attachment.interface, forgotten);

@@ -54,6 +54,7 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 pub use exchange::InProcess;
 pub use faults::{Fault, FaultKind, FaultPlan, RetryAfter, Strike};
@@ -78,6 +79,7 @@ pub struct Cloud(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     requests: Mutex<Requests>,
+    moves: watch::Sender<u64>,
 }
 
 /// The requests that were seen, the simulator's own control routes left out.
@@ -107,6 +109,7 @@ impl Cloud {
         Self(Arc::new(Inner {
             state: Mutex::new(state),
             requests: Mutex::default(),
+            moves: watch::Sender::new(0),
         }))
     }
 
@@ -130,6 +133,12 @@ impl Cloud {
         self.with(|state| state.next_due())
     }
 
+    /// Tells when an instance appears, changes its status or vanishes. Nothing happens between two looks, so whoever
+    /// waits for this also looks again at [`Cloud::next_due`].
+    pub fn moves(&self) -> watch::Receiver<u64> {
+        self.0.moves.subscribe()
+    }
+
     /// The requests seen so far.
     pub fn requests(&self) -> Requests {
         lock(&self.0.requests).clone()
@@ -149,7 +158,12 @@ impl Cloud {
     fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         let mut state = lock(&self.0.state);
         state.advance();
-        look(&mut state)
+        let seen = look(&mut state);
+        let moves = state.moves;
+        self.0
+            .moves
+            .send_if_modified(|told| std::mem::replace(told, moves) != moves);
+        seen
     }
 
     fn record(&self, method: &Method, path: &str, query: &str) {

@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) tags: BTreeMap<String, BTreeSet<String>>,
     /// What Global Search knows, by CRN.
     pub(super) index: BTreeMap<String, Document>,
+    /// How often an instance appeared, changed its status or vanished.
+    pub(super) moves: u64,
     events: BTreeMap<(Timestamp, u64), Event>,
     sequence: u64,
 }
@@ -128,6 +130,7 @@ impl State {
             doomed: BTreeMap::new(),
             tags: BTreeMap::new(),
             index: BTreeMap::new(),
+            moves: 0,
             events: BTreeMap::new(),
             sequence: 0,
             options,

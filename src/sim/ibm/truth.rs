@@ -49,6 +49,12 @@ pub struct InstanceTruth {
     pub image: String,
     #[serde(skip)]
     pub user_data: Option<String>,
+    /// Whether the guest can ask the metadata service.
+    #[serde(skip)]
+    pub metadata_service: bool,
+    /// The size of the boot volume, in GB.
+    #[serde(skip)]
+    pub boot_volume_gb: u64,
     /// What it costs an hour while it runs, and how certain that is.
     pub usd_per_hour: Option<Price>,
     pub price_certainty: &'static str,
@@ -371,9 +377,17 @@ fn truth(state: &State, instance: &Instance) -> InstanceTruth {
         resource_group: instance.resource_group.clone(),
         image: instance.image.clone(),
         user_data: instance.user_data.clone(),
+        metadata_service: instance.metadata.enabled,
+        boot_volume_gb: boot_volume_gb(state, instance),
         usd_per_hour: instance.profile.on_demand.times(factor * share),
         price_certainty: super::pricing::certainty(instance.profile, &state.region).as_str(),
     }
+}
+
+fn boot_volume_gb(state: &State, instance: &Instance) -> u64 {
+    let boot = instance.volumes.first();
+    boot.and_then(|attachment| state.volumes.get(&attachment.volume))
+        .map_or(0, |volume| volume.capacity)
 }
 
 pub(super) fn account(state: &State) -> Account {

@@ -42,4 +42,4 @@ pub mod warning;
 pub mod watching;
 pub mod write;
 
-pub use server::{ApiServer, Options};
+pub use server::{ApiServer, Audit, Options};

@@ -36,6 +36,25 @@ struct Inner {
     usage: Mutex<Usage>,
     watching: watching::Control,
     webhooks: Webhooks,
+    auditor: Mutex<Option<Auditor>>,
+}
+
+/// Sees every write and how it was answered, as the audit log of a real server does.
+pub type Auditor = Arc<dyn Fn(&Audit<'_>) + Send + Sync>;
+
+/// A write, answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Audit<'a> {
+    /// Who asked for it.
+    pub user: &'a User,
+    /// How.
+    pub method: &'a http::Method,
+    /// On what.
+    pub uri: &'a http::Uri,
+    /// What it says.
+    pub body: &'a Bytes,
+    /// The status of the answer.
+    pub status: u16,
 }
 
 /// Everything that requests read and change.
@@ -71,6 +90,7 @@ impl ApiServer {
             usage: Mutex::default(),
             watching: watching::Control::default(),
             webhooks: Webhooks::default(),
+            auditor: Mutex::default(),
         }));
         super::bootstrap::populate(&server);
         server
@@ -104,6 +124,11 @@ impl ApiServer {
     /// The webhook servers that it can reach without a network.
     pub fn webhooks(&self) -> &Webhooks {
         &self.0.webhooks
+    }
+
+    /// Shows every later write to `auditor`, in place of the one before.
+    pub fn audit(&self, auditor: Auditor) {
+        *self.0.auditor.lock().unwrap_or_else(PoisonError::into_inner) = Some(auditor);
     }
 
     /// Which verbs on which resources were used, by whom.
@@ -208,7 +233,29 @@ impl ApiServer {
         let body = to_bytes(body, BODY_BYTES_MAX)
             .await
             .map_err(|_| Refusal::too_large(format!("the body is longer than {BODY_BYTES_MAX} bytes")))?;
-        self.dispatch(&user, &kind, &mut ask, body).await
+        let answer = self.dispatch(&user, &kind, &mut ask, body.clone()).await;
+        if !matches!(ask.verb, Verb::Get | Verb::List | Verb::Watch) {
+            let status = match &answer {
+                Ok(response) => response.status().as_u16(),
+                Err(refusal) => refusal.code(),
+            };
+            self.tell_auditor(&Audit {
+                user: &user,
+                method: &parts.method,
+                uri: &parts.uri,
+                body: &body,
+                status,
+            });
+        }
+        answer
+    }
+
+    fn tell_auditor(&self, audit: &Audit<'_>) {
+        let auditor = self.0.auditor.lock().unwrap_or_else(PoisonError::into_inner);
+        let auditor = auditor.clone();
+        if let Some(auditor) = auditor {
+            auditor(audit);
+        }
     }
 
     async fn dispatch(

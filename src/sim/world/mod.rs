@@ -1,7 +1,90 @@
-//! The deterministic world.
+//! The deterministic world: real controllers, an embedded cluster and cloud, faults on demand; a seed in, a history out.
+//!
+//! One current-thread runtime with paused time: it jumps to the next timer when everybody waits, so an hour takes as
+//! long as what happens in it. Given the same seed, and a process whose entropy is that seed (`simulate`), two runs
+//! have the same history byte for byte.
 
+pub mod actors;
+pub mod audit;
+pub mod cluster;
+mod course;
 pub mod edges;
 pub mod effects;
 pub mod life;
 pub mod recorder;
 pub mod replica;
+pub mod timeline;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::sim::faults::Plan;
+use crate::sim::history::{History, Keep};
+use crate::sim::scenario::Scenario;
+use cluster::InstallError;
+use effects::Deed;
+use recorder::Observer;
+
+pub use replica::{Edges, Factory};
+
+/// What a run is made of.
+pub struct Setup {
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// What is there, and what people do.
+    pub scenario: Scenario,
+    /// What goes wrong.
+    pub plan: Plan,
+    /// What makes each replica of the operator: they differ in who they are.
+    pub replicas: Vec<Factory>,
+    /// How much of the history is remembered.
+    pub keep: Keep,
+    /// Who else sees each entry.
+    pub observers: Vec<Observer>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// In a word.
+    pub verdict: Verdict,
+    /// How often each fault struck, by its name.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Requests, of everybody.
+    pub requests: u64,
+    /// Effects of replicas.
+    pub effects: u64,
+    /// Watch events that replicas were given.
+    pub events: u64,
+    /// How long it was.
+    pub simulated: Duration,
+    /// Of the whole history: the same for the same seed.
+    pub trace: u64,
+    /// Effects of replicas, by what they did.
+    pub counts: BTreeMap<Deed, u64>,
+    /// What is remembered.
+    pub history: History,
+}
+
+/// What is to be said of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is wrong.
+    Passed,
+    /// It made more requests than any run has.
+    Overrun,
+}
+
+/// Runs a world from its beginning to its end.
+pub fn run(setup: Setup) -> Result<Outcome, InstallError> {
+    #[expect(
+        clippy::expect_used,
+        reason = "a runtime without I/O asks the system for nothing that it could refuse"
+    )]
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime that only keeps time can be built");
+    runtime.block_on(course::live(setup))
+}

@@ -11,6 +11,7 @@ use super::recorder::Recorder;
 use crate::clock::Clock;
 use crate::ibm::Transports;
 use crate::ibm::entropy::Entropy;
+use crate::sim::faults::{Desk, FaultName};
 use crate::sim::ibm::Cloud;
 
 /// Everything of the outside that a replica touches.
@@ -40,6 +41,7 @@ pub struct Replica(Arc<Inner>);
 
 struct Inner {
     number: usize,
+    factory: Factory,
     outside: Outside,
     state: Mutex<State>,
 }
@@ -54,8 +56,6 @@ struct State {
 /// What all replicas have outside of them.
 #[derive(Clone)]
 pub struct Outside {
-    /// What they are made by.
-    pub factory: Factory,
     /// The Kubernetes API as they reach it.
     pub kube: Arc<KubeEdge>,
     /// The cloud.
@@ -64,16 +64,19 @@ pub struct Outside {
     pub clock: Clock,
     /// Where everything is written.
     pub recorder: Recorder,
+    /// Where crashes are counted.
+    pub desk: Desk,
     /// Where their chance comes from.
     pub seed: u64,
 }
 
 impl Replica {
     /// Starts replica `number`, and goes on starting it whenever it ends.
-    pub fn start(number: usize, outside: Outside) -> Self {
+    pub fn start(number: usize, factory: Factory, outside: Outside) -> Self {
         let seed = outside.seed ^ (0x9e37_79b9_7f4a_7c15u64.wrapping_mul(number as u64 + 1));
         let replica = Self(Arc::new(Inner {
             number,
+            factory,
             outside,
             state: Mutex::new(State {
                 life: Life::new(number, 0),
@@ -130,7 +133,7 @@ impl Replica {
             let life = self.life();
             self.turn(&life, "started");
             let edges = self.edges(&life);
-            let future = (self.0.outside.factory)(edges);
+            let future = (self.0.factory)(edges);
             let ending = tokio::spawn(Living::new(life.clone(), future)).await;
             // A panic ends a life as well.
             life.crash();
@@ -143,7 +146,11 @@ impl Replica {
     fn note(&self, life: &Life, ending: &Result<Ending, tokio::task::JoinError>) {
         let effects = life.effects();
         match ending {
-            Ok(Ending::Crashed) => self.turn(life, format!("crashed after effect {effects}")),
+            Ok(Ending::Crashed) => {
+                let detail = format!("replica {} after effect {effects}", self.0.number);
+                self.0.outside.desk.strike(FaultName::Crash, &detail);
+                self.turn(life, format!("crashed after effect {effects}"));
+            }
             Ok(Ending::Returned) => {
                 self.state().returns += 1;
                 self.turn(life, "ended by itself");
@@ -170,6 +177,7 @@ impl Replica {
         let outside = &self.0.outside;
         let exchange = Arc::new(CloudEdge {
             cloud: outside.cloud.exchange(),
+            desk: outside.desk.clone(),
             life: life.clone(),
             recorder: outside.recorder.clone(),
         });
@@ -204,13 +212,15 @@ mod tests {
     use tower::util::BoxCloneSyncService;
 
     use super::*;
-    use crate::sim::history::{CarriedOut, Entry, Keep, What};
+    use crate::sim::faults::Parts;
+    use crate::sim::history::{CarriedOut, Entry, Keep, What, Who};
     use crate::sim::ibm;
     use crate::sim::kube::identity::{Keys, User};
     use crate::sim::kube::{ApiServer, Options};
     use crate::sim::world::edges::{Faults, Way};
 
     struct World {
+        factory: Factory,
         server: ApiServer,
         recorder: Recorder,
         outside: Outside,
@@ -224,20 +234,31 @@ mod tests {
             keys: Keys::Fixed,
         });
         let recorder = Recorder::new(&clock, Keep::All, 1_000_000);
+        let cloud = Cloud::new(ibm::Options::new("us-south", 1, clock.clone()));
+        let told = recorder.clone();
+        let desk = Desk::new(Parts {
+            server: server.clone(),
+            cloud: cloud.clone(),
+            operator: "kubernetes-admin".to_owned(),
+            clocks: Vec::new(),
+            api_key: "demo-api-key".to_owned(),
+            sink: Arc::new(move |what| told.add(Who::World, what)),
+        });
         let outside = Outside {
-            factory,
             kube: Arc::new(KubeEdge {
                 server: server.clone(),
                 user: User::admin(),
                 faults,
                 recorder: recorder.clone(),
             }),
-            cloud: Cloud::new(ibm::Options::new("us-south", 1, clock.clone())),
+            cloud,
+            desk,
             clock,
             recorder: recorder.clone(),
             seed: 1,
         };
         World {
+            factory,
             server,
             recorder,
             outside,
@@ -278,6 +299,10 @@ mod tests {
     }
 
     impl World {
+        fn start(&self) -> Replica {
+            Replica::start(0, Arc::clone(&self.factory), self.outside.clone())
+        }
+
         async fn maps(&self) -> usize {
             let maps: Api<ConfigMap> = Api::default_namespaced(self.server.admin());
             let all = maps.list(&ListParams::default()).await.unwrap().items;
@@ -311,7 +336,7 @@ mod tests {
     async fn a_crash_after_an_effect_comes_before_its_answer_for_every_effect() {
         for effect in 1..=10 {
             let world = world(maker(), no_faults());
-            let replica = Replica::start(0, world.outside.clone());
+            let replica = world.start();
             replica.crash_after(effect);
             // The next life begins a second later at the earliest.
             tokio::time::sleep(Duration::from_millis(effect * 1000 - 100)).await;
@@ -332,7 +357,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_was_handed_over_lands_after_a_crash() {
         let world = world(maker(), slow(10));
-        let replica = Replica::start(0, world.outside.clone());
+        let replica = world.start();
         seconds(2).await;
         assert_eq!(world.maps().await, 0);
         replica.crash_after(0);
@@ -345,7 +370,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_paused_replica_does_nothing_while_what_it_sent_lands() {
         let world = world(maker(), slow(10));
-        let replica = Replica::start(0, world.outside.clone());
+        let replica = world.start();
         seconds(2).await;
         replica.pause();
         seconds(60).await;
@@ -361,12 +386,12 @@ mod tests {
     async fn a_program_that_panics_or_returns_is_started_again_and_told_apart() {
         let panicking: Factory = Arc::new(|_| Box::pin(async { panic!("on purpose") }));
         let panicking = world(panicking, no_faults());
-        let replica = Replica::start(0, panicking.outside.clone());
+        let replica = panicking.start();
         seconds(25).await;
         assert!(replica.failures().0 >= 1);
         assert!(replica.life().ordinal() >= 1);
         let returning = world(Arc::new(|_| Box::pin(async {})), no_faults());
-        let replica = Replica::start(0, returning.outside.clone());
+        let replica = returning.start();
         seconds(25).await;
         assert!(replica.failures().1 >= 1);
     }
@@ -385,7 +410,7 @@ mod tests {
             })
         });
         let world = world(watcher, no_faults());
-        let replica = Replica::start(0, world.outside.clone());
+        let replica = world.start();
         seconds(1).await;
         replica.pause();
         let maps: Api<ConfigMap> = Api::default_namespaced(world.server.admin());
@@ -414,7 +439,7 @@ mod tests {
             })
         });
         let world = world(buyer, no_faults());
-        let _replica = Replica::start(0, world.outside.clone());
+        let _replica = world.start();
         seconds(1).await;
         let lines: Vec<String> = world.entries().iter().map(ToString::to_string).collect();
         assert!(

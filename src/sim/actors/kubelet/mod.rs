@@ -1,1 +1,4 @@
 //! stub
+pub mod cloud_init;
+pub mod disk;
+pub mod shell;

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::{carried_out, is_awaited};
 use crate::ibm::http::{Exchange, ExchangeError};
+use crate::sim::faults::Desk;
 use crate::sim::history::Edge;
 use crate::sim::ibm::InProcess;
 use crate::sim::world::effects::effect;
@@ -19,6 +20,8 @@ use crate::sim::world::recorder::{Recorder, Sent, Worth};
 pub struct CloudEdge {
     /// The cloud, with its own faults in front of it.
     pub cloud: InProcess,
+    /// Where its faults are turned on: they are told before the answer that they spoilt.
+    pub desk: Desk,
     /// Whose edge it is.
     pub life: Life,
     /// Where everything is written.
@@ -50,6 +53,7 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
     };
     let number = edge.recorder.request(&sent);
     let (served, answer) = edge.cloud.witness(request).await;
+    edge.desk.gather();
     if served.is_some_and(|status| status.is_success())
         && let Some(deed) = effect(Edge::Cloud, &sent.method, sent.uri.path())
     {

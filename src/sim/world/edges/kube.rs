@@ -25,7 +25,7 @@ use crate::sim::world::life::Life;
 use crate::sim::world::recorder::{Recorder, Sent, Worth};
 
 /// A way to the API server.
-pub type Way = BoxCloneSyncService<Request<Sending>, Response<Body>, BoxError>;
+pub type Way = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
 /// What is put between a replica and its server.
 pub type Faults = Arc<dyn Fn(Way) -> Way + Send + Sync>;
@@ -89,7 +89,7 @@ struct Witness {
     recorder: Recorder,
 }
 
-impl Service<Request<Sending>> for Witness {
+impl Service<Request<Body>> for Witness {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
@@ -98,7 +98,7 @@ impl Service<Request<Sending>> for Witness {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Sending>) -> Self::Future {
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self {
             router,
             life,
@@ -176,7 +176,7 @@ async fn carry(edge: Recording, request: Request<Sending>, to: Answered) {
         worth: Worth::Kept,
     };
     let number = edge.recorder.request(&sent);
-    let request = Request::from_parts(head, Sending::from(body));
+    let request = Request::from_parts(head, Body::from(body));
     let answer = edge.way.clone().oneshot(request).await;
     let outcome = carried_out(fate.served());
     let whole = match answer {

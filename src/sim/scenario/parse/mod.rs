@@ -1,0 +1,300 @@
+//! Reads a scenario from its file: everything is checked that can be checked before there is a cluster.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::document::{Fields, Mistake, Place, Tree};
+use super::expectation::{Expectation, Selector};
+use super::{Action, CloudFault, Crash, Machine, Offering, Scenario, Step, Target, placeholders};
+use crate::ibm::builtin;
+use crate::sim::ibm::{Class, FaultKind, HostFailure};
+
+/// How long a story goes on after its last step, unless it says so itself: time for a machine to come and go.
+const AFTERMATH: Duration = Duration::from_mins(10);
+/// Long enough for a rollout to notice that a pod is gone and start another.
+const DOWN: Duration = Duration::from_secs(10);
+
+const ACTIONS: &[&str] = &[
+    "apply",
+    "delete",
+    "scale",
+    "preempt",
+    "fail-host",
+    "stop-machine",
+    "drain",
+    "refill",
+    "fault",
+    "crash",
+    "say",
+    "expect",
+];
+const STEP: &[&str] = &[
+    "at",
+    "apply",
+    "delete",
+    "scale",
+    "preempt",
+    "fail-host",
+    "stop-machine",
+    "drain",
+    "refill",
+    "fault",
+    "crash",
+    "say",
+    "expect",
+];
+
+/// Why there is no scenario.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file, or one that it refers to.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It says something that it must not.
+    #[error(transparent)]
+    Mistake(#[from] Mistake),
+}
+
+impl Scenario {
+    /// Reads a file, and the manifests that it refers to, relative to itself.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let text = read(path)?;
+        let file = path.display().to_string();
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::read(&file, &text, |name| manifests(&folder.join(name)))
+    }
+
+    /// Reads a text that refers to no files.
+    pub fn parse(file: &str, text: &str) -> Result<Self, LoadError> {
+        Self::read(file, text, |name| {
+            let path = PathBuf::from(name);
+            let source = io::Error::new(io::ErrorKind::NotFound, "this scenario is in no folder");
+            Err(LoadError::Unreadable { path, source })
+        })
+    }
+
+    fn read(
+        file: &str,
+        text: &str,
+        open: impl Fn(&str) -> Result<Vec<Value>, LoadError>,
+    ) -> Result<Self, LoadError> {
+        let tree = Tree::read(file, text)?;
+        let root = tree.root(file);
+        let fields = root.fields(&["name", "about", "region", "lasts", "files", "objects", "steps"])?;
+        let mut objects = Vec::new();
+        for place in fields.read("files", Place::items)?.unwrap_or_default() {
+            objects.extend(open(place.text()?)?);
+        }
+        for place in fields.read("objects", Place::items)?.unwrap_or_default() {
+            objects.push(manifest(&place)?);
+        }
+        let steps = steps(&fields.need("steps")?)?;
+        let ends = steps.iter().map(Step::ends).max().unwrap_or_default();
+        let lasts = fields.read("lasts", Place::duration)?;
+        Ok(Self {
+            name: fields.need("name")?.words()?,
+            about: fields.need("about")?.words()?,
+            region: fields
+                .read("region", region)?
+                .unwrap_or_else(|| "us-south".to_owned()),
+            objects,
+            lasts: lasts.unwrap_or(ends + AFTERMATH),
+            steps,
+        })
+    }
+}
+
+impl Step {
+    /// When it is over at the latest.
+    fn ends(&self) -> Duration {
+        match &self.action {
+            Action::Expect(expectation) => self.at + expectation.within,
+            Action::Fault(fault) => self.at + fault.lasts.unwrap_or_default(),
+            _ => self.at,
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, LoadError> {
+    fs::read_to_string(path).map_err(|source| LoadError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn manifests(path: &Path) -> Result<Vec<Value>, LoadError> {
+    let (text, file) = (read(path)?, path.display().to_string());
+    let trees = Tree::read_all(&file, &text)?;
+    let read = trees.iter().map(|tree| manifest(&tree.root(&file)));
+    Ok(read.collect::<Result<_, _>>()?)
+}
+
+fn region(place: &Place<'_>) -> Result<String, Mistake> {
+    let name = place.text()?;
+    let known: Vec<&str> = builtin::REGIONS.iter().map(|region| region.name).collect();
+    if known.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(place.unknown("region", name, &known))
+    }
+}
+
+/// An object with a kind and a name, whose placeholders are all known.
+fn manifest(place: &Place<'_>) -> Result<Value, Mistake> {
+    let object = place.value();
+    for field in ["/apiVersion", "/kind", "/metadata/name"] {
+        if object.pointer(field).and_then(Value::as_str).is_none() {
+            let field = field.trim_start_matches('/').replace('/', ".");
+            return Err(place.wrong(format!("is no manifest: it has no `{field}`")));
+        }
+    }
+    match placeholders::unknown(&object) {
+        Some(word) => Err(place.unknown("placeholder", &word, placeholders::known())),
+        None => Ok(object),
+    }
+}
+
+fn steps(place: &Place<'_>) -> Result<Vec<Step>, Mistake> {
+    let (mut steps, mut last) = (Vec::new(), Duration::ZERO);
+    for place in place.items()? {
+        let fields = place.fields(STEP)?;
+        let at = fields.read("at", Place::duration)?.unwrap_or(last);
+        if at < last {
+            return Err(fields.need("at")?.wrong("is before the step above it"));
+        }
+        last = at;
+        let (name, what) = fields.one_of(ACTIONS)?;
+        steps.push(Step {
+            at,
+            line: place.line(),
+            action: action(name, &what)?,
+        });
+    }
+    Ok(steps)
+}
+
+fn action(name: &str, place: &Place<'_>) -> Result<Action, Mistake> {
+    Ok(match name {
+        "apply" => {
+            let manifests = place.one_or_more()?;
+            Action::Apply(manifests.iter().map(manifest).collect::<Result<_, _>>()?)
+        }
+        "delete" => Action::Delete(target(&place.fields(&[
+            "apiVersion",
+            "kind",
+            "namespace",
+            "name",
+        ])?)?),
+        "scale" => {
+            let fields = place.fields(&["apiVersion", "kind", "namespace", "name", "replicas"])?;
+            Action::Scale {
+                target: target(&fields)?,
+                replicas: fields.need("replicas")?.number()?,
+            }
+        }
+        "preempt" => Action::Preempt(machine(&place.fields(&["claim", "selector"])?)?),
+        "fail-host" => {
+            let fields = place.fields(&["claim", "selector", "outcome"])?;
+            Action::FailHost {
+                machine: machine(&fields)?,
+                outcome: fields.read("outcome", outcome)?,
+            }
+        }
+        "stop-machine" => Action::StopMachine(machine(&place.fields(&["claim", "selector"])?)?),
+        "drain" => Action::Drain(offering(place)?),
+        "refill" => Action::Refill(offering(place)?),
+        "fault" => Action::Fault(fault(place)?),
+        "crash" => Action::Crash(crash(place)?),
+        "say" => Action::Say(place.words()?),
+        _ => Action::Expect(Expectation::read(place)?),
+    })
+}
+
+fn target(fields: &Fields<'_>) -> Result<Target, Mistake> {
+    Ok(Target {
+        api_version: fields.read("apiVersion", Place::words)?,
+        kind: fields.need("kind")?.words()?,
+        namespace: fields.read("namespace", Place::words)?,
+        name: fields.need("name")?.words()?,
+    })
+}
+
+fn machine(fields: &Fields<'_>) -> Result<Machine, Mistake> {
+    let (by, place) = fields.one_of(&["claim", "selector"])?;
+    match by {
+        "claim" => place.words().map(Machine::OfClaim),
+        _ => Selector::read(&place, place.text()?).map(Machine::Selected),
+    }
+}
+
+fn outcome(place: &Place<'_>) -> Result<HostFailure, Mistake> {
+    match place.text()? {
+        "restart" => Ok(HostFailure::Restart),
+        "stop" => Ok(HostFailure::Stop),
+        other => Err(place.unknown("outcome", other, &["restart", "stop"])),
+    }
+}
+
+fn offering(place: &Place<'_>) -> Result<Offering, Mistake> {
+    let fields = place.fields(&["profile", "zone", "class"])?;
+    let class = |place: &Place<'_>| {
+        let word = place.text()?;
+        Class::parse(word).ok_or_else(|| place.unknown("class", word, &["spot", "standard"]))
+    };
+    let profile = fields.need("profile")?;
+    let name = profile.words()?;
+    if builtin::find_profile(&name).is_none() {
+        return Err(profile.wrong(format!("{name:?} is no profile of IBM Cloud")));
+    }
+    Ok(Offering {
+        profile: name,
+        zone: fields.need("zone")?.words()?,
+        class: fields.read("class", class)?,
+    })
+}
+
+fn fault(place: &Place<'_>) -> Result<CloudFault, Mistake> {
+    let fields = place.fields(&["kind", "for", "times", "percent", "operation"])?;
+    let kind = fields.need("kind")?;
+    let word = kind.text()?;
+    let known: Vec<&str> = FaultKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let fault = CloudFault {
+        kind: FaultKind::parse(word).ok_or_else(|| kind.unknown("kind of fault", word, &known))?,
+        lasts: fields.read("for", Place::duration)?,
+        times: fields.read("times", Place::number)?,
+        percent: fields.read("percent", percent)?.unwrap_or(100),
+        operation: fields.read("operation", Place::words)?,
+    };
+    if fault.lasts.is_none() && fault.times.is_none() {
+        return Err(place.wrong("never ends: say `for` how long, or how many `times`"));
+    }
+    Ok(fault)
+}
+
+fn percent(place: &Place<'_>) -> Result<u32, Mistake> {
+    match place.number()? {
+        percent @ 1..=100 => Ok(percent),
+        other => Err(place.wrong(format!("is {other}, and must be from 1 to 100"))),
+    }
+}
+
+fn crash(place: &Place<'_>) -> Result<Crash, Mistake> {
+    let fields = place.fields(&["replica", "after-effects", "down"])?;
+    Ok(Crash {
+        replica: fields.read("replica", Place::number)?.unwrap_or(0),
+        after_effects: fields.read("after-effects", Place::number)?.unwrap_or(0),
+        down: fields.read("down", Place::duration)?.unwrap_or(DOWN),
+    })
+}
+
+#[cfg(test)]
+mod tests;

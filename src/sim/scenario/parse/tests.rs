@@ -1,0 +1,378 @@
+//! What a scenario may say, and what is said about one that says something else.
+
+use super::*;
+use crate::sim::scenario::{ClaimState, Condition, Left, MachineState, NodeState, PodState};
+
+const WHOLE: &str = r#"
+name: whole
+about: Everything that a scenario can say.
+region: eu-de
+objects:
+  - {apiVersion: v1, kind: Namespace, metadata: {name: "${region}-x"}}
+steps:
+  - say: Hello.
+  - at: 10s
+    apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+  - apply:
+      - {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}
+      - {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}
+  - at: 1m
+    delete: {kind: NodeClaim, name: a}
+  - scale: {kind: Deployment, name: web, namespace: shop, replicas: 5}
+  - preempt: {claim: a}
+  - fail-host: {selector: "karpenter.sh/nodepool=spot", outcome: stop}
+  - stop-machine: {claim: a}
+  - drain: {profile: bxf-4x16, zone: eu-de-1, class: spot}
+  - refill: {profile: bxf-4x16, zone: eu-de-1}
+  - fault: {kind: lost-create, times: 1, operation: instances.create}
+  - fault: {kind: rate-limit, for: 2m, percent: 20}
+  - crash: {after-effects: 3, down: 30s}
+  - at: 2m30s
+    expect:
+      within: 5m
+      nodes: 2 ready
+      machines: [1 running, 2 present]
+      claims: 1 initialized
+      pods: 3 running of app=web,tier=front
+      claim: a gone
+      event: SpotPreemption on NodeClaim/a
+      left-in-cloud: nothing
+      withheld: spot:bxf-4x16:eu-de-1
+      offered: on-demand:bxf-4x16:eu-de-1
+"#;
+
+fn target(kind: &str, namespace: Option<&str>, name: &str) -> Target {
+    Target {
+        api_version: None,
+        kind: kind.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    }
+}
+
+#[test]
+fn everything_that_can_be_said_is_understood() {
+    let scenario = Scenario::parse("whole.yaml", WHOLE).unwrap();
+    assert_eq!(
+        (scenario.name.as_str(), scenario.region.as_str()),
+        ("whole", "eu-de")
+    );
+    assert_eq!(scenario.objects.len(), 1);
+    let step = |number: usize| &scenario.steps[number];
+    assert_eq!(step(0).at, Duration::ZERO);
+    assert_eq!(
+        step(2).at,
+        Duration::from_secs(10),
+        "a step without a time follows at once"
+    );
+    assert_eq!(step(2).line, 11);
+    assert!(matches!(&step(2).action, Action::Apply(manifests) if manifests.len() == 2));
+    assert_eq!(step(3).action, Action::Delete(target("NodeClaim", None, "a")));
+    let web = target("Deployment", Some("shop"), "web");
+    assert_eq!(
+        step(4).action,
+        Action::Scale {
+            target: web,
+            replicas: 5
+        }
+    );
+    assert_eq!(step(5).action, Action::Preempt(Machine::OfClaim("a".to_owned())));
+    let spot = [("karpenter.sh/nodepool".to_owned(), "spot".to_owned())];
+    let fail = Action::FailHost {
+        machine: Machine::Selected(Selector(spot.into())),
+        outcome: Some(HostFailure::Stop),
+    };
+    assert_eq!(step(6).action, fail);
+    let limited = CloudFault {
+        kind: FaultKind::RateLimit,
+        lasts: Some(Duration::from_mins(2)),
+        times: None,
+        percent: 20,
+        operation: None,
+    };
+    assert_eq!(step(11).action, Action::Fault(limited));
+    let crash = Crash {
+        replica: 0,
+        after_effects: 3,
+        down: Duration::from_secs(30),
+    };
+    assert_eq!(step(12).action, Action::Crash(crash));
+    assert_eq!(scenario.lasts, Duration::from_secs(450) + AFTERMATH);
+}
+
+#[test]
+fn an_expectation_is_a_list_of_phrases() {
+    let scenario = Scenario::parse("whole.yaml", WHOLE).unwrap();
+    let Action::Expect(expectation) = &scenario.steps[13].action else {
+        panic!("no expectation");
+    };
+    assert_eq!(expectation.within, Duration::from_mins(5));
+    let pods = [("app", "web"), ("tier", "front")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let conditions = [
+        Condition::Nodes(2, NodeState::Ready),
+        Condition::Machines(1, MachineState::Running),
+        Condition::Machines(2, MachineState::Present),
+        Condition::Claims(1, ClaimState::Initialized),
+        Condition::Pods(3, PodState::Running, Selector(pods.into())),
+        Condition::Claim("a".to_owned(), ClaimState::Gone),
+        Condition::Event("SpotPreemption".to_owned(), target("NodeClaim", None, "a")),
+        Condition::LeftInCloud(Left::Nothing),
+        Condition::Withheld("spot:bxf-4x16:eu-de-1".parse().unwrap()),
+        Condition::Offered("on-demand:bxf-4x16:eu-de-1".parse().unwrap()),
+    ];
+    assert_eq!(expectation.conditions, conditions);
+}
+
+/// What a scenario with these steps is told, and the hint that comes with it.
+fn told(steps: &str) -> (String, String) {
+    let text = format!("name: x\nabout: y\nsteps:\n{steps}");
+    match Scenario::parse("x.yaml", &text) {
+        Err(LoadError::Mistake(mistake)) => {
+            let hint = mistake.hint.clone().unwrap_or_default();
+            (mistake.to_string(), hint)
+        }
+        other => panic!("{steps}: {other:?}"),
+    }
+}
+
+/// Steps, what is said about them, and the hint.
+const WRONG_STEPS: &[(&str, &str, &str)] = &[
+    (
+        "  - att: 1s\n    say: x",
+        "x.yaml:4: steps[0].att: is no field here",
+        "did you mean `at`?",
+    ),
+    ("  - at: 1s", "x.yaml:4: steps[0]: has none of apply, delete,", ""),
+    (
+        "  - say: x\n    crash: {}",
+        "x.yaml:4: steps[0].say: cannot stand beside `crash`",
+        "",
+    ),
+    (
+        "  - at: soon\n    say: x",
+        "x.yaml:4: steps[0].at: \"soon\" is no duration such as 2m30s",
+        "",
+    ),
+    (
+        "  - at: 5\n    say: x",
+        "x.yaml:4: steps[0].at: \"5\" is no duration such as 2m30s",
+        "",
+    ),
+    (
+        "  - at: 5s\n    say: x\n  - at: 4s\n    say: y",
+        "x.yaml:6: steps[1].at: is before the step above it",
+        "",
+    ),
+    ("  - say: ''", "x.yaml:4: steps[0].say: is empty", ""),
+    (
+        "  - say: [x]",
+        "x.yaml:4: steps[0].say: is a list, and must be a text",
+        "",
+    ),
+    (
+        "  - delete: a",
+        "x.yaml:4: steps[0].delete: is \"a\", and must have fields: apiVersion, kind",
+        "",
+    ),
+    (
+        "  - delete: {kind: Pod}",
+        "x.yaml:4: steps[0].delete: has no `name`, which it needs",
+        "",
+    ),
+    (
+        "  - scale: {kind: Deployment, name: a, replicas: -1}",
+        "x.yaml:4: steps[0].scale.replicas: is -1, and must be a whole number from 0",
+        "",
+    ),
+    (
+        "  - preempt: {}",
+        "x.yaml:4: steps[0].preempt: has none of claim, selector",
+        "",
+    ),
+    (
+        "  - preempt: {selector: spot}",
+        "x.yaml:4: steps[0].preempt.selector: \"spot\" is no selector such as",
+        "",
+    ),
+    (
+        "  - fail-host: {claim: a, outcome: explode}",
+        "x.yaml:4: steps[0].fail-host.outcome: \"explode\" is no outcome",
+        "one of: restart, stop",
+    ),
+    (
+        "  - drain: {profile: bx9-1x1, zone: us-south-1}",
+        "x.yaml:4: steps[0].drain.profile: \"bx9-1x1\" is no profile of IBM Cloud",
+        "",
+    ),
+    (
+        "  - fault: {kind: lost-creat, times: 1}",
+        "x.yaml:4: steps[0].fault.kind: \"lost-creat\" is no kind of fault",
+        "did you mean `lost-create`?",
+    ),
+    (
+        "  - fault: {kind: lost-create}",
+        "x.yaml:4: steps[0].fault: never ends",
+        "",
+    ),
+    (
+        "  - fault: {kind: slow, times: 1, percent: 0}",
+        "x.yaml:4: steps[0].fault.percent: is 0, and must be from 1 to 100",
+        "",
+    ),
+    (
+        "  - crash: {replica: first}",
+        "x.yaml:4: steps[0].crash.replica: is \"first\", and must be a whole number",
+        "",
+    ),
+    (
+        "  - apply: {kind: Pod}",
+        "x.yaml:4: steps[0].apply: is no manifest: it has no `apiVersion`",
+        "",
+    ),
+    (
+        "  - apply: {apiVersion: v1, kind: Pod, metadata: {name: '${vcp}'}}",
+        "x.yaml:4: steps[0].apply: \"vcp\" is no placeholder",
+        "did you mean `vpc`?",
+    ),
+];
+
+#[test]
+fn every_mistake_in_a_step_names_file_line_and_field() {
+    for &(steps, said, hint) in WRONG_STEPS {
+        let (mistake, hinted) = told(steps);
+        assert!(mistake.starts_with(said), "{steps}\n{mistake}\n{said}");
+        assert_eq!(hinted, hint, "{steps}");
+    }
+}
+
+#[test]
+fn every_mistake_in_an_expectation_names_file_line_and_field() {
+    let table = [
+        (
+            "within: 1m",
+            "x.yaml:5: steps[0].expect: expects nothing: add one of nodes, machines",
+            "",
+        ),
+        (
+            "node: 1 ready",
+            "x.yaml:5: steps[0].expect.node: is no field here",
+            "did you mean `nodes`?",
+        ),
+        (
+            "nodes: ready",
+            "x.yaml:5: steps[0].expect.nodes: \"ready\" is no phrase such as `2 ready`",
+            "",
+        ),
+        (
+            "nodes: 2 raedy",
+            "x.yaml:5: steps[0].expect.nodes: \"raedy\" is no state",
+            "did you mean `ready`?",
+        ),
+        (
+            "machines:\n        - 1 running\n        - 2 on fire",
+            "x.yaml:7: steps[0].expect.machines[1]: \"2 on fire\" is no phrase",
+            "",
+        ),
+        (
+            "pods: 3 running of web",
+            "x.yaml:5: steps[0].expect.pods: \"web\" is no selector such as app=web",
+            "",
+        ),
+        (
+            "claim: a",
+            "x.yaml:5: steps[0].expect.claim: \"a\" is no phrase such as `web-1 initialized`",
+            "",
+        ),
+        (
+            "claim: a went",
+            "x.yaml:5: steps[0].expect.claim: \"went\" is no state of a claim",
+            "one of: present,",
+        ),
+        (
+            "event: Preempted a",
+            "x.yaml:5: steps[0].expect.event: must be a phrase such as `SpotPreemption on",
+            "",
+        ),
+        (
+            "left-in-cloud: little",
+            "x.yaml:5: steps[0].expect.left-in-cloud: \"little\" is no amount",
+            "one of: nothing",
+        ),
+        (
+            "withheld: spot",
+            "x.yaml:5: steps[0].expect.withheld: \"spot\" is no offering such as",
+            "",
+        ),
+        (
+            "within: never\n      nodes: 1 ready",
+            "x.yaml:5: steps[0].expect.within: \"never\" is no duration",
+            "",
+        ),
+    ];
+    for (expect, said, hint) in table {
+        let (mistake, hinted) = told(&format!("  - expect:\n      {expect}"));
+        assert!(mistake.starts_with(said), "{expect}\n{mistake}\n{said}");
+        assert!(hinted.starts_with(hint), "{expect}\n{hinted}");
+    }
+}
+
+#[test]
+fn mistakes_outside_the_steps_are_named_too() {
+    let table = [
+        ("name: x\nabout: y\n", "x.yaml:1: has no `steps`, which it needs"),
+        ("name: x\nsteps: []\n", "x.yaml:1: has no `about`, which it needs"),
+        (
+            "name: 5\nabout: y\nsteps: []\n",
+            "x.yaml:1: name: is 5, and must be a text",
+        ),
+        (
+            "name: x\nabout: y\nregion: us-mars\nsteps: []\n",
+            "x.yaml:3: region: \"us-mars\" is no region",
+        ),
+        (
+            "name: x\nabout: y\nsteps: none\n",
+            "x.yaml:3: steps: is \"none\", and must be a list",
+        ),
+        (
+            "name: x\nabout: y\nobjects: [{a: 1}]\nsteps: []\n",
+            "x.yaml:3: objects[0]: is no manifest",
+        ),
+        ("- x\n", "x.yaml:1: is a list, and must have fields: name, about"),
+        ("name: x\nname: y\n", "x.yaml:2: "),
+        ("name: [x\n", "x.yaml:"),
+        ("", "x.yaml"),
+    ];
+    for (text, said) in table {
+        let mistake = Scenario::parse("x.yaml", text).unwrap_err().to_string();
+        assert!(mistake.starts_with(said), "{text}\n{mistake}\n{said}");
+        assert!(!mistake.contains('\n'), "{mistake}");
+    }
+}
+
+#[test]
+fn manifests_in_files_stand_beside_the_scenario() {
+    let folder = std::env::temp_dir().join(format!("karpenter-ibm-scenario-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    let object = |name: &str| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}\n");
+    write("a.yaml", &format!("{}---\n{}", object("a"), object("b")));
+    write("b.yaml", "apiVersion: v1\nkind: ConfigMap\n");
+    write("good.yaml", "name: x\nabout: y\nfiles: [a.yaml]\nsteps: []\n");
+    write("absent.yaml", "name: x\nabout: y\nfiles: [c.yaml]\nsteps: []\n");
+    write("bad.yaml", "name: x\nabout: y\nfiles: [b.yaml]\nsteps: []\n");
+    let load = |name: &str| Scenario::load(&folder.join(name));
+    let said = |name: &str| load(name).unwrap_err().to_string();
+    assert_eq!(load("good.yaml").unwrap().objects.len(), 2);
+    assert!(
+        said("absent.yaml").contains("c.yaml: No such file"),
+        "{}",
+        said("absent.yaml")
+    );
+    assert!(
+        said("bad.yaml").contains("b.yaml:1: is no manifest: it has no `metadata.name`"),
+        "{}",
+        said("bad.yaml")
+    );
+    assert!(said("none.yaml").starts_with("cannot read "));
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,108 @@
+//! A cluster and an account to run in: what is there before anything happens.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::audit;
+use super::recorder::Recorder;
+use crate::api::crd::definitions;
+use crate::clock::Clock;
+use crate::sim::ibm::{self, Answers, Cloud};
+use crate::sim::kube::identity::{Keys, User, service_account};
+use crate::sim::kube::{ApiServer, Options};
+
+/// The namespace that the operator is installed in.
+pub const NAMESPACE: &str = "karpenter-ibm";
+/// The ServiceAccount that it runs as.
+pub const ACCOUNT: &str = "karpenter-ibm";
+/// The API key of the account.
+pub const API_KEY: &str = "demo-api-key";
+/// A Monday morning: every run begins then.
+const EPOCH: Timestamp = Timestamp::constant(1_794_823_200, 0);
+
+/// Both servers, and the clocks.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Kubernetes.
+    pub server: ApiServer,
+    /// IBM Cloud.
+    pub cloud: Cloud,
+    /// What time it is.
+    pub clock: Clock,
+    /// What time the operator's machines take it for.
+    pub operator_clock: Clock,
+}
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The product's own definitions cannot be written.
+    #[error("writing the custom resource definitions")]
+    Definitions(#[from] serde_json::Error),
+    /// The API server refused something that every installation has.
+    #[error("installing the operator's surroundings")]
+    Refused(#[from] kube::Error),
+}
+
+impl Cluster {
+    /// An empty cluster and an account in a region.
+    pub fn new(seed: u64, region: &str) -> Self {
+        let clock = Clock::simulated(EPOCH);
+        let server = ApiServer::new(Options {
+            clock: clock.clone(),
+            seed,
+            keys: Keys::Fixed,
+        });
+        let mut options = ibm::Options::new(region, seed, clock.clone());
+        options.answers = Answers::Realistic;
+        options.api_keys = vec![API_KEY.to_owned()];
+        Self {
+            server,
+            cloud: Cloud::new(options),
+            clock,
+            operator_clock: Clock::simulated(EPOCH),
+        }
+    }
+
+    /// The operator as the API server knows it.
+    pub fn operator() -> User {
+        service_account(NAMESPACE, ACCOUNT)
+    }
+
+    /// Writes what others than replicas do into the history.
+    pub fn audit(&self, recorder: &Recorder) {
+        self.server.audit(audit::auditor(recorder, &Self::operator()));
+    }
+
+    /// Applies what an administrator applies before the operator is started: definitions, namespace, account, rights.
+    pub async fn install(&self) -> Result<(), InstallError> {
+        for definition in definitions()? {
+            create::<CustomResourceDefinition>(Api::all(self.server.admin()), definition.object).await?;
+        }
+        let metadata = json!({"name": NAMESPACE});
+        create::<Namespace>(Api::all(self.server.admin()), json!({ "metadata": metadata })).await?;
+        let account = json!({"metadata": {"name": ACCOUNT}});
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.server.admin(), NAMESPACE);
+        create(accounts, account).await?;
+        let binding = json!({
+            "metadata": {"name": ACCOUNT},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+        });
+        create::<ClusterRoleBinding>(Api::all(self.server.admin()), binding).await
+    }
+}
+
+async fn create<K>(api: Api<K>, object: Value) -> Result<(), InstallError>
+where
+    K: kube::Resource + DeserializeOwned + serde::Serialize + Clone + std::fmt::Debug,
+{
+    let object: K = serde_json::from_value(object)?;
+    api.create(&PostParams::default(), &object).await?;
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! The course of a run: under faults, healing, quiet.
+//!
+//! While faults are on, only safety is judged. Then everything is put right and nobody touches the workload any more:
+//! within a bound the world must be as it should be, and after that nothing may happen for a while. A controller that
+//! goes on changing things in a world that is as it should be is caught here.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cluster::{Cluster, InstallError};
+use super::edges::{KubeEdge, Way};
+use super::recorder::Recorder;
+use super::replica::{Outside, Replica};
+use super::timeline::{Change, timeline};
+use super::{Outcome, Setup, Verdict, actors};
+use crate::sim::faults::kube::Layer;
+use crate::sim::faults::{Desk, Fault, FaultName, Parts, Plan};
+use crate::sim::history::Who;
+
+/// More requests than any run has: one that goes round in circles without time passing would never end.
+const REQUESTS_MAX: u64 = 5_000_000;
+/// How long the world may take to be as it should be: a launch of 15 minutes that fails at the last moment, and the
+/// next.
+const HEALING_MAX: Duration = Duration::from_mins(40);
+/// How often it is looked whether it is.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How long nothing may happen after that. Sweeps, resyncs and token renewals all come round in this time.
+const QUIET: Duration = Duration::from_mins(20);
+
+/// A world while it runs.
+pub(super) struct World {
+    cluster: Cluster,
+    recorder: Recorder,
+    desk: Desk,
+    replicas: Vec<Replica>,
+    plan: Plan,
+    /// The places in the plan of the injections that are on.
+    on: BTreeSet<usize>,
+}
+
+/// Plays everything.
+pub(super) async fn live(setup: Setup) -> Result<Outcome, InstallError> {
+    let lasts = setup.scenario.lasts.max(setup.plan.ends());
+    let mut world = World::begin(setup).await?;
+    let recorder = world.recorder.clone();
+    let verdict = tokio::select! {
+        biased;
+        () = recorder.overrun() => Verdict::Overrun,
+        verdict = world.pass(lasts) => verdict,
+    };
+    Ok(world.end(verdict))
+}
+
+impl World {
+    async fn begin(setup: Setup) -> Result<Self, InstallError> {
+        let cluster = Cluster::new(setup.seed, &setup.scenario.region);
+        let recorder = Recorder::new(&cluster.clock, setup.keep, REQUESTS_MAX);
+        for observer in setup.observers {
+            recorder.show(observer);
+        }
+        cluster.audit(&recorder);
+        cluster.install().await?;
+        actors::start(&cluster);
+        let desk = desk(&cluster, &recorder);
+        let layer = Layer::new(desk.clone());
+        let kube = Arc::new(KubeEdge {
+            server: cluster.server.clone(),
+            user: Cluster::operator(),
+            faults: Arc::new(move |way: Way| Way::new(tower::Layer::layer(&layer, way))),
+            recorder: recorder.clone(),
+        });
+        let outside = Outside {
+            kube,
+            cloud: cluster.cloud.clone(),
+            clock: cluster.operator_clock.clone(),
+            recorder: recorder.clone(),
+            desk: desk.clone(),
+            seed: setup.seed,
+        };
+        let factories = setup.replicas.into_iter().enumerate();
+        let replicas = factories
+            .map(|(number, factory)| Replica::start(number, factory, outside.clone()))
+            .collect();
+        Ok(Self {
+            cluster,
+            recorder,
+            desk,
+            replicas,
+            plan: setup.plan,
+            on: BTreeSet::new(),
+        })
+    }
+
+    async fn pass(&mut self, lasts: Duration) -> Verdict {
+        self.under_faults(lasts).await;
+        self.heal().await;
+        self.recorder.turn(Who::World, "quiet");
+        self.cluster.clock.sleep(QUIET).await;
+        Verdict::Passed
+    }
+
+    async fn under_faults(&mut self, lasts: Duration) {
+        for (at, change) in timeline(&self.plan) {
+            self.until(at).await;
+            match change {
+                Change::Begin(place) => self.begin_injection(place).await,
+                Change::End(place) => self.end_injection(place).await,
+            }
+        }
+        self.until(lasts).await;
+    }
+
+    /// Faults off, clocks right, replicas running.
+    async fn heal(&mut self) {
+        for place in self.on.clone() {
+            self.end_injection(place).await;
+        }
+        self.desk.clear().await;
+        for replica in &self.replicas {
+            replica.spare();
+            replica.resume();
+        }
+        self.recorder.turn(Who::World, "healing");
+        self.cluster.clock.sleep(HEALING_MAX).await;
+    }
+
+    async fn until(&self, at: Duration) {
+        let wait = at.saturating_sub(self.recorder.elapsed());
+        self.cluster.clock.sleep(wait).await;
+    }
+
+    async fn begin_injection(&mut self, place: usize) {
+        let injection = self.plan.injections[place].clone();
+        match injection.fault {
+            Fault::Crash {
+                replica,
+                after_effects,
+            } => {
+                if let Some(replica) = self.replicas.get(replica) {
+                    replica.crash_after(after_effects);
+                }
+            }
+            Fault::Pause { replica } => {
+                if let Some(paused) = self.replicas.get(replica) {
+                    self.desk.strike(FaultName::Pause, &format!("replica {replica}"));
+                    paused.pause();
+                }
+            }
+            _ => self.desk.start(&injection).await,
+        }
+        self.on.insert(place);
+    }
+
+    async fn end_injection(&mut self, place: usize) {
+        self.on.remove(&place);
+        let injection = self.plan.injections[place].clone();
+        match injection.fault {
+            Fault::Pause { replica } => {
+                let pauses = |other: &usize| self.plan.injections[*other].fault == injection.fault;
+                if !self.on.iter().any(pauses)
+                    && let Some(paused) = self.replicas.get(replica)
+                {
+                    paused.resume();
+                }
+            }
+            _ => self.desk.stop(&injection).await,
+        }
+    }
+
+    fn end(self, verdict: Verdict) -> Outcome {
+        self.recorder.turn(Who::World, "ended");
+        let history = self.recorder.history();
+        let tally = self.recorder.tally();
+        Outcome {
+            verdict,
+            faults: self.desk.struck(),
+            requests: tally.requests,
+            effects: tally.effects,
+            events: tally.events,
+            simulated: self.recorder.elapsed(),
+            trace: history.hash(),
+            counts: tally.deeds,
+            history,
+        }
+    }
+}
+
+fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
+    let told = recorder.clone();
+    Desk::new(Parts {
+        server: cluster.server.clone(),
+        cloud: cluster.cloud.clone(),
+        operator: Cluster::operator().name,
+        clocks: vec![cluster.operator_clock.clone()],
+        api_key: super::cluster::API_KEY.to_owned(),
+        sink: Arc::new(move |what| told.add(Who::World, what)),
+    })
+}
