@@ -210,7 +210,10 @@ fn condition(name: &str, phrase: &Place<'_>) -> Result<Condition, Mistake> {
             Condition::Machines(count, state)
         }
         "claims" => {
-            let (count, state) = counted(phrase, &words, ClaimState::parse, ClaimState::WORDS)?;
+            // Those that are gone cannot be counted; it is the last of the words.
+            let known = &ClaimState::WORDS[..ClaimState::WORDS.len() - 1];
+            let there = |word: &str| ClaimState::parse(word).filter(|_| known.contains(&word));
+            let (count, state) = counted(phrase, &words, there, known)?;
             Condition::Claims(count, state)
         }
         "pods" => pods(phrase, &words)?,
