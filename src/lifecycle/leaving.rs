@@ -1,5 +1,7 @@
 //! The end of a claim: its machine is deleted, confirmed gone, and only then the claim is let go.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
@@ -33,32 +35,23 @@ pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now:
     }
 }
 
-/// How sure it is that a machine found nowhere is gone.
-pub(super) enum Absence {
-    /// It was found nowhere before, long enough ago.
-    Confirmed,
-    /// Not yet; this comes first.
-    Unconfirmed(Step),
-}
-
-/// A first sighting is written down; a second one counts when the visibility delay has passed in between. A sighting
-/// from before `not_before` proves nothing: an order may have been carried out since.
-pub(super) fn absence(claim: &NodeClaim, not_before: Timestamp, limits: &Limits, now: Timestamp) -> Absence {
+/// What must come before a machine that is found nowhere is taken for gone; `None` when nothing must. A first sighting
+/// is written down; a second one counts when the visibility delay has passed in between. A sighting from before
+/// `not_before` proves nothing: an order may have been carried out since.
+pub(super) fn unconfirmed(
+    claim: &NodeClaim,
+    not_before: Timestamp,
+    limits: &Limits,
+    now: Timestamp,
+) -> Option<Step> {
     // A sighting in the future was noted by a clock that was ahead.
     let valid = not_before..=now;
     let Some(since) = claim.absent_since().filter(|since| valid.contains(since)) else {
-        return Absence::Unconfirmed(Step::NoteAbsence(now));
+        return Some(Step::NoteAbsence(now));
     };
     let confirmed_at = later(since, limits.visibility);
-    if now > confirmed_at {
-        Absence::Confirmed
-    } else {
-        // The delay must have passed, not just be reached.
-        Absence::Unconfirmed(Step::Wait(later(
-            confirmed_at,
-            std::time::Duration::from_millis(1),
-        )))
-    }
+    // The delay must have passed, not just be reached.
+    (now <= confirmed_at).then(|| Step::Wait(later(confirmed_at, Duration::from_millis(1))))
 }
 
 fn gone(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timestamp) -> Step {
@@ -68,7 +61,7 @@ fn gone(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timestamp)
         Doubt::Until(until) if now < until => return Step::Wait(until),
         Doubt::Until(until) => until,
     };
-    if let Absence::Unconfirmed(step) = absence(claim, settled_at, limits, now) {
+    if let Some(step) = unconfirmed(claim, settled_at, limits, now) {
         return step;
     }
     match observed.node.as_ref().and_then(|node| left_behind(claim, node)) {

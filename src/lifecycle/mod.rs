@@ -86,7 +86,7 @@ pub enum Sighting {
     /// A direct 404 by id, where there is an id, and nothing under the exact name.
     Absent,
     /// It is there.
-    Present(Machine),
+    Present(Box<Machine>),
 }
 
 /// What could be bought: an allocation without its history.
@@ -294,7 +294,7 @@ fn buy(
         Sighting::Present(machine) if machine.status == MachineStatus::Deleting => {
             Step::Wait(later(now, limits.poll))
         }
-        Sighting::Present(machine) => Step::Record(machine.clone()),
+        Sighting::Present(machine) => Step::Record(machine.as_ref().clone()),
         Sighting::Absent => match facts::time_to_send(claim, limits, now) {
             Some(within) => Step::Create {
                 allocation: allocation.clone(),
@@ -324,7 +324,7 @@ fn launch(
     if allocation.instance_id.as_ref() != Some(&machine.id) {
         // The one we knew is gone and another has its name: a late order of ours.
         return if is_ours(machine, Some(allocation), observed) {
-            Step::Record(machine.clone())
+            Step::Record(machine.as_ref().clone())
         } else {
             stranger(machine)
         };
@@ -384,10 +384,8 @@ fn vanished(
     limits: &Limits,
     now: Timestamp,
 ) -> Step {
-    match leaving::absence(claim, allocation.since.0, limits, now) {
-        leaving::Absence::Confirmed => try_again(allocation, observed, limits, now),
-        leaving::Absence::Unconfirmed(step) => step,
-    }
+    leaving::unconfirmed(claim, allocation.since.0, limits, now)
+        .unwrap_or_else(|| try_again(allocation, observed, limits, now))
 }
 
 /// The attempt's machine has come to its end; the next attempt, once others had their turn.

@@ -111,6 +111,8 @@ pub struct Answer {
     pub hash: u64,
     /// The body that the client was given; empty for streams.
     pub body: bytes::Bytes,
+    /// When the client was asked to come again, as the header says it.
+    pub retry_after: Option<String>,
 }
 
 /// Whether a request reached its server.

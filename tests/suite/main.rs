@@ -19,6 +19,8 @@ mod kubectl;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]
+mod placing;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod runtime;

@@ -23,7 +23,7 @@ const BLOCKED_FOR: Duration = Duration::from_mins(1);
 /// What follows from a step.
 pub(super) enum Outcome {
     /// The next step can be decided on what is known now.
-    Again(Known),
+    Again(Box<Known>),
     /// Nothing before then.
     At(Timestamp),
     /// Nothing for a while that grows.
@@ -36,7 +36,7 @@ pub(super) enum Outcome {
 pub(super) async fn act(context: &Context, known: &Known, seen: &Seen, step: Step) -> Result<Outcome, Error> {
     let now = context.clock.now();
     let claim = &known.claim;
-    Ok(Outcome::Again(match step {
+    let next = match step {
         Step::AddFinalizer => write::add_finalizer(context, known).await?,
         Step::Allocate(allocation) => allocate(context, known, allocation).await?,
         Step::RenewIntent(until) => {
@@ -52,7 +52,7 @@ pub(super) async fn act(context: &Context, known: &Known, seen: &Seen, step: Ste
         Step::Record(machine) => {
             let status = status::recorded(claim, &machine);
             let mut next = write::status(context, known, "recording the machine", &status).await?;
-            next.bought = known.bought.clone();
+            next.bought.clone_from(&known.bought);
             next
         }
         Step::Label(labels) => write::label(context, known, &labels).await?,
@@ -82,7 +82,8 @@ pub(super) async fn act(context: &Context, known: &Known, seen: &Seen, step: Ste
         Step::Wait(until) => return Ok(Outcome::At(until)),
         Step::Retry => return Ok(Outcome::Patience),
         Step::Rest => return Ok(Outcome::Rest),
-    }))
+    };
+    Ok(Outcome::Again(Box::new(next)))
 }
 
 /// An answer without the allocation means that foreign CRDs dropped it, and with it all that keeps us from buying twice.
@@ -107,7 +108,7 @@ async fn create(
     order: &Order,
 ) -> Result<Outcome, Error> {
     match context.cloud.create(order).await {
-        Ok(machine) => Ok(Outcome::Again(bought(known, machine))),
+        Ok(machine) => Ok(Outcome::Again(Box::new(bought(known, machine)))),
         // Ours from before, which the look-up did not show yet: it will.
         Err(cloud::Error::NameTaken(_)) => Ok(Outcome::At(later(
             context.clock.now(),

@@ -129,7 +129,7 @@ async fn reconcile(cached: Arc<NodeClaim>, shared: Arc<Shared>) -> Result<Action
         let (limits, now) = (&shared.context.settings.limits, shared.context.clock.now());
         let step = lifecycle::next(&known.claim, &seen.observed, limits, now);
         match carry_out(&shared, &known, &seen, step).await? {
-            Outcome::Again(next) => known = next,
+            Outcome::Again(next) => known = *next,
             Outcome::At(at) => {
                 shared.pace.forget(&cached.name_any());
                 return Ok(Action::requeue(crate::clock::between(
@@ -170,6 +170,10 @@ fn is_settled(claim: &NodeClaim) -> bool {
 }
 
 /// When a pass that failed is repeated.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature that kube's applier asks for"
+)]
 fn slow_down(claim: Arc<NodeClaim>, error: &Error, shared: Arc<Shared>) -> Action {
     let name = claim.name_any();
     let patience = shared.pace.wait(&name);

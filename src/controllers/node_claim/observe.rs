@@ -59,7 +59,7 @@ pub(super) async fn observe(context: &Context, cluster: ClusterId, known: &Known
     seen.observed.node = node(context, claim).await?;
     if needs_machine(claim, seen.observed.node.as_ref()) {
         seen.observed.machine = match &known.bought {
-            Some(machine) => Sighting::Present(machine.clone()),
+            Some(machine) => Sighting::Present(Box::new(machine.clone())),
             None => machine(context, cluster, claim).await?,
         };
     }
@@ -136,13 +136,13 @@ pub(in crate::controllers) async fn look(
 ) -> Result<Sighting, cloud::Error> {
     if let Some(id) = id {
         match cloud.get(id).await {
-            Ok(machine) => return Ok(Sighting::Present(machine)),
+            Ok(machine) => return Ok(Sighting::Present(Box::new(machine))),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
     }
     let found = cloud.find(name).await?;
-    Ok(found.map_or(Sighting::Absent, Sighting::Present))
+    Ok(found.map_or(Sighting::Absent, |machine| Sighting::Present(Box::new(machine))))
 }
 
 fn unread(error: ReadError) -> Error {

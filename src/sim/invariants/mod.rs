@@ -1,1 +1,217 @@
-//! stub
+//! What must hold, whatever goes wrong: judged on the cloud and the cluster as they are and on what was sent, never on
+//! what the operator believes.
+//!
+//! The [`Judge`] is shown every entry of the history right after it happened, together with both servers. It keeps a
+//! [`Book`] of what it saw (requests under way, machines, changes of claims, whom a third party touched) and asks each
+//! check in turn. Safety (S) is judged at once; liveness (L) when the world has been healed and has had its time.
+//!
+//! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to limits,
+//! budgets, pods and offerings (S4 to S7, S9, S10, S19, L1, L5 to L9, L12) comes with the features it is about.
+
+mod book;
+mod changes;
+mod claims;
+
+mod leases;
+mod leftovers;
+mod manners;
+mod ownership;
+mod purchases;
+mod quiet;
+mod release;
+mod removals;
+mod replicas;
+mod secrets;
+#[cfg(test)]
+mod stage;
+mod trust;
+mod writes;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+pub use book::{Book, ClaimFacts, Machine, Sent};
+
+use super::history::Entry;
+use super::ibm::Cloud;
+use super::kube::ApiServer;
+use super::probes::Probes;
+
+/// How soon after healing everything must be as it should: five minutes for leaks, a minute in which a late create may
+/// come, two in which the cloud deletes, and two more for a machine that is bought last.
+pub const SETTLES_WITHIN: Duration = Duration::from_mins(10);
+
+/// The most violations that are kept: after so many the rest says nothing new.
+const VIOLATIONS_MAX: usize = 50;
+
+/// How things are.
+#[derive(Clone, Copy)]
+pub struct Truth<'a> {
+    /// The cluster.
+    pub kube: &'a ApiServer,
+    /// The account.
+    pub cloud: &'a Cloud,
+    /// The right time.
+    pub now: Timestamp,
+    /// How long the run has been going.
+    pub since_start: Duration,
+}
+
+/// Something that must never happen did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which invariant: `S1`.
+    pub id: &'static str,
+    /// When, since the start of the run.
+    pub at: Duration,
+    /// What happened.
+    pub message: String,
+}
+
+/// What a judge must know of the operator it judges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The resource group that the operator buys in.
+    pub resource_group: String,
+    /// Texts that must never leave: keys and tokens.
+    pub canaries: Vec<String>,
+    /// Requests to the cloud per second and replica, on average.
+    pub requests_per_second: f64,
+    /// Requests to the cloud at once.
+    pub burst: f64,
+    /// How long a machine may take to run before it may be given up; the longest of all profiles.
+    pub launch_limit: Duration,
+    /// How long a machine may take to join before it may be given up.
+    pub registration_limit: Duration,
+    /// How long a Lease holds after it was renewed.
+    pub lease: Duration,
+}
+
+impl Settings {
+    /// The operator's defaults, in that resource group.
+    pub fn new(resource_group: impl Into<String>) -> Self {
+        Self {
+            resource_group: resource_group.into(),
+            canaries: Vec::new(),
+            requests_per_second: 10.0,
+            burst: 50.0,
+            launch_limit: Duration::from_mins(5),
+            registration_limit: Duration::from_mins(15),
+            lease: Duration::from_secs(15),
+        }
+    }
+}
+
+/// What a check has found.
+#[derive(Debug, Default)]
+pub struct Findings(Vec<Violation>);
+
+impl Findings {
+    fn blame(&mut self, id: &'static str, at: Duration, message: impl Into<String>) {
+        let message = message.into();
+        let known = self
+            .0
+            .iter()
+            .any(|known| known.id == id && known.message == message);
+        if !known && self.0.len() < VIOLATIONS_MAX {
+            self.0.push(Violation { id, at, message });
+        }
+    }
+}
+
+/// One invariant, or a small family of them.
+trait Check: Send {
+    /// Looks at what just happened; the book knows of it already.
+    fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings);
+
+    /// Looks at how things are after healing.
+    fn settled(&self, _book: &Book, _truth: &Truth<'_>, _found: &mut Findings) {}
+}
+
+/// Judges a run.
+pub struct Judge {
+    book: Book,
+    checks: Vec<Box<dyn Check>>,
+    found: Findings,
+    probes: Probes,
+}
+
+impl Judge {
+    /// Knows nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            checks: vec![
+                Box::new(purchases::Purchases::default()),
+                Box::new(ownership::Ownership),
+                Box::new(removals::Removals),
+                Box::new(release::Release::default()),
+                Box::new(leases::Leases::default()),
+                Box::new(claims::Claims),
+                Box::new(writes::Writes::default()),
+                Box::new(manners::Manners::new(&settings)),
+                Box::new(secrets::Secrets::new(&settings)),
+                Box::new(trust::Trust),
+                Box::new(leftovers::Leftovers),
+                Box::new(replicas::Replicas),
+                Box::new(quiet::Quiet),
+            ],
+            book: Book::new(settings),
+            found: Findings::default(),
+            probes: Probes::default(),
+        }
+    }
+
+    /// Looks at what just happened.
+    pub fn observe(&mut self, entry: &Entry, truth: &Truth<'_>) {
+        self.book.take_in(entry, truth);
+        for check in &mut self.checks {
+            check.observe(entry, &self.book, truth, &mut self.found);
+        }
+        self.probes.observe(entry, &self.book, truth);
+        self.book.turn_page(entry);
+    }
+
+    /// Faults are off, clocks are right, replicas run: from now on things must get well.
+    pub fn healed(&mut self, at: Duration) {
+        self.book.healed_at = Some(at);
+    }
+
+    /// What is not yet as it must be after healing: empty when liveness holds.
+    pub fn unmet(&self, truth: &Truth<'_>) -> Vec<Violation> {
+        let mut found = Findings::default();
+        for check in &self.checks {
+            check.settled(&self.book, truth, &mut found);
+        }
+        found.0
+    }
+
+    /// Takes what is still not as it must be for violations. From here on nothing may change any more.
+    pub fn settled(&mut self, truth: &Truth<'_>) {
+        for unmet in self.unmet(truth) {
+            self.found.blame(unmet.id, unmet.at, unmet.message);
+        }
+        self.book.quiet_since = Some(truth.since_start);
+    }
+
+    /// Looks at what was written into logs, for secrets.
+    pub fn read_log(&mut self, at: Duration, line: &str) {
+        secrets::scan(
+            &self.book.settings.canaries,
+            "a log line",
+            line.as_bytes(),
+            at,
+            &mut self.found,
+        );
+    }
+
+    /// Everything that was found, in order.
+    pub fn violations(&self) -> &[Violation] {
+        &self.found.0
+    }
+
+    /// What rare things were seen.
+    pub fn probes(&self) -> &Probes {
+        &self.probes
+    }
+}

@@ -138,6 +138,18 @@ impl Recorder {
 
     /// Writes what became of a request.
     pub fn answer(&self, sent: &Sent, number: u64, told: Option<(u16, Bytes)>, carried_out: CarriedOut) {
+        self.answer_asking(sent, number, told, carried_out, None);
+    }
+
+    /// Writes what became of a request, and when the client was asked to come again.
+    pub fn answer_asking(
+        &self,
+        sent: &Sent,
+        number: u64,
+        told: Option<(u16, Bytes)>,
+        carried_out: CarriedOut,
+        retry_after: Option<String>,
+    ) {
         let (status, body) = told.map_or((None, Bytes::new()), |(status, body)| (Some(status), body));
         let answer = Answer {
             number,
@@ -145,6 +157,7 @@ impl Recorder {
             status,
             hash: hash::fnv1a(&body),
             body,
+            retry_after,
         };
         self.write(sent.who.clone(), What::Answer(answer), sent.worth);
     }

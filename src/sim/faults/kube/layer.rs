@@ -2,7 +2,7 @@
 //!
 //! Each request travels in a task of its own: an operator that crashes, gives up or stands still neither undoes nor
 //! halves a write that is on its way. Whether a request was carried out is told with every answer (as an extension) and
-//! every loss, for those who keep the history.
+//! every loss, for those who keep the history. Extensions of a request travel with it.
 
 use std::task::{Context, Poll};
 
@@ -57,10 +57,10 @@ pub struct WithFaults<S> {
 
 impl<S, B> Service<Request<B>> for WithFaults<S>
 where
-    S: Service<Request<Body>, Response = Response> + Clone + Send + 'static,
+    S: Service<Request<B>, Response = Response> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
-    B: HttpBody<Data = Bytes> + Send + 'static,
+    B: HttpBody<Data = Bytes> + From<Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     type Response = Response;
@@ -74,7 +74,6 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (inner, desk) = (self.inner.clone(), self.desk.clone());
         Box::pin(async move {
-            let request = request.map(Body::new);
             match tokio::spawn(travel(inner, desk, request)).await {
                 Ok(answer) => answer,
                 Err(panicked) => Err(panicked.into()),
@@ -83,14 +82,16 @@ where
     }
 }
 
-async fn travel<S>(inner: S, desk: Desk, request: Request<Body>) -> Result<Response, BoxError>
+async fn travel<S, B>(inner: S, desk: Desk, request: Request<B>) -> Result<Response, BoxError>
 where
-    S: Service<Request<Body>, Response = Response> + Send,
+    S: Service<Request<B>, Response = Response> + Send,
     S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
 {
     let (parts, body) = request.into_parts();
     // Bodies of requests are whole in memory already.
-    let body = to_bytes(body, usize::MAX).await?;
+    let body = to_bytes(Body::new(body), usize::MAX).await?;
     let asked = asked(&parts, &body);
     let course = asked.as_ref().map(|asked| desk.course(asked)).unwrap_or_default();
     let clock = desk.clock();
@@ -101,7 +102,7 @@ where
         after => after,
     };
     let answer = inner
-        .oneshot(Request::from_parts(parts, Body::from(body)))
+        .oneshot(Request::from_parts(parts, B::from(body)))
         .await
         .map_err(Into::into)?;
     clock.sleep(course.delay).await;

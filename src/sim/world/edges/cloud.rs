@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
 use http::{Request, Response};
 use tokio::sync::oneshot;
 
@@ -65,7 +66,13 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
         }
         _ => None,
     };
-    edge.recorder.answer(&sent, number, told, carried_out(served));
+    let header = answer
+        .as_ref()
+        .ok()
+        .and_then(|response| response.headers().get(RETRY_AFTER));
+    let asks = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
+    edge.recorder
+        .answer_asking(&sent, number, told, carried_out(served), asks);
     if is_awaited(&edge.life, &to) {
         // A sender that went away in between no longer wants it.
         let _ = to.send(answer);

@@ -1,0 +1,148 @@
+//! S15: the cloud is asked no more often than it may be, not before the time that it named, and each thing is told once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::book::Book;
+use super::{Check, Findings, Settings, Truth};
+use crate::ibm::http::retry_after::RETRY_AFTER_MAX;
+use crate::sim::history::{Edge, Entry, What, Who};
+
+/// Two requests in the same instant are sent in any order.
+const INSTANT: Duration = Duration::from_millis(1);
+/// Rounding at the edges of the bucket.
+const SLACK: f64 = 2.0;
+/// The operator, as its events name it.
+const REPORTER: &str = "karpenter";
+
+pub(super) struct Manners {
+    rate: f64,
+    burst: f64,
+    buckets: BTreeMap<Who, Bucket>,
+    /// Until when a service does not want to hear from a replica, and when it said so.
+    closed: BTreeMap<(Who, &'static str), (Duration, Duration)>,
+    /// Names of events by what they tell.
+    told: BTreeMap<(String, String, String), String>,
+}
+
+#[derive(Default)]
+struct Bucket {
+    level: f64,
+    at: Duration,
+}
+
+impl Manners {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            rate: settings.requests_per_second,
+            burst: settings.burst,
+            buckets: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            told: BTreeMap::new(),
+        }
+    }
+
+    fn count(&mut self, entry: &Entry, found: &mut Findings) {
+        let bucket = self.buckets.entry(entry.who.clone()).or_default();
+        let passed = entry.at.saturating_sub(bucket.at).as_secs_f64();
+        bucket.level = (bucket.level - passed * self.rate).max(0.0) + 1.0;
+        bucket.at = entry.at;
+        if bucket.level > self.burst + SLACK {
+            let message = format!("{} sends more than {} requests a second", entry.who, self.rate);
+            found.blame("S15", entry.at, message);
+        }
+    }
+
+    fn wait(&self, entry: &Entry, path: &str, book: &Book, found: &mut Findings) {
+        let Some((until, said)) = self.closed.get(&(entry.who.clone(), service(path))) else {
+            return;
+        };
+        // Whoever stood still when it was said has not heard it yet.
+        let resumed = match entry.who {
+            Who::Replica { number, .. } => book.replicas.get(&number).and_then(|turns| turns.resumed),
+            _ => None,
+        };
+        let unheard = resumed.is_some_and(|resumed| *said <= resumed && entry.at <= resumed + INSTANT);
+        if entry.at > *said + INSTANT && entry.at + INSTANT < *until && !unheard {
+            let message = format!(
+                "{} asked {} again {:?} before the time it was told",
+                entry.who,
+                service(path),
+                *until - entry.at
+            );
+            found.blame("S15", entry.at, message);
+        }
+    }
+
+    fn hear(&mut self, entry: &Entry, path: &str, seconds: u64) {
+        let wait = Duration::from_secs(seconds).min(RETRY_AFTER_MAX);
+        let key = (entry.who.clone(), service(path));
+        let closed = self.closed.entry(key).or_insert((Duration::ZERO, entry.at));
+        if entry.at + wait > closed.0 {
+            *closed = (entry.at + wait, entry.at);
+        }
+    }
+
+    fn tell_once(&mut self, event: &Value, at: Duration, found: &mut Findings) {
+        let text = |place: &str| {
+            let value = event.pointer(place).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let by = [text("/reportingComponent"), text("/source/component")].concat();
+        if !by.contains(REPORTER) {
+            return;
+        }
+        let told = (text("/involvedObject/uid"), text("/reason"), text("/message"));
+        let name = text("/metadata/name");
+        if let Some(earlier) = self.told.insert(told.clone(), name.clone())
+            && earlier != name
+        {
+            let (uid, reason, _) = told;
+            found.blame("S15", at, format!("{reason} of {uid} is told twice"));
+        }
+    }
+}
+
+impl Check for Manners {
+    fn observe(&mut self, entry: &Entry, book: &Book, _: &Truth<'_>, found: &mut Findings) {
+        for event in &book.changed.events {
+            self.tell_once(event, entry.at, found);
+        }
+        if !matches!(entry.who, Who::Replica { .. }) {
+            return;
+        }
+        match &entry.what {
+            What::Request(request) if request.edge == Edge::Cloud => {
+                self.wait(entry, &request.path, book, found);
+                self.count(entry, found);
+            }
+            What::Answer(answer) if answer.status == Some(429) => {
+                if let (Some(seconds), Some(sent)) = (seconds(answer.retry_after.as_deref()), &book.answered)
+                    && sent.request.edge == Edge::Cloud
+                {
+                    self.hear(entry, &sent.request.path, seconds);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Only a number of seconds means the same on every clock.
+fn seconds(header: Option<&str>) -> Option<u64> {
+    header?.parse().ok()
+}
+
+/// The services of the cloud, told apart by path.
+fn service(path: &str) -> &'static str {
+    match path.trim_start_matches('/').split('/').next() {
+        Some("v1") => "VPC",
+        Some("v2") => "Resource Manager",
+        Some("v3") if path.contains("search") => "Search",
+        Some("v3") => "Tagging",
+        Some("api") => "Catalog",
+        _ => "IAM",
+    }
+}

@@ -1,0 +1,222 @@
+//! S3: nothing healthy is removed. What a failed, partial or stale read says is no reason; so a machine, claim or Node of
+//! ours is removed only if its claim is going already, or its machine had failed, or never came up in time.
+//!
+//! Judged when the request is sent: what it is based on cannot become truer on the way.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::book::{Book, Machine};
+use super::ownership::target;
+use super::{Check, Findings, Truth};
+use crate::api::names::NODE_REGISTERED;
+use crate::sim::history::{Edge, Entry, Request, What, Who};
+use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::request::Target;
+use crate::sim::kube::stored::ObjectKey;
+
+/// A machine that was broken so shortly before may have been seen so: a host that failed restarts its machines.
+const BROKEN_LATELY: Duration = Duration::from_mins(3);
+
+pub(super) struct Removals;
+
+impl Check for Removals {
+    fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+        let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who) else {
+            return;
+        };
+        let removed = match request.edge {
+            Edge::Cloud => given_up(request, book),
+            Edge::Kube => deleted(request, book),
+        };
+        for (what, machine) in removed {
+            if is_healthy(machine, entry.at, book, truth) {
+                let (name, status) = (&machine.name, machine.status);
+                let message =
+                    format!("{what} although nobody wants its claim gone and machine {name} is {status}");
+                found.blame("S3", entry.at, message);
+            }
+        }
+    }
+}
+
+/// The machine that a request to the cloud takes from its claim, if the claim still needs it.
+fn given_up<'a>(request: &Request, book: &'a Book) -> Vec<(String, &'a Machine)> {
+    let renames = || {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        body.get("name").is_some()
+    };
+    let gives_up = request.method == Method::DELETE || (request.method == Method::PATCH && renames());
+    let machine = target(request)
+        .filter(|_| gives_up && request.path.matches('/').count() == 3)
+        .and_then(|id| book.machines.get(id))
+        .filter(|machine| machine.has_its_own_name());
+    let wanted = machine.filter(|machine| {
+        let claim = machine.claim.as_ref().and_then(|uid| book.claims.get(uid));
+        claim.is_some_and(|claim| claim.deleting.is_none() && claim.gone.is_none())
+    });
+    let method = &request.method;
+    wanted
+        .map(|machine| (format!("{method} of machine {}", machine.id), machine))
+        .into_iter()
+        .collect()
+}
+
+/// The machines of the claim that a request to the cluster removes, or whose Node it removes.
+fn deleted<'a>(request: &Request, book: &'a Book) -> Vec<(String, &'a Machine)> {
+    let Some(target) = Target::parse(&request.path).filter(|_| request.method == Method::DELETE) else {
+        return Vec::new();
+    };
+    let (plural, name) = (target.plural, target.name.unwrap_or_default());
+    if !matches!(plural.as_str(), "nodeclaims" | "nodes") {
+        return Vec::new();
+    }
+    // A Node has the name of its claim.
+    let claims = book
+        .claims
+        .iter()
+        .filter(|(_, claim)| claim.name == name && claim.gone.is_none() && claim.deleting.is_none());
+    claims
+        .flat_map(|(uid, _)| book.machines_of(uid))
+        .filter(|machine| machine.has_its_own_name())
+        .map(|machine| (format!("DELETE of {plural}/{name}"), machine))
+        .collect()
+}
+
+fn is_healthy(machine: &Machine, now: Duration, book: &Book, truth: &Truth<'_>) -> bool {
+    let age = now.saturating_sub(machine.seen);
+    let broken = machine
+        .broken
+        .is_some_and(|broken| now.saturating_sub(broken) < BROKEN_LATELY);
+    let late = match machine.status {
+        "running" => age > book.settings.registration_limit && !is_registered(machine, book, truth),
+        _ => age > book.settings.launch_limit,
+    };
+    // Looked at again: what the book saw may be older than this request.
+    let still = truth.cloud.instance(&machine.id);
+    let alive = still.is_some_and(|now| now.status == machine.status);
+    machine.is_live() && alive && !broken && !late
+}
+
+fn is_registered(machine: &Machine, book: &Book, truth: &Truth<'_>) -> bool {
+    let claim = machine.claim.as_ref().and_then(|uid| book.claims.get(uid));
+    let state = truth.kube.state();
+    let stored = claim.and_then(|claim| {
+        let key = ObjectKey::new("", &claim.name);
+        state.store.get(&TableKey::of("karpenter.sh", "nodeclaims"), &key)
+    });
+    stored.is_some_and(|stored| super::claims::is_true(&stored.value(), NODE_REGISTERED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    async fn running(stage: &mut Stage) -> String {
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        assert_eq!(stage.cloud.instance(&id).unwrap().status, "running");
+        format!("/v1/instances/{id}")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_healthy_machine_its_claim_and_its_node_are_kept() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        let rename = r#"{"name":"other"}"#;
+        stage.sends(0, Edge::Cloud, &Method::PATCH, &path, rename);
+        let claim = "/apis/karpenter.sh/v1/nodeclaims/a";
+        stage.sends(0, Edge::Kube, &Method::DELETE, claim, "");
+        stage.sends(0, Edge::Kube, &Method::DELETE, "/api/v1/nodes/a", "");
+        assert_eq!(stage.blamed(), ["S3"; 4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_somebody_deletes_takes_its_machine_along() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        stage.delete("a").await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        stage.sends(0, Edge::Kube, &Method::DELETE, "/api/v1/nodes/a", "");
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_failed_may_go_and_its_claim_too() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let name = stage.name_of(&uid);
+        stage.cloud.fail_start(&name, "cannot_start_capacity").unwrap();
+        let id = stage.machine(&name).await;
+        stage.pass(120).await;
+        stage.sends(
+            0,
+            Edge::Cloud,
+            &Method::DELETE,
+            &format!("/v1/instances/{id}"),
+            "",
+        );
+        stage.sends(
+            0,
+            Edge::Kube,
+            &Method::DELETE,
+            "/apis/karpenter.sh/v1/nodeclaims/a",
+            "",
+        );
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_came_back_a_moment_ago_may_have_been_given_up() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        let id = path.rsplit('/').next().unwrap();
+        stage
+            .cloud
+            .fail_host(id, Some(crate::sim::ibm::HostFailure::Restart))
+            .unwrap();
+        stage.see_cloud();
+        stage.pass(100).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_never_joined_may_be_given_up_in_the_end() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        stage.pass(20 * 60).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert!(stage.blamed().is_empty());
+        stage.conditions("a", &[(NODE_REGISTERED, "True", 1)]).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert_eq!(stage.blamed(), ["S3"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_and_writes_remove_nothing() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        stage.sends(0, Edge::Cloud, &Method::GET, &path, "");
+        stage.sends(
+            0,
+            Edge::Kube,
+            &Method::PATCH,
+            "/apis/karpenter.sh/v1/nodeclaims/a",
+            "{}",
+        );
+        stage.sends(
+            0,
+            Edge::Kube,
+            &Method::DELETE,
+            "/apis/karpenter.sh/v1/nodeclaims/b",
+            "",
+        );
+        assert!(stage.blamed().is_empty());
+    }
+}

@@ -1,0 +1,49 @@
+//! S16: keys and tokens never leave, but to IAM, which wants them.
+
+use std::time::Duration;
+
+use super::book::Book;
+use super::{Check, Findings, Settings, Truth};
+use crate::sim::history::{Edge, Entry, What, Who};
+
+pub(super) struct Secrets {
+    canaries: Vec<String>,
+}
+
+impl Secrets {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            canaries: settings.canaries.clone(),
+        }
+    }
+}
+
+impl Check for Secrets {
+    fn observe(&mut self, entry: &Entry, _: &Book, _: &Truth<'_>, found: &mut Findings) {
+        let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who) else {
+            return;
+        };
+        let to_iam = request.edge == Edge::Cloud && request.path.starts_with("/identity/");
+        if to_iam {
+            return;
+        }
+        let place = format!("{} {}", request.method, request.path);
+        for part in [
+            request.body.as_ref(),
+            request.path.as_bytes(),
+            request.query.as_bytes(),
+        ] {
+            scan(&self.canaries, &place, part, entry.at, found);
+        }
+    }
+}
+
+/// Looks for secrets in a text; the secret itself is not repeated.
+pub(super) fn scan(canaries: &[String], place: &str, text: &[u8], at: Duration, found: &mut Findings) {
+    for (number, canary) in canaries.iter().enumerate() {
+        let leaks = !canary.is_empty() && text.windows(canary.len()).any(|part| part == canary.as_bytes());
+        if leaks {
+            found.blame("S16", at, format!("secret {number} is in {place}"));
+        }
+    }
+}
