@@ -17,6 +17,8 @@ mod crds;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
+mod machines;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod runtime;
