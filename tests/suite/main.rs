@@ -17,6 +17,8 @@ mod crds;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
+mod machines;
+#[cfg(test)]
 mod operator;
 #[cfg(test)]
 mod placing;
