@@ -76,3 +76,86 @@ fn needed(claim: &str, entry: &Entry, book: &Book, found: &mut Findings) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+    use super::*;
+
+    async fn bought(stage: &mut Stage) -> (String, String) {
+        let uid = stage.claim("a").await;
+        let name = stage.name_of(&uid);
+        let id = stage.machine(&name).await;
+        (id, name)
+    }
+
+    async fn rename(stage: &mut Stage, id: &str, name: &str) {
+        let body = json!({ "name": name }).to_string();
+        stage
+            .cloud_says(Method::PATCH, &format!("/v1/instances/{id}"), &body)
+            .await;
+        stage.see_cloud();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_machine_beside_a_live_one_is_one_too_many() {
+        let mut stage = Stage::new().await;
+        let (first, name) = bought(&mut stage).await;
+        rename(&mut stage, &first, &format!("{name}-x1")).await;
+        stage.machine(&name).await;
+        assert_eq!(stage.blamed(), ["S1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_machine_after_the_first_failed_is_fine() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let name = stage.name_of(&uid);
+        stage.cloud.fail_start(&name, "cannot_start_capacity").unwrap();
+        let first = stage.machine(&name).await;
+        stage.pass(120).await;
+        rename(&mut stage, &first, &format!("{name}-x1")).await;
+        stage.machine(&name).await;
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_somebody_deleted_may_be_replaced() {
+        let mut stage = Stage::new().await;
+        let (first, name) = bought(&mut stage).await;
+        stage.pass(60).await;
+        stage.delete_machine(&first).await;
+        stage.pass(120).await;
+        stage.machine(&name).await;
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn machines_of_others_do_not_count() {
+        let mut stage = Stage::new().await;
+        let (_, name) = bought(&mut stage).await;
+        stage.machine(&name.replace("kib-", "old-")).await;
+        assert!(stage.blamed().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_for_what_has_long_been_there_is_needless() {
+        let mut stage = Stage::new().await;
+        let (_, name) = bought(&mut stage).await;
+        let order = json!({ "name": name }).to_string();
+        // Reads may not show it yet.
+        stage.pass(20).await;
+        stage.sends(0, Edge::Cloud, &Method::POST, "/v1/instances", &order);
+        assert!(stage.blamed().is_empty());
+        // Decided before it stood still.
+        stage.turns(1, "paused");
+        stage.pass(600).await;
+        stage.turns(1, "resumed");
+        stage.sends(1, Edge::Cloud, &Method::POST, "/v1/instances", &order);
+        assert!(stage.blamed().is_empty());
+        stage.sends(0, Edge::Cloud, &Method::POST, "/v1/instances", &order);
+        assert_eq!(stage.blamed(), ["L11"]);
+    }
+}

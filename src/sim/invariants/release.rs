@@ -42,3 +42,69 @@ impl Check for Release {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_is_not_released_before_its_machine() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.delete("a").await;
+        stage.delete_machine(&id).await;
+        // Still on its way out.
+        stage.release("a").await;
+        assert_eq!(stage.blamed(), ["S8"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_is_released_after_its_machine() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.delete("a").await;
+        stage.delete_machine(&id).await;
+        stage.pass(200).await;
+        stage.release("a").await;
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_appears_late_belongs_to_a_claim_that_was_released_too_early() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        stage.delete("a").await;
+        stage.release("a").await;
+        assert!(stage.blamed().is_empty());
+        stage.machine(&stage.name_of(&uid)).await;
+        assert_eq!(stage.blamed(), ["S8"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_forces_a_finalizer_off_takes_the_blame() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        stage.machine(&stage.name_of(&uid)).await;
+        stage.delete("a").await;
+        stage.struck("k14-strip-finalizer", "nodeclaims/a");
+        stage.release("a").await;
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namesake_is_another_claim() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        stage.struck("k10-recreated", "nodeclaims/a");
+        stage.delete("a").await;
+        stage.release("a").await;
+        let uid = stage.claim("a").await;
+        stage.machine(&stage.name_of(&uid)).await;
+        assert!(stage.blamed().is_empty());
+        stage.delete("a").await;
+        stage.release("a").await;
+        assert_eq!(stage.blamed(), ["S8"]);
+    }
+}

@@ -109,3 +109,114 @@ fn is_registered(machine: &Machine, book: &Book, truth: &Truth<'_>) -> bool {
     });
     stored.is_some_and(|stored| super::claims::is_true(&stored.value(), NODE_REGISTERED))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    async fn running(stage: &mut Stage) -> String {
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        assert_eq!(stage.cloud.instance(&id).unwrap().status, "running");
+        format!("/v1/instances/{id}")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_healthy_machine_its_claim_and_its_node_are_kept() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        let rename = r#"{"name":"other"}"#;
+        stage.sends(0, Edge::Cloud, &Method::PATCH, &path, rename);
+        let claim = "/apis/karpenter.sh/v1/nodeclaims/a";
+        stage.sends(0, Edge::Kube, &Method::DELETE, claim, "");
+        stage.sends(0, Edge::Kube, &Method::DELETE, "/api/v1/nodes/a", "");
+        assert_eq!(stage.blamed(), ["S3"; 4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_somebody_deletes_takes_its_machine_along() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        stage.delete("a").await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        stage.sends(0, Edge::Kube, &Method::DELETE, "/api/v1/nodes/a", "");
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_failed_may_go_and_its_claim_too() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let name = stage.name_of(&uid);
+        stage.cloud.fail_start(&name, "cannot_start_capacity").unwrap();
+        let id = stage.machine(&name).await;
+        stage.pass(120).await;
+        stage.sends(
+            0,
+            Edge::Cloud,
+            &Method::DELETE,
+            &format!("/v1/instances/{id}"),
+            "",
+        );
+        stage.sends(
+            0,
+            Edge::Kube,
+            &Method::DELETE,
+            "/apis/karpenter.sh/v1/nodeclaims/a",
+            "",
+        );
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_came_back_a_moment_ago_may_have_been_given_up() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        let id = path.rsplit('/').next().unwrap();
+        stage
+            .cloud
+            .fail_host(id, Some(crate::sim::ibm::HostFailure::Restart))
+            .unwrap();
+        stage.see_cloud();
+        stage.pass(100).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_never_joined_may_be_given_up_in_the_end() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        stage.pass(20 * 60).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert!(stage.blamed().is_empty());
+        stage.conditions("a", &[(NODE_REGISTERED, "True", 1)]).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert!(stage.blamed().contains(&"S3"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_and_writes_remove_nothing() {
+        let mut stage = Stage::new().await;
+        let path = running(&mut stage).await;
+        stage.sends(0, Edge::Cloud, &Method::GET, &path, "");
+        stage.sends(
+            0,
+            Edge::Kube,
+            &Method::PATCH,
+            "/apis/karpenter.sh/v1/nodeclaims/a",
+            "{}",
+        );
+        stage.sends(
+            0,
+            Edge::Kube,
+            &Method::DELETE,
+            "/apis/karpenter.sh/v1/nodeclaims/b",
+            "",
+        );
+        assert!(stage.blamed().is_empty());
+    }
+}

@@ -1,1 +1,314 @@
+//! A stage for tests of the judge: real servers, and a history that is written by hand.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{Judge, Settings, Truth, Violation};
+use crate::api::NodeClaim;
+use crate::api::crd::definitions;
+use crate::api::names::TERMINATION_FINALIZER;
+use crate::clock::Clock;
+use crate::cloud::{ClusterId, InstanceName};
+use crate::ibm::http::Exchange;
+use crate::sim::history::{Answer, CarriedOut, Edge, Entry, Request, What, Who};
+use crate::sim::ibm::{self, Cloud};
+use crate::sim::kube::identity::Keys;
+use crate::sim::kube::{ApiServer, Options, object};
+
+pub(super) const CANARY: &str = "canary-api-key-7";
+
+pub(super) struct Stage {
+    pub(super) server: ApiServer,
+    pub(super) cloud: Cloud,
+    pub(super) judge: Judge,
+    clock: Clock,
+    started: tokio::time::Instant,
+    requests: u64,
+}
+
+impl Stage {
+    /// A cluster with our definitions, an account, and nothing else.
+    pub(super) async fn new() -> Self {
+        let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+        let server = ApiServer::new(Options {
+            clock: clock.clone(),
+            seed: 1,
+            keys: Keys::Fixed,
+        });
+        let kinds: Api<CustomResourceDefinition> = Api::all(server.admin());
+        for definition in definitions().unwrap() {
+            let definition = serde_json::from_value(definition.object).unwrap();
+            kinds.create(&PostParams::default(), &definition).await.unwrap();
+        }
+        let cloud = Cloud::new(ibm::Options::new("us-south", 1, clock.clone()));
+        let mut settings = Settings::new(cloud.account().resource_group);
+        settings.canaries = vec![CANARY.to_owned()];
+        let judge = Judge::new(settings);
+        let started = clock.instant();
+        Self {
+            server,
+            cloud,
+            judge,
+            clock,
+            started,
+            requests: 0,
+        }
+    }
+
+    pub(super) fn claims(&self) -> Api<NodeClaim> {
+        Api::all(self.server.admin())
+    }
+
+    /// A claim with our finalizer; its uid.
+    pub(super) async fn claim(&mut self, name: &str) -> String {
+        let claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "finalizers": [TERMINATION_FINALIZER]},
+            "spec": {
+                "requirements": [],
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            },
+        });
+        let claim = serde_json::from_value(claim).unwrap();
+        let made = self
+            .claims()
+            .create(&PostParams::default(), &claim)
+            .await
+            .unwrap();
+        self.look();
+        made.metadata.uid.unwrap()
+    }
+
+    /// Changes a claim, and its status with `status`.
+    pub(super) async fn patch(&mut self, name: &str, patch: Value) {
+        let (params, status) = (PatchParams::default(), patch.get("status").is_some());
+        let patch = Patch::Merge(patch);
+        if status {
+            self.claims().patch_status(name, &params, &patch).await.unwrap();
+        } else {
+            self.claims().patch(name, &params, &patch).await.unwrap();
+        }
+        self.look();
+    }
+
+    /// Gives a claim conditions, each with a status and a second of its transition.
+    pub(super) async fn conditions(&mut self, name: &str, conditions: &[(&str, &str, u8)]) {
+        let condition = |&(kind, status, second): &(&str, &str, u8)| {
+            json!({
+                "type": kind, "status": status, "reason": kind, "message": "",
+                "lastTransitionTime": format!("2026-11-16T10:00:{second:02}Z"),
+            })
+        };
+        let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+        self.patch(name, json!({"status": {"conditions": conditions}}))
+            .await;
+    }
+
+    /// Somebody deletes a claim.
+    pub(super) async fn delete(&mut self, name: &str) {
+        self.claims()
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+        self.look();
+    }
+
+    /// Our finalizer comes off.
+    pub(super) async fn release(&mut self, name: &str) {
+        self.patch(name, json!({"metadata": {"finalizers": null}})).await;
+    }
+
+    /// The name of a claim's machine.
+    pub(super) fn name_of(&self, uid: &str) -> String {
+        let state = self.server.state();
+        let key = crate::sim::kube::stored::ObjectKey::new("", "kube-system");
+        let table = crate::sim::kube::kind::TableKey::of("", "namespaces");
+        let namespace = state.store.get(&table, &key).unwrap().value();
+        let cluster = ClusterId::from_kube_system_uid(object::uid(&namespace));
+        InstanceName::new(cluster, uid).unwrap().to_string()
+    }
+
+    /// A machine in our resource group; its id.
+    pub(super) async fn machine(&mut self, name: &str) -> String {
+        let group = self.cloud.account().resource_group;
+        self.machine_in(name, &group).await
+    }
+
+    /// A machine; its id.
+    pub(super) async fn machine_in(&mut self, name: &str, group: &str) -> String {
+        let account = self.cloud.account();
+        let prototype = json!({
+            "name": name, "profile": {"name": "bxf-2x8"}, "image": {"id": account.image},
+            "zone": {"name": "us-south-1"}, "vpc": {"id": account.vpc}, "resource_group": {"id": group},
+            "primary_network_attachment": {
+                "virtual_network_interface": {"subnet": {"id": account.subnets[0]}, "auto_delete": true},
+            },
+        });
+        let made = self
+            .cloud_says(Method::POST, "/v1/instances", &prototype.to_string())
+            .await;
+        self.see_cloud();
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Somebody deletes a machine.
+    pub(super) async fn delete_machine(&mut self, id: &str) {
+        self.cloud_says(Method::DELETE, &format!("/v1/instances/{id}"), "")
+            .await;
+        self.see_cloud();
+    }
+
+    /// Sends something to the cloud that the history does not know of.
+    pub(super) async fn cloud_says(&self, method: Method, path: &str, body: &str) -> Value {
+        let form = "grant_type=urn%3Aibm%3Aparams%3Aoauth%3Agrant-type%3Aapikey&apikey=demo-api-key";
+        let token = http::Request::post("https://iam/identity/token")
+            .body(Bytes::from(form))
+            .unwrap();
+        let token = self.cloud.exchange().exchange(token).await.unwrap();
+        let token: Value = serde_json::from_slice(token.body()).unwrap();
+        let kind = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let request = http::Request::builder()
+            .method(method)
+            .header("content-type", kind)
+            .uri(format!("https://vpc{path}?version=2026-06-30&generation=2"))
+            .header(
+                "authorization",
+                format!("Bearer {}", token["access_token"].as_str().unwrap()),
+            )
+            .body(Bytes::from(body.to_owned()))
+            .unwrap();
+        let answer = self.cloud.exchange().exchange(request).await.unwrap();
+        assert!(answer.status().is_success(), "{:?}", answer.body());
+        serde_json::from_slice(answer.body()).unwrap_or_default()
+    }
+
+    /// Lets time pass.
+    pub(super) async fn pass(&mut self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+        self.see_cloud();
+    }
+
+    pub(super) fn replica(number: usize) -> Who {
+        Who::Replica { number, life: 0 }
+    }
+
+    /// Shows the judge what happened.
+    pub(super) fn happens(&mut self, who: Who, what: What) {
+        let at = self.clock.instant() - self.started;
+        let truth = Truth {
+            kube: &self.server,
+            cloud: &self.cloud,
+            now: self.clock.now(),
+            since_start: at,
+        };
+        self.judge.observe(&Entry { at, who, what }, &truth);
+    }
+
+    /// Lets the judge look at what changed in the cluster.
+    pub(super) fn look(&mut self) {
+        self.happens(Who::World, What::Turn("looked".to_owned()));
+    }
+
+    /// Replica 0 reads the cloud, so that the judge looks at it too.
+    pub(super) fn see_cloud(&mut self) {
+        let number = self.sends(0, Edge::Cloud, &Method::GET, "/v1/instances", "");
+        self.hears(0, number, Some(200), "{}");
+    }
+
+    pub(super) fn struck(&mut self, name: &'static str, detail: &str) {
+        let detail = detail.to_owned();
+        self.happens(Who::World, What::Fault { name, detail });
+    }
+
+    pub(super) fn turns(&mut self, replica: usize, turn: &str) {
+        self.happens(Self::replica(replica), What::Turn(turn.to_owned()));
+    }
+
+    /// A replica sends something; its number.
+    pub(super) fn sends(
+        &mut self,
+        replica: usize,
+        edge: Edge,
+        method: &Method,
+        path: &str,
+        body: &str,
+    ) -> u64 {
+        self.requests += 1;
+        let request = Request {
+            number: self.requests,
+            edge,
+            method: method.clone(),
+            path: path.to_owned(),
+            query: String::new(),
+            hash: 0,
+            body: Bytes::from(body.to_owned()),
+        };
+        self.happens(Self::replica(replica), What::Request(request));
+        self.requests
+    }
+
+    /// A replica is answered.
+    pub(super) fn hears(&mut self, replica: usize, number: u64, status: Option<u16>, body: &str) {
+        self.hears_again_in(replica, number, status, body, None);
+    }
+
+    /// A replica is answered, and told when to come again.
+    pub(super) fn hears_again_in(
+        &mut self,
+        replica: usize,
+        number: u64,
+        status: Option<u16>,
+        body: &str,
+        again: Option<&str>,
+    ) {
+        let answer = Answer {
+            number,
+            carried_out: CarriedOut::Yes,
+            status,
+            hash: 0,
+            body: Bytes::from(body.to_owned()),
+            retry_after: again.map(str::to_owned),
+        };
+        self.happens(Self::replica(replica), What::Answer(answer));
+    }
+
+    /// Which invariants were violated, in order.
+    pub(super) fn blamed(&self) -> Vec<&'static str> {
+        self.judge
+            .violations()
+            .iter()
+            .map(|violation| violation.id)
+            .collect()
+    }
+
+    /// What is not as it must be after healing.
+    pub(super) fn unmet(&self) -> Vec<Violation> {
+        let truth = Truth {
+            kube: &self.server,
+            cloud: &self.cloud,
+            now: self.clock.now(),
+            since_start: self.clock.instant() - self.started,
+        };
+        self.judge.unmet(&truth)
+    }
+
+    /// Everything is as it must be, and must stay so.
+    pub(super) fn settles(&mut self) {
+        let truth = Truth {
+            kube: &self.server,
+            cloud: &self.cloud,
+            now: self.clock.now(),
+            since_start: self.clock.instant() - self.started,
+        };
+        self.judge.settled(&truth);
+    }
+}

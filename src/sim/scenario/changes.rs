@@ -5,7 +5,7 @@ use super::scene::{Claim, Scene, machine_state};
 use crate::sim::ibm::{Class, InstanceTruth};
 
 /// Who else's events are worth telling: the operator's own.
-const REPORTER: &str = "karpenter-ibm";
+const REPORTER: &str = "karpenter-ibm.sh/controller";
 
 /// What happened, one line for each thing, in the order in which such things come about: claims, machines, nodes,
 /// pods, holds, events.
@@ -283,7 +283,7 @@ mod tests {
                 until: "2026-11-16T11:00:00Z".to_owned(),
             };
             scene.withheld.insert("spot:bxf-4x16:us-south-1".to_owned(), hold);
-            for (name, reporter) in [("1", "karpenter-ibm"), ("2", "kubelet")] {
+            for (name, reporter) in [("1", REPORTER), ("2", "kubelet")] {
                 let event = EventSeen {
                     reason: "SpotPreemption".to_owned(),
                     kind: "NodeClaim".to_owned(),

@@ -27,7 +27,7 @@ pub use expectation::{
 };
 pub use judge::Verdict;
 pub use parse::LoadError;
-pub use player::{Failure, Hands, Line, play};
+pub use player::{Audience, Failure, Hands, Line, Player, Voice};
 pub use scene::Scene;
 
 /// A story: what is there from the start, what happens, and what is expected.

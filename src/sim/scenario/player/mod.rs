@@ -4,6 +4,7 @@
 //! deterministic world, in the demo and on a real control plane. Expectations are judged on the truth, once a second
 //! of the stage's clock.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,13 @@ pub struct Line {
     pub text: String,
 }
 
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (at, mark) = (self.at.as_secs(), self.voice.mark());
+        write!(f, "[{:02}:{:02}] {mark}{}", at / 60, at % 60, self.text)
+    }
+}
+
 /// Who tells something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
@@ -62,6 +70,18 @@ pub enum Voice {
     Stage,
     /// What was expected is so.
     Met,
+}
+
+impl Voice {
+    /// What tells it from the others without color.
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Narrator => "",
+            Self::Step => "> ",
+            Self::Stage => "  ",
+            Self::Met => "= ",
+        }
+    }
 }
 
 /// Why a scenario did not come to its end.
@@ -115,34 +135,49 @@ pub enum Reason {
     UnknownKind(String),
 }
 
-/// Plays a scenario to its end, or to the first step that does not happen.
-pub async fn play(
-    scenario: &Scenario,
-    hands: &Hands,
-    tell: &mut (dyn FnMut(Line) + Send),
-) -> Result<(), Failure> {
-    let mut player = Player {
-        hands,
-        tell,
-        started: hands.clock.instant(),
-        scene: Scene::default(),
-    };
-    player.prepare(scenario).await?;
-    for (number, step) in (1..).zip(&scenario.steps) {
-        player.wait_until(step.at).await;
-        player.take(number, step).await?;
-    }
-    Ok(())
+/// Whoever follows a scenario while it is played.
+pub trait Audience: Send {
+    /// Is told something.
+    fn hear(&mut self, line: Line);
+
+    /// Is shown the stage, about once a second of its clock.
+    fn see(&mut self, _at: Duration, _scene: &Scene) {}
 }
 
-struct Player<'a> {
+/// Plays scenarios, and tells what happens between them.
+pub struct Player<'a> {
     hands: &'a Hands,
-    tell: &'a mut (dyn FnMut(Line) + Send),
+    audience: &'a mut dyn Audience,
     started: Instant,
     scene: Scene,
 }
 
-impl Player<'_> {
+impl<'a> Player<'a> {
+    /// Begins to count the time.
+    pub fn new(hands: &'a Hands, audience: &'a mut dyn Audience) -> Self {
+        Self {
+            hands,
+            audience,
+            started: hands.clock.instant(),
+            scene: Scene::default(),
+        }
+    }
+
+    /// Plays a scenario to its end, or to the first step that does not happen.
+    pub async fn play(&mut self, scenario: &Scenario) -> Result<(), Failure> {
+        self.prepare(scenario).await?;
+        for (number, step) in (1..).zip(&scenario.steps) {
+            self.wait_until(step.at).await;
+            self.take(number, step).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells what happens for as long as it is polled.
+    pub async fn watch(&mut self) {
+        self.wait_until(Duration::MAX).await;
+    }
+
     /// Applies what is there from the start.
     async fn prepare(&mut self, scenario: &Scenario) -> Result<(), Failure> {
         for object in scenario.objects_in(&self.hands.cloud.account()) {
@@ -213,13 +248,15 @@ impl Player<'_> {
         for text in changes(&self.scene, &scene) {
             self.say(Voice::Stage, text);
         }
+        let at = self.elapsed();
+        self.audience.see(at, &scene);
         self.scene = scene;
         Ok(())
     }
 
     fn say(&mut self, voice: Voice, text: String) {
         let at = self.elapsed();
-        (self.tell)(Line { at, voice, text });
+        self.audience.hear(Line { at, voice, text });
     }
 
     fn elapsed(&self) -> Duration {
@@ -271,7 +308,7 @@ impl Player<'_> {
         Ok((Voice::Step, text))
     }
 
-    async fn apply_all(&self, manifests: &[Value]) -> Result<String, Reason> {
+    async fn apply_all(&mut self, manifests: &[Value]) -> Result<String, Reason> {
         let account = self.hands.cloud.account();
         let mut names = Vec::new();
         for manifest in manifests {

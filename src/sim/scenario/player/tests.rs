@@ -15,6 +15,15 @@ struct Played {
     hands: Hands,
 }
 
+#[derive(Default)]
+struct Listener(Vec<String>);
+
+impl Audience for Listener {
+    fn hear(&mut self, line: Line) {
+        self.0.push(line.to_string());
+    }
+}
+
 async fn played(steps: &str) -> Played {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
     let server = ApiServer::new(Options {
@@ -34,12 +43,11 @@ async fn played(steps: &str) -> Played {
         crash: Arc::new(move |crash| seen.lock().unwrap().push(crash)),
     };
     let scenario = Scenario::parse("test.yaml", &format!("name: x\nabout: x\nsteps:\n{steps}")).unwrap();
-    let mut lines = Vec::new();
-    let mut tell = |line: Line| lines.push(format!("{:?} {}", line.at, line.text));
-    let outcome = play(&scenario, &hands, &mut tell).await;
+    let mut listener = Listener::default();
+    let outcome = Player::new(&hands, &mut listener).play(&scenario).await;
     let crashes = crashes.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Played {
-        lines,
+        lines: listener.0,
         failure: outcome.err().map(|failure| failure.to_string()),
         crashes,
         hands,
@@ -70,10 +78,10 @@ async fn steps_happen_at_their_time_and_are_told() {
     assert_eq!(
         played.lines,
         [
-            "0ns Good morning.",
-            "5s somebody applies Deployment web",
-            "60s somebody scales Deployment web to 3",
-            "120s somebody deletes Deployment web",
+            "[00:00] Good morning.",
+            "[00:05] > somebody applies Deployment web",
+            "[01:00] > somebody scales Deployment web to 3",
+            "[02:00] > somebody deletes Deployment web",
         ]
     );
 }
@@ -94,9 +102,9 @@ async fn what_happens_by_itself_is_told_when_it_is_seen() {
     assert_eq!(
         played.lines,
         [
-            "3s somebody applies Pod a",
-            "3s pod a waits for a node",
-            "3s 1 pods pending"
+            "[00:03] > somebody applies Pod a",
+            "[00:03]   pod a waits for a node",
+            "[00:03] = 1 pod pending"
         ]
     );
 }
@@ -106,7 +114,7 @@ async fn an_expectation_has_its_time_and_no_more() {
     let played = played("  - at: 10s\n    expect: {within: 30s, nodes: 1 ready}\n").await;
     assert_eq!(
         played.failure.as_deref(),
-        Some("step 1 (line 4): expected 1 nodes ready within 30s, but there are no nodes")
+        Some("step 1 (line 4): expected 1 node ready within 30s, but there are no nodes")
     );
     let elapsed = played.hands.clock.now().to_string();
     assert_eq!(elapsed, "2026-11-16T10:00:40Z");
@@ -241,9 +249,9 @@ async fn a_machine_is_found_by_its_claim_and_by_labels() {
             "name: x\nabout: x\nsteps:\n  - {step}\n  - expect: {{within: 2m, machines: 1 stopped}}\n"
         );
         let scenario = Scenario::parse("test.yaml", &text).unwrap();
-        let mut lines = Vec::new();
-        let mut tell = |line: Line| lines.push(line.text);
-        play(&scenario, &hands, &mut tell).await.unwrap();
+        let mut listener = Listener::default();
+        Player::new(&hands, &mut listener).play(&scenario).await.unwrap();
+        let lines = listener.0;
         let said = |text: &str| lines.iter().any(|line| line.contains(text));
         assert!(said("IBM preempts the machine of a"), "{lines:?}");
         assert!(
