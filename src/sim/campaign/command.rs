@@ -11,9 +11,9 @@ use tokio::runtime::Builder;
 
 use super::child::{Child, Trial};
 use super::line::{Line, Verdict};
-use super::mutants::{Catch, catch_all};
-use super::options::{Ask, Seeds};
-use super::play::{self, Played};
+use super::mutants::{Catch, catch_all, recorded};
+use super::options::{Ask, Faults, Seeds};
+use super::play;
 use super::progress::Progress;
 use super::sampling::{Limits, run};
 use super::shrink::shrink;
@@ -64,6 +64,9 @@ pub struct Args {
     /// Faults from this file in place of drawn ones
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    /// Let nothing go wrong
+    #[arg(long)]
+    pub calm: bool,
     /// Run one seed in this process and print what it came to as a line of JSON
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
@@ -81,18 +84,28 @@ impl Args {
             scenario: self.scenario.clone(),
             mutant: self.mutant.clone(),
             plan: self.plan.clone(),
+            faults: if self.calm { Faults::None } else { Faults::Drawn },
         }
     }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = |_| format!("`{text}` is not a duration: write 90s, 8m or 1h30m");
-    let signed: jiff::SignedDuration = text.parse().map_err(|error: jiff::Error| wrong(error.to_string()))?;
-    Duration::try_from(signed).map_err(|error| wrong(error.to_string()))
+    let signed = text.parse::<jiff::SignedDuration>().ok();
+    let duration = signed.and_then(|signed| Duration::try_from(signed).ok());
+    duration.ok_or_else(|| format!("`{text}` is not a duration: write 90s, 8m or 1h30m"))
 }
 
-/// Does what is asked for. Fails with status 1 where something does not hold.
-pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+/// Does what is asked for: status 0 if all holds, 1 if not, 2 where nothing could be run.
+pub fn main(args: &Args) -> ExitCode {
+    let done = carry_out(args);
+    done.unwrap_or_else(|error| {
+        // A terminal that is gone cannot be told.
+        let _ = writeln!(std::io::stderr(), "error: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(seed) = args.seed {
         return one(&args.ask(seed));
     }
@@ -101,7 +114,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     // Refuses what cannot be run before anything is started.
     play::cast(&args.ask(args.seeds.first))?;
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         tokio::select! {
             biased;
@@ -169,10 +185,16 @@ async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     progress.finish();
     written?;
     let seeds = report.passed() + report.failed();
-    let never = report.never_hit(probes::REGISTERED);
-    let hole = seeds >= SEEDS_FOR_PROBES && args.mutant.is_none() && args.scenario.is_none() && !never.is_empty();
+    let registered: Vec<&str> = probes::REGISTERED.iter().map(|(name, _)| *name).collect();
+    let never = report.never_hit(&registered);
+    let hole =
+        seeds >= SEEDS_FOR_PROBES && args.mutant.is_none() && args.scenario.is_none() && !never.is_empty();
     if !never.is_empty() {
-        let weight = if hole { "and must have" } else { "though so few seeds need not show them" };
+        let weight = if hole {
+            "and must have"
+        } else {
+            "though so few seeds need not show them"
+        };
         say(&format!("never happened, {weight}: {}\n", never.join(", ")))?;
     }
     say(&report.to_string())?;
@@ -180,7 +202,7 @@ async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
 }
 
 async fn hunt(trial: &dyn Trial) -> anyhow::Result<ExitCode> {
-    let recorded = Mutant::ALL.map(|mutant| (mutant.name(), mutant.caught_by()));
+    let recorded = Mutant::ALL.map(|mutant| (mutant.name(), recorded(mutant)));
     let mut told = Ok(());
     let catches = catch_all(&recorded, trial, |catch| {
         let line = describe(catch);
@@ -189,15 +211,26 @@ async fn hunt(trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     .await?;
     told?;
     let missed = catches.iter().filter(|catch| catch.line.is_none()).count();
-    say(&format!("{} mutants caught, {missed} missed", catches.len() - missed))?;
+    say(&format!(
+        "{} mutants caught, {missed} missed",
+        catches.len() - missed
+    ))?;
     Ok(status(missed == 0))
 }
 
 fn describe(catch: &Catch) -> String {
     match &catch.line {
-        Some(Line { seed, verdict, breaches, .. }) => {
+        Some(Line {
+            seed,
+            verdict,
+            breaches,
+            ..
+        }) => {
             let why = breaches.first().map_or("", |breach| breach.message.as_str());
-            format!("{}: caught by seed {seed} ({} tried), {verdict}: {why}", catch.mutant, catch.tried)
+            format!(
+                "{}: caught by seed {seed} ({} tried), {verdict}: {why}",
+                catch.mutant, catch.tried
+            )
         }
         None => format!("{}: not caught by {} seeds", catch.mutant, catch.tried),
     }
@@ -249,7 +282,11 @@ fn jobs(asked: Option<usize>) -> usize {
 }
 
 fn status(holds: bool) -> ExitCode {
-    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn say(line: &str) -> anyhow::Result<()> {

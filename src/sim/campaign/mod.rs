@@ -4,9 +4,11 @@
 //! world in the same process would have another history.
 
 mod child;
+pub mod command;
 mod line;
 mod mutants;
 mod options;
+mod play;
 mod progress;
 mod report;
 mod sampling;
@@ -15,7 +17,8 @@ mod shrink;
 pub use child::{Child, Trial, TrialError};
 pub use line::{Breach, Line, Verdict};
 pub use mutants::{Catch, catch_all};
-pub use options::{Ask, NotARange, Seeds};
+pub use options::{Ask, Faults, NotARange, Seeds};
+pub use play::{Cast, CastError, Played, cast, play};
 pub use progress::Progress;
 pub use report::Report;
 pub use sampling::{Limits, run};

@@ -5,9 +5,20 @@
 use super::child::{Trial, TrialError};
 use super::line::{Line, Verdict};
 use super::options::Ask;
+use crate::sim::mutants::Mutant;
 
 /// Each mutant must be caught within so many seeds.
 const SEEDS_MAX: u64 = 200;
+
+/// The seed that caught a mutant when it was last searched for.
+pub fn recorded(mutant: Mutant) -> Option<u64> {
+    CAUGHT
+        .iter()
+        .find(|(known, _)| *known == mutant)
+        .map(|(_, seed)| *seed)
+}
+
+const CAUGHT: &[(Mutant, u64)] = &[];
 
 /// How a mutant was caught, or that it was not.
 #[derive(Clone, Debug, PartialEq)]

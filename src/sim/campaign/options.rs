@@ -15,6 +15,18 @@ pub struct Ask {
     pub mutant: Option<String>,
     /// These faults in place of drawn ones.
     pub plan: Option<PathBuf>,
+    /// What goes wrong where no plan says so.
+    pub faults: Faults,
+}
+
+/// What goes wrong where no plan says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Faults {
+    /// What the seed draws.
+    #[default]
+    Drawn,
+    /// Nothing.
+    None,
 }
 
 impl Ask {
@@ -39,6 +51,9 @@ impl Ask {
             if let Some(value) = value {
                 arguments.extend([name.to_owned(), value.clone()]);
             }
+        }
+        if self.faults == Faults::None {
+            arguments.push("--calm".to_owned());
         }
         arguments
     }
@@ -95,6 +110,23 @@ impl Seeds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_said_in_arguments() {
+        let ask = Ask {
+            seed: 7,
+            scenario: Some("preemption".to_owned()),
+            mutant: Some("stale-list".to_owned()),
+            plan: Some("p.yaml".into()),
+            faults: Faults::None,
+        };
+        let said = ask.arguments().join(" ");
+        assert_eq!(
+            said,
+            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --calm"
+        );
+        assert_eq!(Ask::seed(3).arguments().join(" "), "--seed 3");
+    }
 
     #[test]
     fn a_range_is_written_as_in_rust_and_one_seed_is_a_range_of_one() {
