@@ -3,22 +3,29 @@
 //! Dependencies point down only (`tests/architecture.rs` keeps it so):
 //!
 //! ```text
-//! sim/       (feature "sim") an IBM Cloud and a Kubernetes API to run against; speaks on the wire
-//! cli/       one file per subcommand
-//! operator/  what a running process needs: settings, metrics, health
-//! ibm/       IBM Cloud: transport, tokens, typed endpoints, prices
-//! cloud/     the vocabulary of a cloud and its error, whose variants are decisions
+//! sim/          (feature "sim") an IBM Cloud and a Kubernetes API to run against; speaks on the wire
+//! cli/          one file per subcommand
+//! operator/     what a running process needs: settings, leadership, metrics, health
+//! controllers/  effects: one file or folder per loop, each three steps: observe, decide, act
+//! ibm/          IBM Cloud as a Cloud: transport, tokens, typed endpoints, prices
+//! cloud/        the trait Cloud, its vocabulary and its error, whose variants are decisions
 //! ── pure from here down ──
-//! api/       what users write: the CRDs and their validation
-//! clock hash money quantity    small values
+//! lifecycle/    the next step of a NodeClaim's life
+//! model/        what decisions see
+//! api/          what users write: the CRDs and their validation
+//! clock entropy hash money quantity    small values
 //! ```
 
 pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod cloud;
+pub mod controllers;
+pub mod entropy;
 pub mod hash;
 pub mod ibm;
+pub mod lifecycle;
+pub mod model;
 pub mod money;
 pub mod operator;
 pub mod quantity;

@@ -44,6 +44,7 @@ const ORDER: &[&str] = &[
     "quantity",
     "money",
     "hash",
+    "entropy",
     "clock",
 ];
 
@@ -88,6 +89,7 @@ const ONLY: &[Only] = &[
             "quantity",
             "money",
             "hash",
+            "entropy",
             "clock",
         ],
     },

@@ -79,6 +79,12 @@ pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-time
 pub const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 /// Annotation on a NodeClaim: the device drivers that its pods wait for, separated by commas.
 pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
+/// Annotation on a NodeClaim: since when its machine has been found nowhere, neither by id nor by name (RFC 3339). What
+/// is still not there after the cloud's visibility delay is gone.
+pub const MACHINE_ABSENT_SINCE: &str = "karpenter-ibm.sh/machine-absent-since";
+/// Annotation on a NodeClaim: until when an order for its machine that was repeated may still be carried out (RFC 3339).
+/// The first order of an attempt needs none: it is bounded by the time of the allocation.
+pub const ORDER_UNSETTLED_UNTIL: &str = "karpenter-ibm.sh/order-unsettled-until";
 /// Annotation on a NodePool: the provider it was written for.
 pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
 
@@ -92,6 +98,9 @@ pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
 
 /// The Lease that allocations in a zone need is called this, followed by the zone.
 pub const ALLOCATOR_LEASE_PREFIX: &str = "karpenter-ibm-allocator-";
+
+/// The Lease that the leading replica holds.
+pub const LEADER_LEASE: &str = "karpenter-ibm-leader";
 
 /// Condition of NodePool, NodeClaim and `IBMNodeClass`: everything else that matters is true.
 pub const READY: &str = "Ready";

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -65,6 +66,15 @@ pub struct Args {
     /// Where health and metrics are served [default: 0.0.0.0:8080]
     #[arg(long)]
     listen: Option<SocketAddr>,
+    /// Namespace of this process, where its Leases are [default: karpenter-ibm]
+    #[arg(long, env = "POD_NAMESPACE")]
+    namespace: Option<String>,
+    /// Name of this process's pod, by which it holds its Leases [default: karpenter-ibm]
+    #[arg(long, env = "POD_NAME")]
+    pod: Option<String>,
+    /// Cloud-init document for machines whose class has none; NODE_NAME in it stands for the node's name
+    #[arg(long)]
+    user_data_file: Option<PathBuf>,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -78,31 +88,46 @@ enum LogFormat {
     Text,
 }
 
+/// How long an orderly end may take. Kubernetes gives 30 seconds before it ends the process itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Validates the settings, then runs.
 pub fn run(args: Args) -> anyhow::Result<()> {
     start_log(args.log_format);
     let settings = Settings::validate(&raw(args)).map_err(|error| bad_setting(&error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let stop = CancellationToken::new();
-        let mut terminate = signal(SignalKind::terminate())?;
-        let ended = tokio::select! {
-            biased;
-            ended = operator::run(settings, stop.clone()) => ended,
-            _ = terminate.recv() => Ok(()),
-            interrupted = tokio::signal::ctrl_c() => interrupted.map_err(StartError::Serve),
-        };
-        stop.cancel();
-        match ended {
-            Err(StartError::Setting(error)) => Err(bad_setting(&error)),
-            Err(StartError::Listen(address, error)) => {
-                Err(BadInput::new(format!("--listen: cannot use {address}: {error}"))
-                    .hint("choose an address of this machine and a free port")
-                    .into())
-            }
-            ended => ended.context("the controller stopped"),
+    match runtime.block_on(until_told(settings)) {
+        Err(StartError::Setting(error)) => Err(bad_setting(&error)),
+        Err(StartError::Listen(address, error)) => {
+            Err(BadInput::new(format!("--listen: cannot use {address}: {error}"))
+                .hint("choose an address of this machine and a free port")
+                .into())
         }
-    })
+        Err(StartError::NoCluster(error)) => {
+            Err(BadInput::new(format!("there is no cluster to work for: {error}"))
+                .hint("set KUBECONFIG to a kubeconfig, or run this in a pod with a ServiceAccount")
+                .into())
+        }
+        ended => ended.context("the controller stopped"),
+    }
+}
+
+/// Runs until a signal, and then a little longer, so that leadership is given back and answers are finished.
+async fn until_told(settings: Settings) -> Result<(), StartError> {
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut running = std::pin::pin!(operator::run(settings, stop.clone()));
+    tokio::select! {
+        biased;
+        ended = &mut running => return ended,
+        _ = terminate.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(StartError::Serve)?,
+    }
+    stop.cancel();
+    match tokio::time::timeout(PATIENCE, running).await {
+        Ok(ended) => ended,
+        Err(_) => Ok(()),
+    }
 }
 
 fn bad_setting(error: &SettingError) -> anyhow::Error {
@@ -135,6 +160,9 @@ fn raw(args: Args) -> RawSettings {
         burst: args.ibm_burst,
         deadline_seconds: args.ibm_deadline_seconds,
         listen: args.listen,
+        namespace: args.namespace.filter(|name| !name.is_empty()),
+        pod: args.pod.filter(|name| !name.is_empty()),
+        user_data_file: args.user_data_file,
     }
 }
 

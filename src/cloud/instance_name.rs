@@ -53,6 +53,15 @@ impl InstanceName {
             .map(|claim| Self { cluster, claim })
     }
 
+    /// Whose machine a name belongs to, be it the name itself or that of a failed attempt.
+    pub fn of_machine(text: &str) -> Option<Self> {
+        let attempt = |digits: &str| digits.parse::<u32>().ok();
+        match text.rsplit_once("-x") {
+            Some((name, digits)) => attempt(digits).and_then(|_| name.parse().ok()),
+            None => text.parse().ok(),
+        }
+    }
+
     /// The cluster it belongs to.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
@@ -136,6 +145,20 @@ mod tests {
             "xkib-8b19fa72-0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4",
         ] {
             assert!(foreign.parse::<InstanceName>().is_err(), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn the_machine_of_a_failed_attempt_is_still_ours() {
+        let name: InstanceName = "kib-8b19fa72-0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4".parse().unwrap();
+        assert_eq!(InstanceName::of_machine(&name.to_string()), Some(name));
+        assert_eq!(InstanceName::of_machine(&name.of_failed_attempt(3)), Some(name));
+        for foreign in [
+            "kib-1",
+            "x-x1",
+            "kib-8b19fa72-0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4-xy",
+        ] {
+            assert_eq!(InstanceName::of_machine(foreign), None, "{foreign}");
         }
     }
 

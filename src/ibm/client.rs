@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::endpoints::{Endpoint, Endpoints};
-use super::entropy::Entropy;
+
 use super::http::{Api, Budget, Exchange, Layers, Metrics};
 use super::iam::grant::Grantors;
 use super::iam::{Authorized, Credentials, Tokens};
@@ -14,6 +14,7 @@ use super::search::Search;
 use super::tags::Tagging;
 use super::vpc::Vpc;
 use crate::clock::Clock;
+use crate::entropy::Entropy;
 
 /// What a client needs to know.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 pub mod builtin;
 pub mod client;
 pub mod endpoints;
-pub mod entropy;
 pub mod http;
 pub mod iam;
+pub mod machines;
 pub mod prices;
 pub mod resource_groups;
 pub mod search;
@@ -14,3 +14,4 @@ pub mod tags;
 pub mod vpc;
 
 pub use client::{Client, Config, Transports};
+pub use machines::Machines;

@@ -1,8 +1,12 @@
-//! What a running process needs: validated settings, a log, health and metrics, an orderly end.
+//! What a running process needs: validated settings, leadership, a log, health and metrics, an orderly end.
 
+pub mod edges;
+pub mod lease;
 pub mod run;
 pub mod serve;
 pub mod settings;
 
+pub use crate::controllers::Context;
+pub use edges::{Edges, Factory, context, control, factory, factory_of};
 pub use run::{StartError, run};
 pub use settings::{RawSettings, SettingError, Settings};

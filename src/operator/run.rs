@@ -5,11 +5,13 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::edges::{self, Edges};
 use super::serve::{self, Readiness};
 use super::settings::{SettingError, Settings};
 use crate::clock::Clock;
 use crate::cloud;
-use crate::ibm::entropy::Entropy;
+use crate::controllers::Context;
+use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::prices::{Catalog, Prices};
 use crate::ibm::{Client, Transports};
@@ -23,6 +25,12 @@ pub enum StartError {
     /// IBM Cloud could not be asked.
     #[error("cannot start")]
     Cloud(#[from] cloud::Error),
+    /// Nothing says which cluster to work for.
+    #[error("there is no cluster to work for")]
+    NoCluster(#[source] Box<kube::config::InferConfigError>),
+    /// The Kubernetes API refused or did not answer.
+    #[error("the Kubernetes API cannot be used")]
+    Kube(#[from] Box<kube::Error>),
     /// The address for health and metrics is not to be had.
     #[error("cannot listen on {0}")]
     Listen(std::net::SocketAddr, #[source] std::io::Error),
@@ -41,15 +49,23 @@ pub enum StartError {
 pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), StartError> {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry, &settings.region)?;
-    let clock = Clock::system();
+    let (clock, entropy, transports) = (Clock::system(), Entropy::from_system(), Transports::network()?);
     let client = Client::new(
         settings.ibm.clone(),
-        Transports::network()?,
+        transports.clone(),
         metrics,
         &clock,
-        Entropy::from_system(),
+        entropy.clone(),
     );
     prove(&client, &settings.region).await?;
+    let edges = Edges {
+        kube: cluster().await?,
+        ibm: transports,
+        clock: clock.clone(),
+        entropy,
+        registry: registry.clone(),
+    };
+    let context = edges::context_with(&settings, edges, &client)?;
 
     let listen = settings.listen;
     let listener = TcpListener::bind(listen)
@@ -59,13 +75,37 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Star
     tracing::info!(%address, region = settings.region, "serving health and metrics");
     let (_ready, readiness) = watch::channel(Readiness::Ready);
     let prices = Prices::new(Catalog::new(client.catalog.clone()), &settings.region, clock);
+    let served = serve::serve(listener, serve::router(registry, readiness), stop.clone());
     tokio::select! {
         biased;
-        served = serve::serve(listener, serve::router(registry, readiness), stop) => served?,
+        ended = async { tokio::join!(biased; served, lead(context, stop)) } => ended.0?,
         () = prices.run() => {}
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A client of the cluster that the environment names: a kubeconfig, or the cluster this runs in.
+async fn cluster() -> Result<kube::Client, StartError> {
+    let config = kube::Config::infer()
+        .await
+        .map_err(|error| StartError::NoCluster(Box::new(error)))?;
+    tracing::info!(url = %config.cluster_url, "working for a cluster");
+    Ok(kube::Client::try_from(config).map_err(Box::new)?)
+}
+
+/// Leads whenever it can, until `stop`.
+async fn lead(context: Context, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        if let Err(error) = edges::control(context.clone(), stop.clone()).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "starting again");
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = edges::pause(&context) => {}
+        }
+    }
 }
 
 /// One token and one read show that credentials and region are what they should be.

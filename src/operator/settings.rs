@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::controllers;
 use crate::ibm;
 use crate::ibm::builtin;
 use crate::ibm::endpoints::{Endpoints, Overrides};
@@ -35,6 +36,12 @@ pub struct RawSettings {
     pub deadline_seconds: Option<u64>,
     /// `--listen`
     pub listen: Option<SocketAddr>,
+    /// `POD_NAMESPACE`
+    pub namespace: Option<String>,
+    /// `POD_NAME`
+    pub pod: Option<String>,
+    /// `--user-data-file`
+    pub user_data_file: Option<PathBuf>,
 }
 
 /// Settings that can be relied upon.
@@ -46,6 +53,8 @@ pub struct Settings {
     pub ibm: ibm::Config,
     /// Where health and metrics are served.
     pub listen: SocketAddr,
+    /// What the controllers are told.
+    pub controllers: controllers::Settings,
 }
 
 /// A setting that is wrong, and what it may be.
@@ -67,6 +76,10 @@ const LISTEN_DEFAULT: SocketAddr =
 const REQUESTS_PER_SECOND_MAX: u32 = 100;
 const BURST_MAX: u32 = 1000;
 const DEADLINE_SECONDS_MAX: u64 = 300;
+/// Where the chart is installed when nothing else is said.
+const NAMESPACE_DEFAULT: &str = "karpenter-ibm";
+/// The longest user data that the VPC API takes.
+const USER_DATA_BYTES_MAX: usize = 65_536;
 
 impl Settings {
     /// Validates everything; the first wrong setting is the error.
@@ -93,12 +106,47 @@ impl Settings {
             }
             ibm.deadline = Duration::from_secs(seconds);
         }
+        let controllers = controllers(raw, &region)?;
         Ok(Self {
             region,
             ibm,
+            controllers,
             listen: raw.listen.unwrap_or(LISTEN_DEFAULT),
         })
     }
+}
+
+/// What the controllers are told. Leases live in the release namespace, and each replica holds them by its own name.
+fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings, SettingError> {
+    let namespace = raw.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
+    let pod = raw.pod.as_deref().unwrap_or(NAMESPACE_DEFAULT);
+    for (setting, value) in [("POD_NAMESPACE", namespace), ("POD_NAME", pod)] {
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+        if value.is_empty() || value.len() > 253 || !value.chars().all(legal) {
+            return Err(SettingError {
+                setting,
+                problem: format!("{value:?} is not the name of a Kubernetes object"),
+                may_be: "what the downward API says".to_owned(),
+            });
+        }
+    }
+    let mut settings = controllers::Settings::new(region, namespace, &format!("{namespace}/{pod}"));
+    settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
+    Ok(settings)
+}
+
+fn user_data(path: &Path) -> Result<String, SettingError> {
+    let wrong = |problem: String| SettingError {
+        setting: "--user-data-file",
+        problem,
+        may_be: "the path of a readable text file of at most 64 KiB".to_owned(),
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+    if text.len() > USER_DATA_BYTES_MAX {
+        return Err(wrong(format!("{} is longer than 64 KiB", path.display())));
+    }
+    Ok(text)
 }
 
 fn region(name: Option<&str>) -> Result<String, SettingError> {

@@ -17,6 +17,12 @@ mod crds;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
+mod machines;
+#[cfg(test)]
+mod operator;
+#[cfg(test)]
+mod placing;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod runtime;

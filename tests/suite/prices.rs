@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use karpenter_ibm::clock::Clock;
+use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::endpoints::{Endpoints, Overrides};
-use karpenter_ibm::ibm::entropy::Entropy;
 use karpenter_ibm::ibm::http::Metrics;
 use karpenter_ibm::ibm::iam::{Credentials, KeySource};
 use karpenter_ibm::ibm::prices::{Catalog, Prices, Quote, Source};

@@ -10,8 +10,8 @@ use prometheus::Registry;
 
 use crate::cli::output;
 use crate::clock::{Clock, between};
+use crate::entropy::Entropy;
 use crate::ibm::endpoints::{Endpoints, Overrides};
-use crate::ibm::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::iam::{Credentials, KeySource};
 use crate::ibm::prices::{Catalog, Known, PriceTable, Prices, Source};

@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Exchange, Operation, Service, classify};
+use super::{Exchange, Operation, SendBy, Service, classify};
 use crate::clock::Clock;
 use crate::cloud::Error;
 use crate::ibm::endpoints::Endpoint;
@@ -39,6 +39,7 @@ pub struct Call {
     query: Vec<(&'static str, String)>,
     headers: HeaderMap,
     body: Bytes,
+    send_by: Option<SendBy>,
 }
 
 impl Call {
@@ -57,7 +58,15 @@ impl Call {
             query: Vec::new(),
             headers,
             body: Bytes::new(),
+            send_by: None,
         }
+    }
+
+    /// Says until when it may be sent.
+    #[must_use]
+    pub fn send_by(mut self, at: Option<SendBy>) -> Self {
+        self.send_by = at;
+        self
     }
 
     /// Names what the call is about, for people.
@@ -166,6 +175,9 @@ impl Api {
         *request.uri_mut() = self.uri(&call.path, &call.query);
         *request.headers_mut() = call.headers;
         request.extensions_mut().insert(call.operation);
+        if let Some(send_by) = call.send_by {
+            request.extensions_mut().insert(send_by);
+        }
         request
     }
 

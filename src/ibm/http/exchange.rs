@@ -33,6 +33,9 @@ pub enum ExchangeError {
     /// The rate budget is spent for longer than a caller should wait: the server has not been asked.
     #[error("held back by the rate limit")]
     Held(tokio::time::Instant),
+    /// The time until which it made sense to send it has passed: the server has not been asked.
+    #[error("not sent: what it rests on is too old by now")]
+    TooLate,
     /// There is no token to send it with: the server has not been asked.
     #[error("no token: {0}")]
     NoToken(Box<crate::cloud::Error>),

@@ -17,7 +17,7 @@ use governor::{Quota, RateLimiter};
 use http::{Request, Response, StatusCode};
 use tokio::time::Instant;
 
-use super::{Exchange, ExchangeError, retry_after};
+use super::{Exchange, ExchangeError, SendBy, retry_after};
 use crate::clock::Clock;
 
 /// What a caller waits for a permit before it is told to come back later. Longer than a normal burst takes to drain
@@ -94,6 +94,11 @@ impl<E> Limited<E> {
 impl<E: Exchange> Exchange for Limited<E> {
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
         self.budget.take().await?;
+        // Here, since below this layer nothing waits any more before the request leaves.
+        let send_by = request.extensions().get::<SendBy>();
+        if send_by.is_some_and(|SendBy(at)| self.clock.instant() > *at) {
+            return Err(ExchangeError::TooLate);
+        }
         let answer = self.inner.exchange(request).await?;
         if answer.status() == StatusCode::TOO_MANY_REQUESTS {
             let pause = retry_after::parse(answer.headers(), self.clock.now()).unwrap_or(PAUSE_DEFAULT);

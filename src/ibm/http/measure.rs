@@ -83,7 +83,7 @@ impl<E: Exchange> Exchange for Measured<E> {
             Err(ExchangeError::NotSent(_)) => self.metrics.record(operation, "not_sent", took),
             Err(ExchangeError::Lost(_)) => self.metrics.record(operation, "lost", took),
             Err(ExchangeError::Deadline(_)) => self.metrics.record(operation, "deadline", took),
-            Err(ExchangeError::Held(_) | ExchangeError::NoToken(_)) => {}
+            Err(ExchangeError::Held(_) | ExchangeError::NoToken(_) | ExchangeError::TooLate) => {}
         }
         outcome
     }

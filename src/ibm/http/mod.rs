@@ -24,10 +24,10 @@ pub use api::{Api, Call};
 pub use exchange::{Exchange, ExchangeError};
 pub use limit::Budget;
 pub use measure::Metrics;
-pub use operation::{Operation, Repeat, Service};
+pub use operation::{Operation, Repeat, SendBy, Service};
 
 use crate::clock::Clock;
-use crate::ibm::entropy::Entropy;
+use crate::entropy::Entropy;
 
 /// What the layers share.
 #[derive(Clone)]

@@ -1,5 +1,12 @@
 //! What a request is for: it travels with the request, so that every layer can act on it.
 
+use tokio::time::Instant;
+
+/// Travels with a request that rests on something read before: after this instant it is not sent any more, however
+/// long it waited for a permit, a token or another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendBy(pub Instant);
+
 /// One kind of call, as a constant beside the method that makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {

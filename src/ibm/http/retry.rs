@@ -12,7 +12,7 @@ use http::{Request, Response, StatusCode};
 
 use super::{Exchange, ExchangeError, Operation, Repeat, retry_after};
 use crate::clock::Clock;
-use crate::ibm::entropy::Entropy;
+use crate::entropy::Entropy;
 
 /// Three more tries, as IBM's own SDKs make four. With the waits below they are over within half a minute, after
 /// which the caller's own schedule takes over.
@@ -78,7 +78,7 @@ impl<E> Retry<E> {
         let answer = match outcome {
             Ok(answer) => answer,
             Err(ExchangeError::NotSent(_)) => return Some(Duration::ZERO),
-            Err(ExchangeError::Held(_) | ExchangeError::NoToken(_)) => return None,
+            Err(ExchangeError::Held(_) | ExchangeError::NoToken(_) | ExchangeError::TooLate) => return None,
             Err(ExchangeError::Lost(_) | ExchangeError::Deadline(_)) => {
                 return (repeat == Repeat::Safe).then_some(Duration::ZERO);
             }

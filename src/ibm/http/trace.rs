@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use tokio::time::Instant;
 
 use super::{Exchange, ExchangeError, Operation};
-use crate::ibm::entropy::Entropy;
+use crate::entropy::Entropy;
 
 /// The header by which IBM's support finds a request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::types::{Action, AvailabilityClass, Initialization, Instance, InstancePatch, InstancePrototype};
 use super::{Vpc, list, on};
 use crate::cloud::Error;
-use crate::ibm::http::{Operation, Service};
+use crate::ibm::http::{Operation, SendBy, Service};
 
 const LIST: Operation = list("list instances");
 const CREATE: Operation = Operation::create(Service::Vpc, "create instance");
@@ -69,8 +69,18 @@ impl Vpc {
     /// Orders a machine. Success means that it will be tried: a shortage shows later, in its status reasons. An error
     /// whose [`Error::effect`] is unknown must be settled by looking the name up.
     pub async fn create_instance(&self, prototype: &InstancePrototype) -> Result<Instance, Error> {
+        self.create_instance_by(prototype, None).await
+    }
+
+    /// Like [`Vpc::create_instance`], but nothing is sent after `send_by`.
+    pub async fn create_instance_by(
+        &self,
+        prototype: &InstancePrototype,
+        send_by: Option<SendBy>,
+    ) -> Result<Instance, Error> {
         let call = Self::call(CREATE, Method::POST, &["instances"])
             .about(&prototype.name)
+            .send_by(send_by)
             .json(prototype);
         self.api.fetch(call).await
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -35,7 +36,7 @@ pub enum ServeError {
 
 /// A cloud that listens.
 pub struct Server {
-    cloud: Cloud,
+    router: Router,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -43,6 +44,11 @@ pub struct Server {
 impl Server {
     /// Takes the port; 0 is any that is free.
     pub async fn bind(cloud: Cloud, address: SocketAddr) -> Result<Self, ServeError> {
+        Self::bind_router(cloud.router(), address).await
+    }
+
+    /// Like [`Server::bind`], where requests reach the cloud through `router`, which may lead to another runtime.
+    pub async fn bind_router(router: Router, address: SocketAddr) -> Result<Self, ServeError> {
         if !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback(address));
         }
@@ -50,7 +56,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         Ok(Self {
-            cloud,
+            router,
             listener,
             address,
         })
@@ -70,7 +76,7 @@ impl Server {
                 () = stop.cancelled() => break,
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        connections.spawn(converse(self.cloud.clone(), stream, stop.clone()));
+                        connections.spawn(converse(self.router.clone(), stream, stop.clone()));
                     }
                     // A connection that broke before it was taken, or no file descriptor left: go on, but not in a
                     // circle.
@@ -87,8 +93,7 @@ impl Server {
 }
 
 /// One connection. An answer that is to be lost becomes an error, on which hyper closes without a word.
-async fn converse(cloud: Cloud, stream: TcpStream, stop: CancellationToken) {
-    let router = cloud.router();
+async fn converse(router: Router, stream: TcpStream, stop: CancellationToken) {
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let router = router.clone();
         async move {

@@ -108,6 +108,16 @@ impl Cloud {
         self.with(|state| state.fail_host_of(name_or_id, outcome))
     }
 
+    /// Stops a running instance, as somebody with a console can.
+    pub fn stop(&self, name_or_id: &str) -> Result<(), NoSuch> {
+        self.with(|state| {
+            let running = |i: &Instance| i.status == Status::Running;
+            let id = state.choose("running instance to stop", name_or_id, running)?;
+            state.stop(&id);
+            Ok(())
+        })
+    }
+
     /// Lets the start of an instance fail, which may not exist yet, with a code of `status_reasons`.
     pub fn fail_start(&self, name_or_id: &str, code: &str) -> Result<(), NoSuch> {
         self.with(|state| state.doom(name_or_id, code))

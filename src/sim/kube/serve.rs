@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -66,6 +67,16 @@ pub async fn serve(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
+    serve_through(server, server.router(), listener, stop).await
+}
+
+/// Like [`serve`], where requests reach the server through `router`, which may lead to another runtime.
+pub async fn serve_through(
+    server: &ApiServer,
+    router: Router,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
     let acceptor = TlsAcceptor::from(Arc::new(tls(server)?));
     let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     let mut connections = JoinSet::new();
@@ -81,9 +92,9 @@ pub async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (server, acceptor, watcher) = (server.clone(), acceptor.clone(), graceful.watcher());
+        let (router, acceptor, watcher) = (router.clone(), acceptor.clone(), graceful.watcher());
         connections.spawn(async move {
-            connection(server, acceptor, watcher, stream).await;
+            connection(router, acceptor, watcher, stream).await;
             drop(place);
         });
     }
@@ -109,7 +120,7 @@ async fn accept(
 }
 
 /// Serves one client. That it breaks the connection is its own affair.
-async fn connection(server: ApiServer, acceptor: TlsAcceptor, watcher: Watcher, stream: TcpStream) {
+async fn connection(router: Router, acceptor: TlsAcceptor, watcher: Watcher, stream: TcpStream) {
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else {
         return;
     };
@@ -126,7 +137,7 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, watcher: Watcher, 
                 request.map(Body::new)
             },
         ))
-        .service(server.router())
+        .service(router)
         .map_err(|never| match never {});
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

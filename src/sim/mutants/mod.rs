@@ -1,1 +1,157 @@
-//! stub
+//! Deliberately broken variants of the operator, to see that the harness catches them.
+//!
+//! Each is made of decorators on the seams of a replica: on the cloud that its controllers see, on the transport to IBM
+//! Cloud, on the client of the Kubernetes API. The product itself knows nothing of them.
+
+mod cloud;
+mod exchange;
+mod kube;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::operator::{Context, Edges, Factory, Settings, factory_of};
+
+/// A way to be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutant {
+    /// A read that failed counts as "not there".
+    ErrorAsAbsence,
+    /// Lists end after their first page.
+    FirstPageOnly,
+    /// Names are never looked up.
+    NoNameLookUp,
+    /// Writes do not say what they were computed from.
+    NoResourceVersion,
+    /// Consistent lists show what was read first.
+    StaleList,
+    /// A deletion that was accepted counts as done.
+    FinalizerFirst,
+    /// The machine's name differs in each life of the process.
+    CreateTwiceAfterCrash,
+    /// The server's wish for patience is not heard.
+    IgnoredRetryAfter,
+}
+
+/// There is no such mutant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no mutant {0:?}")]
+pub struct UnknownMutant(String);
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::ErrorAsAbsence,
+        Self::FirstPageOnly,
+        Self::NoNameLookUp,
+        Self::NoResourceVersion,
+        Self::StaleList,
+        Self::FinalizerFirst,
+        Self::CreateTwiceAfterCrash,
+        Self::IgnoredRetryAfter,
+    ];
+
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ErrorAsAbsence => "error-as-absence",
+            Self::FirstPageOnly => "first-page-only",
+            Self::NoNameLookUp => "no-name-look-up",
+            Self::NoResourceVersion => "no-resource-version",
+            Self::StaleList => "stale-list",
+            Self::FinalizerFirst => "finalizer-first",
+            Self::CreateTwiceAfterCrash => "create-twice-after-crash",
+            Self::IgnoredRetryAfter => "ignored-retry-after",
+        }
+    }
+
+    /// One sentence about what is wrong with it.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::ErrorAsAbsence => "takes a failed read of a machine, or of all machines, for an absence",
+            Self::FirstPageOnly => "reads the first page of each list and takes it for the whole",
+            Self::NoNameLookUp => {
+                "never finds a machine by its name, so what may have been bought is forgotten"
+            }
+            Self::NoResourceVersion => "writes and deletes regardless of what was written since it read",
+            Self::StaleList => "decides about garbage on the list of claims that it read first",
+            Self::FinalizerFirst => {
+                "lets a claim go once its machine's deletion was accepted, not when it is done"
+            }
+            Self::CreateTwiceAfterCrash => {
+                "names machines after its own life, so that the next life does not find what this one bought"
+            }
+            Self::IgnoredRetryAfter => "comes back sooner than a rate-limited server asked for",
+        }
+    }
+
+    /// The edges that it lives between.
+    pub fn edges(self, mut edges: Edges) -> Edges {
+        match self {
+            Self::FirstPageOnly => edges.ibm.cloud = exchange::first_page_only(edges.ibm.cloud),
+            Self::IgnoredRetryAfter => edges.ibm.cloud = exchange::without_retry_after(edges.ibm.cloud),
+            Self::NoResourceVersion => edges.kube = kube::without_resource_versions(edges.kube),
+            Self::StaleList => edges.kube = kube::with_stale_lists(edges.kube),
+            Self::ErrorAsAbsence
+            | Self::NoNameLookUp
+            | Self::FinalizerFirst
+            | Self::CreateTwiceAfterCrash => {}
+        }
+        edges
+    }
+
+    /// The context that its controllers are given. Called once in each life.
+    pub fn context(self, mut context: Context) -> Context {
+        let flaw = match self {
+            Self::ErrorAsAbsence => cloud::Flaw::ErrorAsAbsence,
+            Self::NoNameLookUp => cloud::Flaw::NoNameLookUp,
+            Self::FinalizerFirst => cloud::Flaw::deletion_is_done(),
+            Self::CreateTwiceAfterCrash => cloud::Flaw::named_after(context.entropy.next()),
+            Self::FirstPageOnly | Self::NoResourceVersion | Self::StaleList | Self::IgnoredRetryAfter => {
+                return context;
+            }
+        };
+        context.cloud = cloud::flawed(context.cloud, flaw);
+        context
+    }
+
+    /// Makes replicas of it.
+    pub fn factory(self, settings: Settings) -> Factory {
+        factory_of(
+            settings,
+            move |edges| self.edges(edges),
+            move |context| self.context(context),
+        )
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Mutant {
+    type Err = UnknownMutant;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMutant> {
+        Self::ALL
+            .into_iter()
+            .find(|mutant| mutant.name() == name)
+            .ok_or_else(|| UnknownMutant(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_reads_back_by_its_name() {
+        for mutant in Mutant::ALL {
+            assert_eq!(mutant.name().parse(), Ok(mutant));
+            assert!(!mutant.description().is_empty());
+        }
+        assert!("harmless".parse::<Mutant>().is_err());
+    }
+}

@@ -210,7 +210,10 @@ fn condition(name: &str, phrase: &Place<'_>) -> Result<Condition, Mistake> {
             Condition::Machines(count, state)
         }
         "claims" => {
-            let (count, state) = counted(phrase, &words, ClaimState::parse, ClaimState::WORDS)?;
+            // Those that are gone cannot be counted; it is the last of the words.
+            let known = &ClaimState::WORDS[..ClaimState::WORDS.len() - 1];
+            let there = |word: &str| ClaimState::parse(word).filter(|_| known.contains(&word));
+            let (count, state) = counted(phrase, &words, there, known)?;
             Condition::Claims(count, state)
         }
         "pods" => pods(phrase, &words)?,
@@ -280,16 +283,26 @@ fn offering(phrase: &Place<'_>, text: &str) -> Result<OfferingKey, Mistake> {
     })
 }
 
+fn plural(count: u32, what: &str) -> String {
+    match count {
+        0 => format!("no {what}"),
+        1 => format!("1 {what}"),
+        more => format!("{more} {what}s"),
+    }
+}
+
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nodes(count, state) => write!(f, "{count} nodes {}", state.as_str()),
-            Self::Machines(count, state) => write!(f, "{count} machines {}", state.as_str()),
-            Self::Claims(count, state) => write!(f, "{count} claims {}", state.as_str()),
+            Self::Nodes(count, state) => write!(f, "{} {}", plural(*count, "node"), state.as_str()),
+            Self::Machines(count, state) => write!(f, "{} {}", plural(*count, "machine"), state.as_str()),
+            Self::Claims(count, state) => write!(f, "{} {}", plural(*count, "claim"), state.as_str()),
             Self::Pods(count, state, selector) if selector.0.is_empty() => {
-                write!(f, "{count} pods {}", state.as_str())
+                write!(f, "{} {}", plural(*count, "pod"), state.as_str())
             }
-            Self::Pods(count, state, selector) => write!(f, "{count} pods of {selector} {}", state.as_str()),
+            Self::Pods(count, state, selector) => {
+                write!(f, "{} of {selector} {}", plural(*count, "pod"), state.as_str())
+            }
             Self::Claim(name, state) => write!(f, "claim {name} {}", state.as_str()),
             Self::Event(reason, on) => write!(f, "event {reason} on {}/{}", on.kind, on.name),
             Self::LeftInCloud(Left::Nothing) => f.write_str("nothing left in the cloud"),

@@ -11,16 +11,24 @@ use serde_json::Value;
 
 use crate::sim::ibm::{Class, FaultKind, HostFailure};
 
+mod changes;
 mod document;
 mod expectation;
+mod judge;
 mod parse;
 mod placeholders;
+pub mod player;
+pub mod scene;
 
+pub use changes::changes;
 pub use document::Mistake;
 pub use expectation::{
     ClaimState, Condition, Expectation, Left, MachineState, NodeState, PodState, Selector,
 };
+pub use judge::Verdict;
 pub use parse::LoadError;
+pub use player::{Audience, Failure, Hands, Line, Player, Voice};
+pub use scene::Scene;
 
 /// A story: what is there from the start, what happens, and what is expected.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +153,4 @@ pub struct Crash {
     pub replica: usize,
     /// Right after so many more of its effects; at once for 0.
     pub after_effects: u64,
-    /// How long nobody is in its place.
-    pub down: Duration,
 }

@@ -10,7 +10,7 @@ use super::life::{Ending, Life, Living, Mode};
 use super::recorder::Recorder;
 use crate::clock::Clock;
 use crate::ibm::Transports;
-use crate::ibm::entropy::Entropy;
+use crate::entropy::Entropy;
 use crate::sim::faults::{Desk, FaultName};
 use crate::sim::ibm::Cloud;
 

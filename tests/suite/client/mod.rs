@@ -9,8 +9,8 @@ mod time;
 use std::sync::Arc;
 
 use karpenter_ibm::clock::Clock;
+use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::endpoints::{Endpoints, Overrides};
-use karpenter_ibm::ibm::entropy::Entropy;
 use karpenter_ibm::ibm::http::{Exchange, Metrics};
 use karpenter_ibm::ibm::iam::{Credentials, KeySource};
 use karpenter_ibm::ibm::secret::Secret;

@@ -142,7 +142,7 @@ pub fn no_answer(operation: Operation, subject: &str, error: &ExchangeError) -> 
             until: *until,
             answer,
         },
-        ExchangeError::NotSent(_) => Error::Transient {
+        ExchangeError::NotSent(_) | ExchangeError::TooLate => Error::Transient {
             effect: Effect::None,
             answer,
         },

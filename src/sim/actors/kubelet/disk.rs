@@ -56,19 +56,18 @@ impl Disk {
             .iter_mut()
             .flat_map(|named| &mut named.cluster)
         {
-            self.inline(
-                cluster.certificate_authority.take(),
-                &mut cluster.certificate_authority_data,
-            )?;
+            let path = cluster.certificate_authority.take();
+            self.inline(path, "CERTIFICATE", &mut cluster.certificate_authority_data)?;
         }
         for user in kubeconfig
             .auth_infos
             .iter_mut()
             .flat_map(|named| &mut named.auth_info)
         {
-            self.inline(user.client_certificate.take(), &mut user.client_certificate_data)?;
+            let path = user.client_certificate.take();
+            self.inline(path, "CERTIFICATE", &mut user.client_certificate_data)?;
             let mut key = None;
-            self.inline(user.client_key.take(), &mut key)?;
+            self.inline(user.client_key.take(), "PRIVATE KEY", &mut key)?;
             user.client_key_data = user.client_key_data.take().or(key.map(SecretString::from));
             if let Some(path) = user.token_file.take().filter(|_| user.token.is_none()) {
                 let token = self.text(&path).ok_or_else(|| missing(&path))?;
@@ -78,11 +77,12 @@ impl Disk {
         Ok(kubeconfig)
     }
 
-    /// What a kubeconfig holds itself wins over the file that it names.
-    fn inline(&self, path: Option<String>, data: &mut Option<String>) -> Result<(), String> {
+    /// What a kubeconfig holds itself wins over the file that it names. A kubelet keeps key and certificate in one
+    /// file, so only what is asked for is taken out of it.
+    fn inline(&self, path: Option<String>, label: &str, data: &mut Option<String>) -> Result<(), String> {
         if let Some(path) = path.filter(|_| data.is_none()) {
-            let content = self.read(&path).ok_or_else(|| missing(&path))?;
-            *data = Some(BASE64_STANDARD.encode(content));
+            let content = self.text(&path).ok_or_else(|| missing(&path))?;
+            *data = Some(BASE64_STANDARD.encode(blocks(&content, label)));
         }
         Ok(())
     }
@@ -90,6 +90,25 @@ impl Disk {
     fn files(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The PEM blocks of one kind.
+fn blocks(text: &str, label: &str) -> String {
+    let (open, close) = (
+        format!("-----BEGIN {label}-----"),
+        format!("-----END {label}-----"),
+    );
+    let mut kept = String::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        is_inside |= line.trim() == open;
+        if is_inside {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+        is_inside &= line.trim() != close;
+    }
+    kept
 }
 
 fn missing(path: &str) -> String {
@@ -119,11 +138,16 @@ users: [{name: u, user: {tokenFile: /token}}]
             disk.kubeconfig("/config").unwrap_err(),
             "open /ca.crt: no such file or directory"
         );
-        disk.write("/ca.crt", "pem");
+        let certificate = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
+        disk.write(
+            "/ca.crt",
+            format!("comment\n{certificate}-----BEGIN X-----\n-----END X-----\n"),
+        );
         disk.write("/token", "secret\n");
         let config = disk.kubeconfig("/config").unwrap();
         let cluster = config.clusters[0].cluster.as_ref().unwrap();
-        assert_eq!(cluster.certificate_authority_data.as_deref(), Some("cGVt"));
+        let data = cluster.certificate_authority_data.as_ref().unwrap();
+        assert_eq!(BASE64_STANDARD.decode(data).unwrap(), certificate.as_bytes());
         let user = config.auth_infos[0].auth_info.as_ref().unwrap();
         assert_eq!(user.token.as_ref().unwrap().expose_secret(), "secret");
     }

@@ -57,16 +57,27 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The board as it would be without some pods of one node.
-    pub(super) fn without(&self, node: &str, gone: &[&'a Pod]) -> Self {
-        let mut board = self.clone();
-        if let Some(site) = board.sites.get_mut(node) {
-            let stays = |pod: &&&Pod| !gone.iter().any(|other| std::ptr::eq(**pod, *other));
-            let left: Vec<&Pod> = site.pods.iter().filter(stays).copied().collect();
+    /// Counts a pod on a node no longer.
+    pub(super) fn remove(&mut self, pod: &Pod, node: &str) {
+        if let Some(site) = self.sites.get_mut(node) {
+            let left: Vec<&Pod> = site
+                .pods
+                .iter()
+                .filter(|other| !std::ptr::eq(**other, pod))
+                .copied()
+                .collect();
             *site = Site::new(site.name, site.node);
             for pod in left {
                 site.add(pod);
             }
+        }
+    }
+
+    /// The board as it would be without some pods of one node.
+    pub(super) fn without(&self, node: &str, gone: &[&Pod]) -> Self {
+        let mut board = self.clone();
+        for pod in gone {
+            board.remove(pod, node);
         }
         board
     }

@@ -16,6 +16,8 @@ pub(in crate::sim::actors) mod labels;
 mod neighbors;
 pub(in crate::sim::actors) mod node_affinity;
 mod preemption;
+#[cfg(test)]
+pub(in crate::sim::actors) mod samples;
 mod score;
 mod spread;
 mod storage;
@@ -63,7 +65,15 @@ pub fn next(view: &View, now: Timestamp) -> Next {
         return next;
     }
     let mut board = Board::new(view);
-    for pod in queue {
+    let mut level = None;
+    for pod in &queue {
+        if level != Some(priority(pod)) {
+            level = Some(priority(pod));
+            reserve(&mut board, &queue, priority(pod));
+        }
+        if let Some(node) = nominated(pod) {
+            board.remove(pod, node);
+        }
         let decision = decide(&board, pod);
         if let Some(node) = decision.node() {
             board.place(pod, node);
@@ -75,8 +85,17 @@ pub fn next(view: &View, now: Timestamp) -> Next {
     next
 }
 
-/// The pods without a node that are ours to place. Of equal priority those come first that already wait for something
-/// on a node, so that nobody takes their room.
+/// Keeps the room of pods that wait for something on a node from all that are no more important. (The real scheduler
+/// asks its filters once with and once without such pods; here they are simply there.)
+fn reserve<'a>(board: &mut Board<'a>, queue: &[&'a Pod], level: i32) {
+    for pod in queue.iter().filter(|pod| priority(pod) == level) {
+        if let Some(node) = nominated(pod) {
+            board.place(pod, node);
+        }
+    }
+}
+
+/// The pods without a node that are ours to place, in the order in which they are.
 fn queue(view: &View) -> Vec<&Pod> {
     let ours = |pod: &&Pod| {
         let spec = pod.spec.as_ref();
@@ -92,7 +111,7 @@ fn queue(view: &View) -> Vec<&Pod> {
     // The pods come by name, and a stable sort leaves equals so.
     pods.sort_by_key(|pod| {
         let age = pod.metadata.creation_timestamp.as_ref().map(|at| at.0);
-        (Reverse(priority(pod)), nominated(pod).is_none(), age)
+        (Reverse(priority(pod)), age)
     });
     pods
 }

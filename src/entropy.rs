@@ -1,6 +1,7 @@
 //! Chance, with an owner: jitter and request ids come from one seeded generator that is passed in.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A shared seeded generator. Clones draw from the same sequence.
 #[derive(Clone, Debug)]
@@ -20,6 +21,12 @@ impl Entropy {
     /// The next 64 bits.
     pub fn next(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).u64(..)
+    }
+
+    /// Between half of `around` and one and a half times it, so that those who wait do not return in step.
+    pub fn jitter(&self, around: Duration) -> Duration {
+        let fraction = self.0.lock().unwrap_or_else(PoisonError::into_inner).f64();
+        around.mul_f64(0.5 + fraction)
     }
 
     /// A random (version 4) UUID in its usual text form.
@@ -47,6 +54,18 @@ mod tests {
         let (a, b) = (Entropy::seeded(7), Entropy::seeded(7));
         assert_eq!(a.uuid(), b.uuid());
         assert_ne!(a.uuid(), a.uuid());
+    }
+
+    #[test]
+    fn jitter_stays_within_half_of_what_it_is_around() {
+        let entropy = Entropy::seeded(1);
+        for _ in 0..1000 {
+            let wait = entropy.jitter(Duration::from_secs(10));
+            assert!(
+                (Duration::from_secs(5)..Duration::from_secs(15)).contains(&wait),
+                "{wait:?}"
+            );
+        }
     }
 
     #[test]

@@ -1,0 +1,64 @@
+//! The only way in for effects: the cluster, the cloud, time and chance.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::events::Events;
+use super::metrics::Metrics;
+use crate::clock::Clock;
+use crate::cloud::Cloud;
+use crate::entropy::Entropy;
+use crate::lifecycle::Limits;
+
+/// What every controller is given. Clones are the same.
+#[derive(Clone)]
+pub struct Context {
+    /// The Kubernetes API.
+    pub client: kube::Client,
+    /// The cloud.
+    pub cloud: Arc<dyn Cloud>,
+    /// Time.
+    pub clock: Clock,
+    /// Chance.
+    pub entropy: Entropy,
+    /// Where people are told what happens.
+    pub events: Events,
+    /// Where it is counted.
+    pub metrics: Metrics,
+    /// What was configured.
+    pub settings: Arc<Settings>,
+}
+
+/// What controllers need to be told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The region of the provider ids.
+    pub region: String,
+    /// The namespace of Leases: that of the release.
+    pub namespace: String,
+    /// Who this replica is, as `<namespace>/<pod>`.
+    pub identity: String,
+    /// What machines run first when their class does not say: `NODE_NAME` in it stands for the claim's name.
+    pub user_data: Option<String>,
+    /// How long things may take.
+    pub limits: Limits,
+    /// How often cloud and cluster are compared.
+    pub sweep_every: Duration,
+    /// How much later what looks like garbage must look so again.
+    pub sweep_again_after: Duration,
+}
+
+impl Settings {
+    /// The usual times, for a replica in a region.
+    pub fn new(region: &str, namespace: &str, identity: &str) -> Self {
+        Self {
+            region: region.to_owned(),
+            namespace: namespace.to_owned(),
+            identity: identity.to_owned(),
+            user_data: None,
+            limits: Limits::default(),
+            sweep_every: Duration::from_mins(2),
+            sweep_again_after: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Tells people what happens, as Events.
+//!
+//! An Event's name is derived from the object's uid, the reason and the transition, so the same thing told twice, by
+//! two replicas or before and after a crash, is one Event: "already exists" means done. Times are those of our clock.
+//! Telling is best effort: nothing fails because an Event could not be written.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Resource, ResourceExt};
+
+use crate::clock::Clock;
+use crate::hash::fnv1a;
+
+/// Events about cluster-scoped objects are kept where kubectl looks for them.
+const NAMESPACE: &str = "default";
+const CONTROLLER: &str = "karpenter-ibm.sh/controller";
+/// The API server refuses longer notes.
+const NOTE_BYTES_MAX: usize = 1024;
+
+/// Where Events are written to. Clones are the same.
+#[derive(Clone)]
+pub struct Events {
+    client: kube::Client,
+    clock: Clock,
+    instance: String,
+}
+
+/// What there is to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Story {
+    /// Whether somebody should worry.
+    pub kind: Kind,
+    /// Why, as one word in CamelCase.
+    pub reason: &'static str,
+    /// What was done or tried, as one word.
+    pub action: &'static str,
+    /// For people.
+    pub note: String,
+    /// What tells this time from another of the same reason: an attempt, a message.
+    pub transition: String,
+}
+
+/// Whether somebody should worry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// All is well.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+impl Events {
+    /// Written through `client` in the name of `instance`, this replica.
+    pub fn new(client: kube::Client, clock: Clock, instance: &str) -> Self {
+        Self {
+            client,
+            clock,
+            instance: instance.chars().take(128).collect(),
+        }
+    }
+
+    /// Tells a story about an object, once.
+    pub async fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) {
+        let event = self.event(about, story);
+        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        match events.create(&PostParams::default(), &event).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => tracing::warn!(%error, event = event.name_any(), "cannot write an event"),
+        }
+    }
+
+    fn event<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) -> Event {
+        let uid = about.meta().uid.clone().unwrap_or_default();
+        let identity = format!("{uid}\n{}\n{}", story.reason, story.transition);
+        // An object's name has at most 253 characters, and so has an Event's.
+        let object: String = about.name_any().chars().take(236).collect();
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{object}.{:016x}", fnv1a(identity.as_bytes()))),
+                namespace: Some(NAMESPACE.to_owned()),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(self.clock.now())),
+            type_: Some(format!("{:?}", story.kind)),
+            reason: Some(story.reason.to_owned()),
+            action: Some(story.action.to_owned()),
+            note: Some(shortened(story.note)),
+            regarding: Some(ObjectReference {
+                resource_version: None,
+                ..about.object_ref(&())
+            }),
+            reporting_controller: Some(CONTROLLER.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            ..Event::default()
+        }
+    }
+}
+
+fn shortened(mut note: String) -> String {
+    if note.len() > NOTE_BYTES_MAX {
+        let end = (0..=NOTE_BYTES_MAX).rev().find(|at| note.is_char_boundary(*at));
+        note.truncate(end.unwrap_or_default());
+    }
+    note
+}

@@ -1,0 +1,54 @@
+//! What controllers count.
+
+use prometheus::{IntCounterVec, Opts, Registry};
+
+/// The counters of all controllers. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    steps: IntCounterVec,
+    failures: IntCounterVec,
+    garbage: IntCounterVec,
+}
+
+impl Metrics {
+    /// Registers the counters; fails if that was done before.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str, label: &str| {
+            let counter = IntCounterVec::new(Opts::new(name, help), &[label])?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok::<_, prometheus::Error>(counter)
+        };
+        Ok(Self {
+            steps: counter(
+                "karpenter_ibm_nodeclaim_steps_total",
+                "Steps in the lives of NodeClaims that were carried out.",
+                "step",
+            )?,
+            failures: counter(
+                "karpenter_ibm_nodeclaim_failures_total",
+                "Steps in the lives of NodeClaims that failed.",
+                "step",
+            )?,
+            garbage: counter(
+                "karpenter_ibm_garbage_collected_total",
+                "Machines without a claim and claims without a machine that were deleted.",
+                "kind",
+            )?,
+        })
+    }
+
+    /// A step was carried out.
+    pub fn stepped(&self, step: &str) {
+        self.steps.with_label_values(&[step]).inc();
+    }
+
+    /// A step failed.
+    pub fn failed(&self, step: &str) {
+        self.failures.with_label_values(&[step]).inc();
+    }
+
+    /// A `machine` or a `claim` was collected.
+    pub fn collected(&self, kind: &str) {
+        self.garbage.with_label_values(&[kind]).inc();
+    }
+}

@@ -1,0 +1,22 @@
+//! Effects: one file or folder per loop, each three steps: observe, decide, act.
+//!
+//! [`Context`] is the only way in. One replica is one future: nothing here is spawned, so dropping it is a crash and
+//! not polling it is a pause, and both leave no task behind.
+
+pub mod context;
+pub mod events;
+pub mod garbage;
+pub mod metrics;
+pub mod node_claim;
+pub mod node_class;
+
+pub use context::{Context, Settings};
+
+use crate::cloud::ClusterId;
+
+/// Every controller, for as long as this is polled.
+pub async fn run(context: Context, cluster: ClusterId) {
+    let claims = node_claim::run(context.clone(), cluster);
+    let garbage = garbage::run(context, cluster);
+    tokio::join!(biased; claims, garbage);
+}

@@ -1,0 +1,198 @@
+//! The life of NodeClaims: for each, the machine is bought, followed until it is a Node, and given back.
+//!
+//! Level-triggered and free of memory: each pass reads the claim anew (a consistent read, no cache), observes what its
+//! next step hangs on, and carries that step out; the answer of every write is what the following step is computed
+//! from. Two replicas at once do no harm: every write carries the resourceVersion it was computed from, and the
+//! machine's name is unique.
+
+mod act;
+mod observe;
+mod pace;
+mod write;
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::controller::{self, Action, applier};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::{WatchStreamExt, reflector::reflector, watcher};
+use kube::{Api, ResourceExt};
+
+use super::context::Context;
+use crate::api::{NodeClaim, names};
+use crate::cloud::{self, ClusterId};
+use crate::lifecycle::facts::Facts;
+use crate::lifecycle::{self, Step};
+use act::Outcome;
+use observe::Known;
+pub(super) use observe::look;
+use pace::Pace;
+
+/// Claims that are worked on at once. Each waits for the cloud most of the time; the budget of requests bounds the rest.
+const CONCURRENCY: u16 = 64;
+
+/// Steps in one pass, before other claims get their turn. A purchase takes four.
+const STEPS_MAX: usize = 8;
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The Kubernetes API refused or did not answer.
+    #[error("{doing}: {source}")]
+    Kube {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it was not.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The cloud refused or did not answer.
+    #[error("{doing}: {source}")]
+    Cloud {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it was not.
+        #[source]
+        source: cloud::Error,
+    },
+    /// The intent to buy was not kept by the API server: nothing may be bought.
+    #[error(
+        "the definition of NodeClaim in this cluster drops status.allocation: apply the CRDs of this release"
+    )]
+    ForeignDefinitions,
+}
+
+/// What passes share.
+struct Shared {
+    context: Context,
+    cluster: ClusterId,
+    pace: Pace,
+}
+
+/// Looks after all NodeClaims, for as long as this is polled.
+///
+/// kube's `Controller` runs each pass in a task of its own, which would go on while the replica is paused; its
+/// `applier`, on which it is built, does not.
+pub async fn run(context: Context, cluster: ClusterId) {
+    let client = context.client.clone();
+    let (store, writer) = reflector::store();
+    let claims = watcher(Api::<NodeClaim>::all(client.clone()), watcher::Config::default());
+    let claims = reflector(writer, claims)
+        .default_backoff()
+        .touched_objects()
+        .map_ok(|claim| ObjectRef::from_obj(&claim));
+    // A Node has its claim's name.
+    let nodes = watcher(Api::<Node>::all(client), watcher::Config::default())
+        .default_backoff()
+        .touched_objects()
+        .map_ok(|node| ObjectRef::new(&node.name_any()));
+    let shared = Arc::new(Shared {
+        pace: Pace::new(context.entropy.clone()),
+        context,
+        cluster,
+    });
+    applier(
+        |claim, shared| Box::pin(reconcile(claim, shared)),
+        slow_down,
+        shared,
+        store,
+        // A watch that fails is begun again, after a while: the stream goes on.
+        stream::select(claims, nodes),
+        controller::Config::default().concurrency(CONCURRENCY),
+    )
+    .for_each(|pass| {
+        match pass {
+            Ok((claim, action)) => tracing::debug!(%claim, ?action, "looked after"),
+            // A Node without a claim, or a claim that is gone.
+            Err(controller::Error::ObjectNotFound(_)) => {}
+            Err(controller::Error::ReconcilerFailed(error, claim)) => {
+                tracing::warn!(%claim, %error, "a claim does not get on for now");
+            }
+            Err(error) => tracing::warn!(%error, "watching claims and nodes"),
+        }
+        std::future::ready(())
+    })
+    .await;
+}
+
+/// One pass over one claim.
+async fn reconcile(cached: Arc<NodeClaim>, shared: Arc<Shared>) -> Result<Action, Error> {
+    if is_settled(&cached) {
+        return Ok(Action::await_change());
+    }
+    let Some(mut known) = Known::read(&shared.context, &cached.name_any()).await? else {
+        return Ok(Action::await_change());
+    };
+    for _ in 0..STEPS_MAX {
+        let seen = observe::observe(&shared.context, shared.cluster, &known).await?;
+        let (limits, now) = (&shared.context.settings.limits, shared.context.clock.now());
+        let step = lifecycle::next(&known.claim, &seen.observed, limits, now);
+        match carry_out(&shared, &known, &seen, step).await? {
+            Outcome::Again(next) => known = *next,
+            Outcome::At(at) => {
+                shared.pace.forget(&cached.name_any());
+                return Ok(Action::requeue(crate::clock::between(
+                    shared.context.clock.now(),
+                    at,
+                )));
+            }
+            Outcome::Patience => return Ok(Action::requeue(shared.pace.wait(&cached.name_any()))),
+            Outcome::Rest => {
+                shared.pace.forget(&cached.name_any());
+                return Ok(Action::await_change());
+            }
+        }
+    }
+    Ok(Action::requeue(std::time::Duration::ZERO))
+}
+
+async fn carry_out(
+    shared: &Shared,
+    known: &Known,
+    seen: &observe::Seen,
+    step: Step,
+) -> Result<Outcome, Error> {
+    let name = step.name();
+    tracing::debug!(claim = known.claim.name_any(), step = name, "next step");
+    let outcome = act::act(&shared.context, known, seen, step).await;
+    match &outcome {
+        Ok(_) => shared.context.metrics.stepped(name),
+        Err(_) => shared.context.metrics.failed(name),
+    }
+    outcome
+}
+
+/// Whether nothing is left to do for a claim. Conditions only ever become true, so a cache may say it, and every
+/// heartbeat of a Node is over with this.
+fn is_settled(claim: &NodeClaim) -> bool {
+    !claim.is_deleting() && claim.has_finalizer() && claim.is(names::NODE_INITIALIZED)
+}
+
+/// When a pass that failed is repeated.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature that kube's applier asks for"
+)]
+fn slow_down(claim: Arc<NodeClaim>, error: &Error, shared: Arc<Shared>) -> Action {
+    let name = claim.name_any();
+    let patience = shared.pace.wait(&name);
+    let wait = match error {
+        // Somebody else wrote, and the watch or the next read shows what.
+        Error::Kube { source, .. } if is_gone(source) => return Action::await_change(),
+        Error::Cloud {
+            source: cloud::Error::RateLimited { until, .. },
+            ..
+        } => patience.max(until.saturating_duration_since(shared.context.clock.instant())),
+        // It may have happened all the same, and show only when the visibility delay has passed.
+        Error::Cloud { source, .. } if source.effect() == cloud::Effect::Unknown => {
+            patience.max(shared.context.settings.limits.visibility)
+        }
+        _ => patience,
+    };
+    Action::requeue(wait)
+}
+
+fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
+}

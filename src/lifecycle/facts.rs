@@ -1,0 +1,115 @@
+//! What a NodeClaim says about its own life. Everything that must outlive a crash is read from here.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::Limits;
+use crate::api::{Allocation, NodeClaim, names};
+use crate::clock::{between, later};
+
+/// What a claim says, as far as its next step hangs on it.
+pub trait Facts {
+    /// Whether it is to go.
+    fn is_deleting(&self) -> bool;
+    /// Whether it waits for us before it goes.
+    fn has_finalizer(&self) -> bool;
+    /// What it holds, or is about to buy.
+    fn allocation(&self) -> Option<&Allocation>;
+    /// Whether a condition is true.
+    fn is(&self, condition: &str) -> bool;
+    /// Whether its machine was seen running.
+    fn is_launched(&self) -> bool;
+    /// Since when its machine has been found nowhere.
+    fn absent_since(&self) -> Option<Timestamp>;
+    /// Until when an order that was repeated may be carried out.
+    fn unsettled_until(&self) -> Option<Timestamp>;
+}
+
+impl Facts for NodeClaim {
+    fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    fn has_finalizer(&self) -> bool {
+        self.finalizers()
+            .iter()
+            .any(|name| name == names::TERMINATION_FINALIZER)
+    }
+
+    fn allocation(&self) -> Option<&Allocation> {
+        self.status.as_ref()?.allocation.as_ref()
+    }
+
+    fn is(&self, condition: &str) -> bool {
+        let conditions = self.status.iter().flat_map(|status| &status.conditions).flatten();
+        conditions
+            .into_iter()
+            .any(|it| it.type_ == condition && it.status == "True")
+    }
+
+    fn is_launched(&self) -> bool {
+        let has_id = |claim: &Self| {
+            claim
+                .status
+                .as_ref()
+                .is_some_and(|status| status.provider_id.is_some())
+        };
+        self.is(names::LAUNCHED) && has_id(self)
+    }
+
+    fn absent_since(&self) -> Option<Timestamp> {
+        time(self, names::MACHINE_ABSENT_SINCE)
+    }
+
+    fn unsettled_until(&self) -> Option<Timestamp> {
+        time(self, names::ORDER_UNSETTLED_UNTIL)
+    }
+}
+
+/// A time in an annotation. What cannot be read counts as absent, so it is written anew.
+fn time(claim: &NodeClaim, annotation: &str) -> Option<Timestamp> {
+    claim.annotations().get(annotation)?.parse().ok()
+}
+
+/// The last word on when an order for this claim may still take effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Not after this.
+    Until(Timestamp),
+    /// The claim bears a time of the future, from a clock that was ahead: it must be written anew.
+    Unreadable,
+}
+
+/// How long an order may be under way from the intent on: until it is sent, and until it is carried out.
+pub fn window(limits: &Limits) -> Duration {
+    limits.send_within + limits.late_create
+}
+
+/// Until when an order may be carried out. Without an allocation there was none.
+pub fn doubt(claim: &NodeClaim, limits: &Limits, now: Timestamp) -> Doubt {
+    let first = claim.allocation().map(|allocation| allocation.since.0);
+    let repeated = claim.unsettled_until();
+    if repeated.is_some_and(|until| until > later(now, window(limits))) {
+        return Doubt::Unreadable;
+    }
+    match (first, repeated) {
+        (Some(first), None) if first > now => Doubt::Unreadable,
+        // A future time of the allocation is overruled by an annotation that was written since.
+        (Some(first), Some(until)) if first > now => Doubt::Until(until),
+        (first, repeated) => {
+            let first = first.map(|at| later(at, window(limits)));
+            Doubt::Until(first.max(repeated).unwrap_or(Timestamp::MIN))
+        }
+    }
+}
+
+/// How soon an order must be sent on the intent that the claim bears, so that it cannot be carried out later than
+/// [`doubt`] says; `None` if the intent is too old for that.
+pub fn time_to_send(claim: &NodeClaim, limits: &Limits, now: Timestamp) -> Option<Duration> {
+    match doubt(claim, limits, now) {
+        Doubt::Until(until) => between(now, until).checked_sub(limits.late_create),
+        Doubt::Unreadable => None,
+    }
+}

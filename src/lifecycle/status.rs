@@ -1,0 +1,103 @@
+//! The status of a claim after each step that writes one. Only what this controller owns: others own other conditions.
+
+use jiff::Timestamp;
+
+use super::facts::Facts;
+use crate::api::{Allocation, Condition, NodeClaim, NodeClaimStatus, names};
+use crate::model::Machine;
+
+/// The conditions that are written here.
+const OWNED: [&str; 4] = [
+    names::LAUNCHED,
+    names::NODE_REGISTERED,
+    names::NODE_INITIALIZED,
+    names::READY,
+];
+
+/// With another allocation.
+pub fn allocated(claim: &NodeClaim, allocation: Allocation) -> NodeClaimStatus {
+    NodeClaimStatus {
+        allocation: Some(allocation),
+        ..owned(claim)
+    }
+}
+
+/// With the machine's id, and with what the machine really is: a retry may have asked for something else.
+pub fn recorded(claim: &NodeClaim, machine: &Machine) -> NodeClaimStatus {
+    let mut status = owned(claim);
+    if let Some(allocation) = &mut status.allocation {
+        allocation.instance_id = Some(machine.id.clone());
+        allocation.profile.clone_from(&machine.profile);
+        allocation.zone.clone_from(&machine.zone);
+        machine
+            .capacity_type
+            .as_str()
+            .clone_into(&mut allocation.capacity_type);
+    }
+    status
+}
+
+/// With the provider id of a machine that runs.
+pub fn launched(
+    claim: &NodeClaim,
+    machine: &Machine,
+    provider_id: String,
+    now: Timestamp,
+) -> NodeClaimStatus {
+    let mut status = recorded(claim, machine);
+    status.provider_id = Some(provider_id);
+    status.image_id.clone_from(&machine.image);
+    fulfill(&mut status, names::LAUNCHED, claim, now);
+    status
+}
+
+/// With the Node that it has become.
+pub fn registered(claim: &NodeClaim, node: &str, now: Timestamp) -> NodeClaimStatus {
+    let mut status = owned(claim);
+    status.node_name = Some(node.to_owned());
+    fulfill(&mut status, names::NODE_REGISTERED, claim, now);
+    status
+}
+
+/// Ready for work.
+pub fn initialized(claim: &NodeClaim, now: Timestamp) -> NodeClaimStatus {
+    let mut status = owned(claim);
+    fulfill(&mut status, names::NODE_INITIALIZED, claim, now);
+    fulfill(&mut status, names::READY, claim, now);
+    status
+}
+
+/// What this controller has written so far.
+fn owned(claim: &NodeClaim) -> NodeClaimStatus {
+    let written = claim.status.clone().unwrap_or_default();
+    let conditions = written.conditions.unwrap_or_default();
+    let conditions: Vec<Condition> = conditions
+        .into_iter()
+        .filter(|condition| OWNED.contains(&condition.type_.as_str()))
+        .collect();
+    NodeClaimStatus {
+        allocation: written.allocation,
+        node_name: written.node_name,
+        provider_id: written.provider_id,
+        image_id: written.image_id,
+        conditions: Some(conditions).filter(|conditions| !conditions.is_empty()),
+        ..NodeClaimStatus::default()
+    }
+}
+
+/// Makes a condition true; one that is true already keeps its time.
+fn fulfill(status: &mut NodeClaimStatus, condition: &str, claim: &NodeClaim, now: Timestamp) {
+    if claim.is(condition) {
+        return;
+    }
+    let conditions = status.conditions.get_or_insert_default();
+    conditions.retain(|it| it.type_ != condition);
+    conditions.push(Condition {
+        type_: condition.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(condition.to_owned()),
+        message: Some(String::new()),
+        last_transition_time: now.into(),
+        observed_generation: claim.metadata.generation,
+    });
+}

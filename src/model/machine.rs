@@ -1,0 +1,78 @@
+//! A machine as a decision sees it: the same words for every cloud.
+
+use jiff::Timestamp;
+
+use crate::api::CapacityType;
+
+/// A machine that exists, as it was last read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Given by the cloud, never used twice.
+    pub id: String,
+    /// Unique in the region while the machine exists.
+    pub name: String,
+    /// Which kind of machine it is, whatever was ordered.
+    pub profile: String,
+    /// Where it stands.
+    pub zone: String,
+    /// How it was bought.
+    pub capacity_type: CapacityType,
+    /// What it does.
+    pub status: MachineStatus,
+    /// Why it does that.
+    pub reasons: Vec<StatusReason>,
+    /// Its address in the subnet, once it has one.
+    pub address: Option<String>,
+    /// The id of its resource group: with the name, the mark of whose it is.
+    pub resource_group: String,
+    /// The id of the image it was made from.
+    pub image: Option<String>,
+    /// When it was ordered.
+    pub created_at: Option<Timestamp>,
+}
+
+/// What a machine does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MachineStatus {
+    /// Ordered, and nothing was done yet.
+    Pending,
+    /// On its way to run.
+    Starting,
+    /// It runs.
+    Running,
+    /// On its way to stop.
+    Stopping,
+    /// It does not run, and holds its address and volumes still.
+    Stopped,
+    /// It runs again in a moment.
+    Restarting,
+    /// It is going; it is gone when a read says so.
+    Deleting,
+    /// It will never run.
+    Failed,
+    /// A word of tomorrow. Nothing is concluded from it.
+    Other(String),
+}
+
+/// Why a machine is in its status, as far as a decision hangs on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatusReason {
+    /// The cloud took it back.
+    Preempted,
+    /// There was no hardware for it.
+    NoCapacity,
+    /// Anything else, in the cloud's own word.
+    Other(String),
+}
+
+impl Machine {
+    /// Whether it has come to an end by itself: it does not run, and will not unless somebody starts it.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.status, MachineStatus::Failed | MachineStatus::Stopped)
+    }
+
+    /// Whether the cloud took it back.
+    pub fn is_preempted(&self) -> bool {
+        self.status == MachineStatus::Stopped && self.reasons.contains(&StatusReason::Preempted)
+    }
+}

@@ -1,0 +1,137 @@
+//! The two edges of a replica, and what is built between them.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use prometheus::Registry;
+use tokio_util::sync::CancellationToken;
+
+use super::lease;
+use super::run::StartError;
+use super::settings::Settings;
+use crate::clock::Clock;
+use crate::cloud::ClusterId;
+use crate::controllers::events::Events;
+use crate::controllers::{self, Context};
+use crate::entropy::Entropy;
+use crate::ibm::http::Metrics;
+use crate::ibm::{Client, Machines, Transports};
+
+/// Everything outside of a replica: exchanged between a cluster, a laptop and a simulation.
+#[derive(Clone)]
+pub struct Edges {
+    /// The Kubernetes API.
+    pub kube: kube::Client,
+    /// IBM Cloud.
+    pub ibm: Transports,
+    /// Time.
+    pub clock: Clock,
+    /// Chance.
+    pub entropy: Entropy,
+    /// Where metrics are registered; one for each life of a replica.
+    pub registry: Registry,
+}
+
+/// Makes replicas: each call is a new life with an empty memory, and dropping its future is a crash.
+pub type Factory = Arc<dyn Fn(Edges) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Wires a replica; nothing is sent yet.
+pub fn context(settings: &Settings, edges: Edges) -> Result<Context, StartError> {
+    let metrics = Metrics::register(&edges.registry, &settings.region)?;
+    let ibm = Client::new(
+        settings.ibm.clone(),
+        edges.ibm.clone(),
+        metrics,
+        &edges.clock,
+        edges.entropy.clone(),
+    );
+    context_with(settings, edges, &ibm)
+}
+
+/// Like [`context`], around a client of IBM Cloud that is there already.
+pub(super) fn context_with(settings: &Settings, edges: Edges, ibm: &Client) -> Result<Context, StartError> {
+    let identity = &settings.controllers.identity;
+    Ok(Context {
+        events: Events::new(edges.kube.clone(), edges.clock.clone(), identity),
+        metrics: controllers::metrics::Metrics::register(&edges.registry)?,
+        cloud: Arc::new(Machines::new(ibm)),
+        settings: Arc::new(settings.controllers.clone()),
+        client: edges.kube,
+        clock: edges.clock,
+        entropy: edges.entropy,
+    })
+}
+
+/// Runs every controller while this replica leads: waits for leadership, and returns when it is lost or on `stop`,
+/// giving it back in that case.
+pub async fn control(context: Context, stop: CancellationToken) -> Result<(), StartError> {
+    let lease = lease::Holding::of(&context);
+    let work = async {
+        let cluster = cluster_id(&context).await?;
+        lease.acquire().await;
+        tokio::select! {
+            biased;
+            () = lease.keep() => tracing::warn!("leadership is lost"),
+            () = controllers::run(context.clone(), cluster) => {}
+        }
+        Ok(())
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {
+            lease.release().await;
+            Ok(())
+        }
+        ended = work => ended,
+    }
+}
+
+/// Replicas of the product: each leads, loses and leads again until it is dropped.
+pub fn factory(settings: Settings) -> Factory {
+    factory_of(settings, |edges| edges, |context| context)
+}
+
+/// Replicas of a variant of the product: with other edges, with another context.
+pub fn factory_of(
+    settings: Settings,
+    edges: impl Fn(Edges) -> Edges + Send + Sync + 'static,
+    change: impl Fn(Context) -> Context + Send + Sync + 'static,
+) -> Factory {
+    Arc::new(move |given| {
+        let made = context(&settings, edges(given)).map(&change);
+        async move {
+            match made {
+                Ok(context) => lead_for_ever(context).await,
+                Err(error) => tracing::error!(%error, "a replica cannot be made"),
+            }
+        }
+        .boxed()
+    })
+}
+
+/// Leads again whenever leadership was lost, until dropped.
+pub(super) async fn lead_for_ever(context: Context) {
+    loop {
+        if let Err(error) = control(context.clone(), CancellationToken::new()).await {
+            tracing::warn!(%error, "starting again");
+        }
+        pause(&context).await;
+    }
+}
+
+/// Between one leadership and the next try.
+pub(super) async fn pause(context: &Context) {
+    let wait = context.entropy.jitter(lease::RETRY);
+    context.clock.sleep(wait).await;
+}
+
+/// The cluster's identity, which all names of machines hang on.
+async fn cluster_id(context: &Context) -> Result<ClusterId, StartError> {
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    let system = namespaces.get("kube-system").await.map_err(Box::new)?;
+    let uid = system.metadata.uid.unwrap_or_default();
+    Ok(ClusterId::from_kube_system_uid(&uid))
+}

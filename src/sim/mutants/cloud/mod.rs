@@ -1,0 +1,144 @@
+//! A cloud that is misunderstood.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::cloud::{Answer, Cloud, Error, InstanceName, Machine, Order, Ours, Subnet};
+
+/// How a cloud is misunderstood.
+pub(super) enum Flaw {
+    /// Every failed read says "not there".
+    ErrorAsAbsence,
+    /// Nothing is found by name.
+    NoNameLookUp,
+    /// Machines whose deletion was accepted are gone.
+    DeletionIsDone(Mutex<BTreeSet<String>>),
+    /// Machines are bought and found under a name that has this in it.
+    NamedAfter(u32),
+}
+
+/// Numbers of lives stand where those of failed attempts do, far above any of them.
+const LIFE_MIN: u32 = 1_000_000;
+
+impl Flaw {
+    pub(super) fn deletion_is_done() -> Self {
+        Self::DeletionIsDone(Mutex::default())
+    }
+
+    pub(super) fn named_after(life: u64) -> Self {
+        let life = u32::try_from(life % 1_000_000_000).unwrap_or_default();
+        Self::NamedAfter(LIFE_MIN + life)
+    }
+}
+
+/// `inner`, as one sees it who has that flaw.
+pub(super) fn flawed(inner: Arc<dyn Cloud>, flaw: Flaw) -> Arc<dyn Cloud> {
+    Arc::new(Flawed { inner, flaw })
+}
+
+struct Flawed {
+    inner: Arc<dyn Cloud>,
+    flaw: Flaw,
+}
+
+impl Flawed {
+    /// The name under which `name` goes in this life.
+    fn told(&self, name: &str) -> String {
+        match &self.flaw {
+            Flaw::NamedAfter(life) => format!("{name}-x{life}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// A machine under the name it would have without this flaw.
+    fn heard(&self, mut machine: Machine) -> Machine {
+        if let Flaw::NamedAfter(_) = self.flaw
+            && let Some((name, life)) = machine.name.rsplit_once("-x")
+            && life.parse::<u32>().is_ok_and(|life| life >= LIFE_MIN)
+            && name.parse::<InstanceName>().is_ok()
+        {
+            machine.name = name.to_owned();
+        }
+        machine
+    }
+
+    fn is_gone(&self, id: &str) -> bool {
+        match &self.flaw {
+            Flaw::DeletionIsDone(gone) => gone.lock().unwrap_or_else(PoisonError::into_inner).contains(id),
+            _ => false,
+        }
+    }
+}
+
+fn not_found(id: &str) -> Error {
+    Error::NotFound(Box::new(Answer {
+        operation: "get instance",
+        subject: id.to_owned(),
+        ..Answer::default()
+    }))
+}
+
+#[async_trait]
+impl Cloud for Flawed {
+    async fn create(&self, order: &Order) -> Result<Machine, Error> {
+        let order = Order {
+            name: self.told(&order.name),
+            ..order.clone()
+        };
+        self.inner.create(&order).await.map(|machine| self.heard(machine))
+    }
+
+    async fn get(&self, id: &str) -> Result<Machine, Error> {
+        match (&self.flaw, self.inner.get(id).await) {
+            (Flaw::ErrorAsAbsence, Err(_)) => Err(not_found(id)),
+            _ if self.is_gone(id) => Err(not_found(id)),
+            (_, answer) => answer.map(|machine| self.heard(machine)),
+        }
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<Machine>, Error> {
+        match (&self.flaw, self.inner.find(&self.told(name)).await) {
+            (Flaw::NoNameLookUp, _) | (Flaw::ErrorAsAbsence, Err(_)) => Ok(None),
+            (_, Ok(Some(machine))) if self.is_gone(&machine.id) => Ok(None),
+            (_, answer) => Ok(answer?.map(|machine| self.heard(machine))),
+        }
+    }
+
+    async fn list(&self, ours: &Ours) -> Result<Vec<Machine>, Error> {
+        match (&self.flaw, self.inner.list(ours).await) {
+            (Flaw::ErrorAsAbsence, Err(_)) => Ok(Vec::new()),
+            (_, answer) => Ok(answer?.into_iter().map(|machine| self.heard(machine)).collect()),
+        }
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), Error> {
+        self.inner.delete(id).await?;
+        if let Flaw::DeletionIsDone(gone) = &self.flaw {
+            gone.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(id.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn rename(&self, id: &str, name: &str) -> Result<(), Error> {
+        self.inner.rename(id, name).await
+    }
+
+    async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, Error> {
+        self.inner.subnets(vpc).await
+    }
+
+    async fn image(&self, written: &str) -> Result<Option<String>, Error> {
+        self.inner.image(written).await
+    }
+
+    async fn resource_group(&self, written: Option<&str>) -> Result<Option<String>, Error> {
+        self.inner.resource_group(written).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

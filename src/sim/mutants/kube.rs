@@ -1,0 +1,141 @@
+//! A client of the Kubernetes API that says less than it was told to, or shows the past.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use tower::{BoxError, service_fn};
+
+/// Writes without resourceVersions and deletions without preconditions.
+pub(super) fn without_resource_versions(inner: Client) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let inner = inner.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let body = match head.method {
+                Method::PATCH | Method::PUT | Method::DELETE => unconditional(&body),
+                _ => body,
+            };
+            let request = Request::from_parts(head, Body::from(body));
+            inner.send(request).await.map_err(BoxError::from)
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// A body without what makes a write depend on what was read.
+fn unconditional(body: &Bytes) -> Bytes {
+    let Ok(Value::Object(mut object)) = serde_json::from_slice(body) else {
+        return body.clone();
+    };
+    object.remove("preconditions");
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    Value::Object(object).to_string().into()
+}
+
+/// Consistent lists show what the first of them showed. Watches, and the lists in pages that begin them, are left alone.
+pub(super) fn with_stale_lists(inner: Client) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let first: Arc<Mutex<BTreeMap<String, Bytes>>> = Arc::default();
+    let service = service_fn(move |request: Request<Body>| {
+        let (inner, first) = (inner.clone(), Arc::clone(&first));
+        async move {
+            let Some(collection) = consistent_list(&request) else {
+                return inner.send(request).await.map_err(BoxError::from);
+            };
+            let known = |first: &Mutex<BTreeMap<String, Bytes>>| {
+                let first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get(&collection).cloned()
+            };
+            if let Some(body) = known(&first) {
+                return Ok(Response::new(Body::from(body)));
+            }
+            let (head, body) = inner.send(request).await?.into_parts();
+            let body = body.collect_bytes().await?;
+            if head.status.is_success() {
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                first.insert(collection, body.clone());
+            }
+            Ok(Response::from_parts(head, Body::from(body)))
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// The path of a list that asks for the latest state and all of it at once.
+fn consistent_list(request: &Request<Body>) -> Option<String> {
+    let path = request.uri().path();
+    // `/api/v1/nodes`, `/apis/karpenter.sh/v1/nodeclaims`: a name would be one segment more.
+    let segments = path.split('/').count();
+    let is_collection =
+        (path.starts_with("/api/") && segments == 4) || (path.starts_with("/apis/") && segments == 5);
+    let query = request.uri().query().unwrap_or_default();
+    let conditional = ["watch=", "limit=", "resourceVersion="];
+    let whole = !conditional.iter().any(|option| query.contains(option));
+    (request.method() == Method::GET && is_collection && whole).then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+    use kube::core::ObjectList;
+    use serde_json::json;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::sim::kube::identity::Keys;
+    use crate::sim::kube::{ApiServer, Options};
+
+    fn server() -> ApiServer {
+        let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+        ApiServer::new(Options {
+            clock,
+            seed: 1,
+            keys: Keys::Fixed,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_version_no_longer_hinders_a_write_or_a_deletion() {
+        let server = server();
+        let configs: Api<ConfigMap> = Api::default_namespaced(without_resource_versions(server.admin()));
+        let mut config = ConfigMap::default();
+        config.metadata.name = Some("a".to_owned());
+        configs.create(&PostParams::default(), &config).await.unwrap();
+        let stale = json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "v"}});
+        let patched = configs
+            .patch("a", &PatchParams::default(), &Patch::Merge(&stale))
+            .await;
+        assert_eq!(patched.unwrap().data.unwrap()["k"], "v");
+        let never = DeleteParams::default().preconditions(Preconditions {
+            uid: Some("another".to_owned()),
+            resource_version: None,
+        });
+        configs.delete("a", &never).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_shows_the_past_and_a_read_does_not() {
+        let server = server();
+        let stale: Api<Node> = Api::all(with_stale_lists(server.admin()));
+        let count = |nodes: ObjectList<Node>| nodes.items.len();
+        assert_eq!(count(stale.list(&ListParams::default()).await.unwrap()), 0);
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+        stale.create(&PostParams::default(), &node).await.unwrap();
+        assert_eq!(count(stale.list(&ListParams::default()).await.unwrap()), 0);
+        assert_eq!(
+            count(stale.list(&ListParams::default().limit(9)).await.unwrap()),
+            1
+        );
+        assert!(stale.get_opt("n").await.unwrap().is_some());
+    }
+}

@@ -1,0 +1,187 @@
+//! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
+
+mod crashes;
+mod life;
+mod permissions;
+mod replicas;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use karpenter_ibm::api::crd::definitions;
+use karpenter_ibm::api::{IBMNodeClass, NodeClaim};
+use karpenter_ibm::clock::Clock;
+use karpenter_ibm::entropy::Entropy;
+use karpenter_ibm::ibm::Transports;
+use karpenter_ibm::ibm::endpoints::Overrides;
+use karpenter_ibm::ibm::secret::Secret;
+use karpenter_ibm::operator::{self, Edges, RawSettings, Settings};
+use karpenter_ibm::sim::ibm::{self, Cloud, InstanceTruth};
+use karpenter_ibm::sim::kube::identity::{Keys, User};
+use karpenter_ibm::sim::kube::{ApiServer, Options, write};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+const NAMESPACE: &str = "karpenter-ibm";
+
+/// A cluster and a cloud, and the clock of both.
+#[derive(Clone)]
+struct World {
+    kube: ApiServer,
+    cloud: Cloud,
+    clock: Clock,
+}
+
+impl World {
+    /// With our definitions, the release namespace, and a class for everything.
+    fn new() -> Self {
+        let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+        let kube = ApiServer::new(Options {
+            clock: clock.clone(),
+            seed: 1,
+            keys: Keys::Fixed,
+        });
+        for definition in definitions().unwrap() {
+            write::insert(&kube, definition.object);
+        }
+        write::insert(
+            &kube,
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        );
+        let cloud = Cloud::new(ibm::Options::new("us-south", 7, clock.clone()));
+        let world = Self { kube, cloud, clock };
+        write::insert(&world.kube, world.class());
+        world
+    }
+
+    fn class(&self) -> serde_json::Value {
+        let account = self.cloud.account();
+        json!({
+            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+            "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
+        })
+    }
+
+    fn settings(identity: &str) -> Settings {
+        let raw = RawSettings {
+            api_key: Some(Secret::new("demo-api-key".to_owned())),
+            region: Some("us-south".to_owned()),
+            endpoints: Overrides {
+                all: Some("http://127.0.0.1:9".to_owned()),
+                ..Overrides::default()
+            },
+            namespace: Some(NAMESPACE.to_owned()),
+            pod: Some(identity.to_owned()),
+            ..RawSettings::default()
+        };
+        let mut settings = Settings::validate(&raw).unwrap();
+        settings.controllers.user_data = Some("#cloud-config\nhostname: NODE_NAME\n".to_owned());
+        settings
+    }
+
+    fn edges(&self, user: User) -> Edges {
+        let exchange = Arc::new(self.cloud.exchange());
+        Edges {
+            kube: self.kube.retrying_client_as(user),
+            ibm: Transports {
+                cloud: exchange.clone(),
+                metadata: exchange,
+            },
+            clock: self.clock.clone(),
+            entropy: Entropy::seeded(1),
+            registry: prometheus::Registry::new(),
+        }
+    }
+
+    /// A replica that goes on until it is dropped.
+    fn replica(&self) -> impl Future<Output = ()> + use<> {
+        operator::factory(Self::settings("one"))(self.edges(User::admin()))
+    }
+
+    fn claims(&self) -> Api<NodeClaim> {
+        Api::all(self.kube.admin())
+    }
+
+    async fn claim(&self, name: &str) -> NodeClaim {
+        let claim = serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "default"}},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8"]},
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-south-1"]},
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
+                ],
+            },
+        }));
+        let claim = claim.unwrap();
+        self.claims()
+            .create(&PostParams::default(), &claim)
+            .await
+            .unwrap()
+    }
+
+    async fn read(&self, name: &str) -> Option<NodeClaim> {
+        self.claims().get_opt(name).await.unwrap()
+    }
+
+    async fn delete(&self, name: &str) {
+        self.claims()
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+
+    /// Every instance that is not on its way out.
+    fn living(&self) -> Vec<InstanceTruth> {
+        let instances = self.cloud.instances();
+        instances
+            .into_iter()
+            .filter(|instance| instance.status != "deleting")
+            .collect()
+    }
+
+    /// Waits, a second at a time, until `done`.
+    async fn until(&self, what: &str, within: Duration, mut done: impl AsyncFnMut() -> bool) {
+        let end = self.clock.instant() + within;
+        while !done().await {
+            assert!(self.clock.instant() < end, "not within {within:?}: {what}");
+            self.clock.sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn is_true(&self, name: &str, condition: &str) -> bool {
+        let claim = self.read(name).await;
+        let conditions = claim
+            .and_then(|claim| claim.status?.conditions)
+            .unwrap_or_default();
+        conditions
+            .iter()
+            .any(|it| it.type_ == condition && it.status == "True")
+    }
+
+    async fn until_launched(&self, name: &str) {
+        self.until("launched", Duration::from_mins(6), async || {
+            self.is_true(name, "Launched").await
+        })
+        .await;
+    }
+
+    async fn until_gone(&self, name: &str) {
+        self.until("gone", Duration::from_mins(6), async || {
+            self.read(name).await.is_none()
+        })
+        .await;
+    }
+}
+
+/// Plays `story` while `replica` works.
+async fn while_working<T>(replica: impl Future<Output = ()>, story: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        told = story => told,
+        () = replica => panic!("the replica ended"),
+    }
+}
