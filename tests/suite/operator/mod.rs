@@ -3,6 +3,7 @@
 mod crashes;
 mod effects;
 mod life;
+mod mutants;
 mod permissions;
 mod replicas;
 
@@ -117,6 +118,10 @@ impl World {
     }
 
     async fn claim(&self, name: &str) -> NodeClaim {
+        self.claim_in(name, "us-south-1").await
+    }
+
+    async fn claim_in(&self, name: &str, zone: &str) -> NodeClaim {
         let claim = serde_json::from_value(json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "default"}},
@@ -124,7 +129,7 @@ impl World {
                 "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
                 "requirements": [
                     {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8"]},
-                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-south-1"]},
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]},
                     {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
                 ],
             },

@@ -70,7 +70,7 @@ async fn two_replicas_that_both_lead_buy_one_machine_for_each_claim() {
     let cluster = ClusterId::from_kube_system_uid(&uid);
     let leader = |name: &str| {
         let context = operator::context(&World::settings(name), world.edges(User::admin())).unwrap();
-        controllers::run(context, cluster)
+        Box::pin(controllers::run(context, cluster))
     };
     let both = async {
         tokio::join!(biased; leader("one"), leader("two"));
