@@ -9,8 +9,8 @@ use super::edges::{CloudEdge, KubeEdge};
 use super::life::{Ending, Life, Living, Mode};
 use super::recorder::Recorder;
 use crate::clock::Clock;
-use crate::ibm::Transports;
 use crate::entropy::Entropy;
+use crate::ibm::Transports;
 use crate::sim::faults::{Desk, FaultName};
 use crate::sim::ibm::Cloud;
 
