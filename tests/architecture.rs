@@ -81,6 +81,7 @@ const ONLY: &[Only] = &[
             "ibm::http",
             "ibm::builtin",
             "ibm::Transports",
+            "ibm::secret",
             "cloud",
             "audit",
             "api",

@@ -5,21 +5,19 @@
 //! developers only: it is in no image, chart or release.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use clap::Parser;
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
 use karpenter_ibm::sim::faults::{Plan, Shape};
 use karpenter_ibm::sim::history::Keep;
 use karpenter_ibm::sim::scenario::Scenario;
-use karpenter_ibm::sim::world::{self, Edges, Factory, Setup};
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::runtime::Controller;
-use kube::runtime::controller::Action;
-use kube::runtime::watcher;
+use karpenter_ibm::sim::world::churn::{self, Demand};
+use karpenter_ibm::sim::world::recorder::Observer;
+use karpenter_ibm::sim::world::{self, Setup, product};
+
+/// Two, as the chart has it: one leads.
+const REPLICAS: usize = 2;
 
 /// Plays a simulated world from its seed, always the same way.
 #[derive(Debug, Parser)]
@@ -27,6 +25,12 @@ struct Args {
     /// Where all chance comes from.
     #[arg(long)]
     seed: u64,
+    /// What people do; drawn from the seed when there is none.
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Let nothing go wrong.
+    #[arg(long)]
+    calm: bool,
     /// Print every entry of the history.
     #[arg(long)]
     trace: bool,
@@ -81,70 +85,54 @@ fn seed(seed: u64) {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     seed(args.seed);
-    let mut observers: Vec<world::recorder::Observer> = Vec::new();
+    let outcome = world::run(setup(&args)?)?;
+    for violation in &outcome.violations {
+        writeln!(
+            std::io::stderr(),
+            "{} at {:.3} s: {}",
+            violation.id,
+            violation.at.as_secs_f64(),
+            violation.message
+        )?;
+    }
+    writeln!(
+        std::io::stdout(),
+        "seed {} {:?} trace {:016x} requests {} events {} effects {} simulated {} s",
+        args.seed,
+        outcome.verdict,
+        outcome.trace,
+        outcome.requests,
+        outcome.events,
+        outcome.effects,
+        outcome.simulated.as_secs()
+    )?;
+    Ok(())
+}
+
+fn setup(args: &Args) -> anyhow::Result<Setup> {
+    let scenario = match &args.scenario {
+        Some(path) => Scenario::load(path)?,
+        None => churn::draw(args.seed, &Demand::USUAL),
+    };
+    let plan = if args.calm {
+        Plan::none()
+    } else {
+        Plan::draw(args.seed, &Shape { replicas: REPLICAS }, scenario.lasts)
+    };
+    let mut observers: Vec<Observer> = Vec::new();
     if args.trace {
         observers.push(Box::new(|entry| {
             // A reader that went away has seen enough.
             let _ = writeln!(std::io::stdout(), "{entry}");
         }));
     }
-    let outcome = world::run(Setup {
+    Ok(Setup {
         seed: args.seed,
-        scenario: scenario(),
-        plan: Plan::draw(args.seed, &Shape { replicas: 2 }, Duration::from_mins(10)),
-        replicas: vec![maker(), maker()],
+        scenario,
+        plan,
+        product: product::product(),
+        replicas: REPLICAS,
         keep: Keep::Last(50),
         observers,
-    })?;
-    writeln!(
-        std::io::stdout(),
-        "seed {} trace {:016x} requests {} events {} effects {}",
-        args.seed,
-        outcome.trace,
-        outcome.requests,
-        outcome.events,
-        outcome.effects
-    )?;
-    Ok(())
-}
-
-fn scenario() -> Scenario {
-    Scenario {
-        name: "nothing".to_owned(),
-        about: "Nobody does anything.".to_owned(),
-        region: "us-south".to_owned(),
-        objects: Vec::new(),
-        steps: Vec::new(),
-        lasts: Duration::from_mins(10),
-    }
-}
-
-/// An operator that makes config maps, and copies what they say from one to the next.
-fn maker() -> Factory {
-    Arc::new(|edges: Edges| {
-        Box::pin(async move {
-            let maps: Api<ConfigMap> = Api::default_namespaced(edges.kube.clone());
-            for name in 0..8 {
-                let mut map = ConfigMap::default();
-                map.metadata.name = Some(format!("map-{name}"));
-                let _exists = maps.create(&PostParams::default(), &map).await;
-            }
-            let rounds = Controller::new(maps.clone(), watcher::Config::default()).run(
-                |map: Arc<ConfigMap>, maps: Arc<Api<ConfigMap>>| async move {
-                    let name = map.metadata.name.clone().unwrap_or_default();
-                    let round = map.data.as_ref().and_then(|data| data.get("round"));
-                    let round: u64 = round.and_then(|round| round.parse().ok()).unwrap_or_default();
-                    let change = serde_json::json!({"data": {"round": (round + 1).to_string()}});
-                    let params = PatchParams::default();
-                    if round < 100 {
-                        maps.patch(&name, &params, &Patch::Merge(change)).await?;
-                    }
-                    Ok::<_, kube::Error>(Action::requeue(Duration::from_secs(5)))
-                },
-                |_, _, _| Action::requeue(Duration::from_secs(1)),
-                Arc::new(maps),
-            );
-            rounds.for_each(|_| std::future::ready(())).await;
-        })
     })
 }

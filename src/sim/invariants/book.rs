@@ -55,7 +55,7 @@ pub struct Machine {
     pub address: Option<String>,
     /// When it was first seen.
     pub seen: Duration,
-    /// When it was last seen stopped, failed or on its way there.
+    /// When it was last seen stopped or failed, or to run no longer.
     pub broken: Option<Duration>,
     /// Since when it is gone.
     pub gone: Option<Duration>,
@@ -360,10 +360,11 @@ impl Machine {
         if self.address.is_none() {
             self.address = truth.address.map(|address| address.to_string());
         }
+        let fell = self.status == "running" && truth.status != "running";
         (self.status, self.reason) = (truth.status, truth.reason.clone());
         // A machine with another profile than asked for shows it when it runs.
         (self.profile, self.class) = (truth.profile, truth.class);
-        if !self.is_live() {
+        if fell || !self.is_live() {
             self.broken = Some(now);
         }
     }

@@ -70,3 +70,43 @@ pub(super) fn conditions(claim: &Value) -> &[Value] {
 fn time(condition: &Value) -> Option<Timestamp> {
     condition["lastTransitionTime"].as_str()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_become_true_stays_true() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        stage.conditions("a", &[(LAUNCHED, "Unknown", 1)]).await;
+        stage.conditions("a", &[(LAUNCHED, "True", 2)]).await;
+        assert!(stage.blamed().is_empty());
+        stage.conditions("a", &[(LAUNCHED, "False", 3)]).await;
+        assert_eq!(stage.blamed(), ["S13"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn times_of_transitions_go_forward_and_with_transitions_only() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        stage.conditions("a", &[("Ready", "False", 5)]).await;
+        stage.conditions("a", &[("Ready", "True", 5)]).await;
+        assert!(stage.blamed().is_empty());
+        stage.conditions("a", &[("Ready", "True", 6)]).await;
+        assert_eq!(stage.blamed(), ["S13"]);
+        stage.conditions("a", &[("Ready", "False", 4)]).await;
+        assert_eq!(stage.blamed(), ["S13"; 2]);
+    }
+
+    #[test]
+    fn a_specification_never_changes() {
+        let claim = |cpu: &str| serde_json::json!({"metadata": {"name": "a"}, "spec": {"cpu": cpu}});
+        let mut found = Findings::default();
+        compare(&claim("1"), &claim("1"), Duration::ZERO, &mut found);
+        assert!(found.0.is_empty());
+        compare(&claim("1"), &claim("2"), Duration::ZERO, &mut found);
+        assert_eq!(found.0[0].id, "S13");
+    }
+}

@@ -50,3 +50,48 @@ fn written(lease: &Value) -> Option<Timestamp> {
     let times = managers.iter().filter_map(|manager| manager["time"].as_str());
     times.filter_map(|time| time.parse().ok()).max()
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::coordination::v1::Lease;
+    use kube::api::{Api, Patch, PatchParams};
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+
+    /// Somebody holds the Lease, or nobody.
+    async fn held(stage: &mut Stage, holder: Option<&str>) {
+        let leases: Api<Lease> = Api::namespaced(stage.server.admin(), "kube-system");
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "leader"},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
+        });
+        let params = PatchParams::apply("replica").force();
+        leases
+            .patch("leader", &params, &Patch::Apply(lease))
+            .await
+            .unwrap();
+        stage.look();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_not_taken_before_it_has_run_out() {
+        let mut stage = Stage::new().await;
+        held(&mut stage, Some("a")).await;
+        stage.pass(5).await;
+        held(&mut stage, Some("b")).await;
+        assert_eq!(stage.blamed(), ["S11"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_has_run_out_or_was_given_up_may_be_taken() {
+        let mut stage = Stage::new().await;
+        held(&mut stage, Some("a")).await;
+        stage.pass(15).await;
+        held(&mut stage, Some("b")).await;
+        stage.pass(2).await;
+        held(&mut stage, Some("")).await;
+        held(&mut stage, Some("a")).await;
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+}

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::book::Book;
+use super::book::{Book, own_name};
 use super::claims::{conditions, is_true};
 use super::{Check, Findings, Truth};
 use crate::api::names::LAUNCHED;
@@ -11,8 +11,6 @@ use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
-
-use super::book::own_name;
 
 pub(super) struct Leftovers;
 
@@ -68,9 +66,8 @@ fn has_its_machine(claim: &Value, book: &Book, truth: &Truth<'_>, found: &mut Fi
         .cluster
         .and_then(|cluster| InstanceName::new(cluster, object::uid(claim)));
     let machine = name.and_then(|name| truth.cloud.instance(&name.to_string()));
-    let explained = conditions(claim)
-        .iter()
-        .any(|condition| condition["type"] == LAUNCHED && condition["status"] == "False");
+    let says_no = |condition: &Value| condition["type"] == LAUNCHED && condition["status"] == "False";
+    let explained = conditions(claim).iter().any(says_no) || was_warned_of(claim, truth);
     let problem = match &machine {
         Some(machine) if machine.resource_group != book.settings.resource_group => return,
         Some(machine) if machine.status != "running" => format!("has a machine that is {}", machine.status),
@@ -83,6 +80,16 @@ fn has_its_machine(claim: &Value, book: &Book, truth: &Truth<'_>, found: &mut Fi
     found.blame("L2", truth.since_start, message);
 }
 
+/// Whether an event tells what is wrong with a claim.
+fn was_warned_of(claim: &Value, truth: &Truth<'_>) -> bool {
+    let state = truth.kube.state();
+    let mut events = state.store.list(&TableKey::of("", "events"), None);
+    events.any(|stored| {
+        let event = stored.value();
+        event["involvedObject"]["uid"] == claim["metadata"]["uid"] && event["type"] == "Warning"
+    })
+}
+
 /// What the cloud itself left behind is the cloud's.
 fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
     let made = book.strikes("c13-partial-create") + book.strikes("c13-auto-delete-ignored");
@@ -92,5 +99,69 @@ fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
     for id in truth.cloud.orphans() {
         let message = format!("{id} outlived its machine");
         found.blame("S18", truth.since_start, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+    use super::*;
+
+    fn unmet(stage: &Stage) -> Vec<&'static str> {
+        stage.unmet().iter().map(|unmet| unmet.id).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_claim_has_its_machine_and_every_machine_its_claim() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        assert_eq!(unmet(&stage), ["L2"], "no machine yet");
+        let name = stage.name_of(&uid);
+        let id = stage.machine(&name).await;
+        assert_eq!(unmet(&stage), ["L2"], "not running yet");
+        stage.pass(200).await;
+        assert_eq!(unmet(&stage), ["L2"], "not known to run yet");
+        stage.conditions("a", &[(LAUNCHED, "True", 1)]).await;
+        assert_eq!(unmet(&stage), [""; 0]);
+        // Somebody else's is none of our business.
+        stage.machine("billing").await;
+        assert_eq!(unmet(&stage), [""; 0]);
+        stage.machine(&format!("{name}-x1")).await;
+        assert_eq!(unmet(&stage), ["L2"], "left from an attempt: {id}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_without_a_claim_is_a_leak_and_a_claim_that_lingers_is_late() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        stage.machine(&stage.name_of(&uid)).await;
+        stage.delete("a").await;
+        assert_eq!(unmet(&stage), ["L3"]);
+        stage.release("a").await;
+        assert_eq!(unmet(&stage), ["L2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_says_why_it_has_no_machine_is_fine() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
+        assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_machine_had_dies_with_it_unless_the_cloud_fails_to() {
+        let mut stage = Stage::new().await;
+        let account = stage.cloud.account();
+        let interface = json!({"subnet": {"id": account.subnets[0]}, "auto_delete": true});
+        let path = "/v1/virtual_network_interfaces";
+        stage
+            .cloud_says(http::Method::POST, path, &interface.to_string())
+            .await;
+        assert_eq!(unmet(&stage), ["S18"]);
+        stage.struck("c13-partial-create", "instances.create");
+        assert_eq!(unmet(&stage), [""; 0]);
     }
 }

@@ -146,3 +146,100 @@ fn service(path: &str) -> &'static str {
         _ => "IAM",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+    use super::*;
+
+    const VPC: &str = "/v1/instances";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_fine_and_a_flood_is_not() {
+        let mut stage = Stage::new().await;
+        for _ in 0..50 {
+            stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+            stage.sends(1, Edge::Cloud, &Method::GET, VPC, "");
+        }
+        stage.pass(1).await;
+        for _ in 0..9 {
+            stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+        }
+        assert!(stage.blamed().is_empty());
+        for _ in 0..5 {
+            stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+        }
+        assert_eq!(stage.blamed(), ["S15"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_is_left_alone_until_the_time_that_it_named() {
+        let mut stage = Stage::new().await;
+        let number = stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+        stage.hears_again_in(0, number, Some(429), "", Some("7"));
+        // Others are not meant.
+        stage.sends(1, Edge::Cloud, &Method::GET, VPC, "");
+        stage.sends(0, Edge::Cloud, &Method::POST, "/identity/token", "");
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert!(stage.blamed().is_empty());
+        stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+        assert_eq!(stage.blamed(), ["S15"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_that_time_it_may_be_asked_again_and_nobody_waits_for_ever() {
+        let mut stage = Stage::new().await;
+        for (header, seconds) in [
+            ("7", 7),
+            ("1000000000", 120),
+            ("Mon, 16 Nov 2026 23:00:00 GMT", 0),
+        ] {
+            let number = stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+            stage.hears_again_in(0, number, Some(429), "", Some(header));
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+        }
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stood_still_has_not_heard_it() {
+        let mut stage = Stage::new().await;
+        let number = stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+        stage.turns(0, "paused");
+        stage.hears_again_in(0, number, Some(429), "", Some("60"));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        stage.turns(0, "resumed");
+        stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+        assert!(stage.blamed().is_empty());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+        assert_eq!(stage.blamed(), ["S15"]);
+    }
+
+    #[test]
+    fn each_transition_is_told_once() {
+        let event = |name: &str, by: &str, message: &str| {
+            json!({
+                "metadata": {"name": name}, "reportingComponent": by, "reason": "Launched", "message": message,
+                "involvedObject": {"uid": "1"},
+            })
+        };
+        let mut manners = Manners::new(&Settings::new(""));
+        let mut found = Findings::default();
+        for (name, by, message) in [
+            ("a", "karpenter-ibm", "first"),
+            ("b", "karpenter-ibm", "second"),
+            ("c", "kubelet", "third"),
+            ("d", "kubelet", "third"),
+        ] {
+            manners.tell_once(&event(name, by, message), Duration::ZERO, &mut found);
+        }
+        assert!(found.0.is_empty(), "{found:?}");
+        manners.tell_once(&event("e", "karpenter-ibm", "first"), Duration::ZERO, &mut found);
+        assert_eq!(found.0[0].id, "S15");
+    }
+}

@@ -40,3 +40,62 @@ impl Check for Quiet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::super::stage::Stage;
+    use super::*;
+
+    const CLAIM: &str = "/apis/karpenter.sh/v1/nodeclaims/a";
+
+    fn write(stage: &mut Stage, path: &str, status: Option<u16>) {
+        let number = stage.sends(0, Edge::Kube, &Method::PATCH, path, "{}");
+        stage.hears(0, number, status, "{}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_done_when_all_is_well() {
+        let mut stage = Stage::new().await;
+        write(&mut stage, CLAIM, Some(200));
+        stage.pass(1).await;
+        stage.settles();
+        write(
+            &mut stage,
+            "/apis/coordination.k8s.io/v1/namespaces/x/leases/leader",
+            Some(200),
+        );
+        stage.see_cloud();
+        write(&mut stage, CLAIM, Some(409));
+        assert!(stage.blamed().is_empty());
+        write(&mut stage, CLAIM, Some(200));
+        assert_eq!(stage.blamed(), ["L4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_goes_down_is_a_reason_to_act() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        stage.settles();
+        stage.pass(10).await;
+        stage.delete_machine(&id).await;
+        write(&mut stage, CLAIM, Some(200));
+        assert!(!stage.blamed().contains(&"L4"), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_valid_key_works_again_after_a_minute() {
+        let mut stage = Stage::new().await;
+        stage.judge.healed(Duration::ZERO);
+        for (seconds, blamed) in [(30, 0), (40, 1)] {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            let number = stage.sends(0, Edge::Cloud, &Method::GET, "/v1/instances", "");
+            stage.hears(0, number, Some(401), "");
+            assert_eq!(stage.blamed().len(), blamed);
+        }
+        assert_eq!(stage.blamed(), ["L10"]);
+    }
+}

@@ -15,3 +15,20 @@ impl Check for Replicas {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_dies_only_when_it_is_killed() {
+        let mut stage = Stage::new().await;
+        for turn in ["started", "crashed after effect 3", "paused", "resumed"] {
+            stage.turns(0, turn);
+        }
+        assert!(stage.blamed().is_empty());
+        stage.turns(0, "panicked");
+        stage.turns(1, "ended by itself");
+        assert_eq!(stage.blamed(), ["S20"; 2]);
+    }
+}

@@ -47,3 +47,32 @@ pub(super) fn scan(canaries: &[String], place: &str, text: &[u8], at: Duration, 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::super::stage::{CANARY, Stage};
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_goes_to_iam_and_nowhere_else() {
+        let mut stage = Stage::new().await;
+        let body = format!("apikey={CANARY}");
+        stage.sends(0, Edge::Cloud, &Method::POST, "/identity/token", &body);
+        stage.sends(
+            0,
+            Edge::Kube,
+            &Method::POST,
+            "/api/v1/namespaces/x/events",
+            "quiet",
+        );
+        assert!(stage.blamed().is_empty());
+        stage.sends(0, Edge::Kube, &Method::POST, "/api/v1/namespaces/x/events", &body);
+        stage.sends(0, Edge::Cloud, &Method::POST, "/v1/instances", &body);
+        stage.judge.read_log(Duration::ZERO, &body);
+        assert_eq!(stage.blamed(), ["S16"; 3]);
+        let told = format!("{:?}", stage.judge.violations());
+        assert!(!told.contains(CANARY), "{told}");
+    }
+}

@@ -171,8 +171,14 @@ impl Stage {
             .unwrap();
         let token = self.cloud.exchange().exchange(token).await.unwrap();
         let token: Value = serde_json::from_slice(token.body()).unwrap();
+        let kind = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
         let request = http::Request::builder()
             .method(method)
+            .header("content-type", kind)
             .uri(format!("https://vpc{path}?version=2026-06-30&generation=2"))
             .header(
                 "authorization",

@@ -133,3 +133,86 @@ fn describes(claim: &Value, labels: Labels, at: Duration, book: &Book, found: &m
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use kube::api::{Api, PostParams};
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+    use super::*;
+
+    /// A claim whose machine runs; the machine's id and address.
+    async fn launched(stage: &mut Stage) -> (String, String) {
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        let address = stage.cloud.instance(&id).unwrap().address.unwrap().to_string();
+        (format!("ibm:///us-south/{id}"), address)
+    }
+
+    async fn node(stage: &mut Stage, provider_id: &str, address: &str) {
+        let nodes: Api<Node> = Api::all(stage.server.admin());
+        let mut node = Node::default();
+        node.metadata.name = Some("a".to_owned());
+        node.spec = serde_json::from_value(json!({ "providerID": provider_id })).unwrap();
+        let made = nodes.create(&PostParams::default(), &node).await.unwrap();
+        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+        let patch = kube::api::Patch::Merge(status);
+        let params = kube::api::PatchParams::default();
+        nodes
+            .patch_status(&made.metadata.name.unwrap(), &params, &patch)
+            .await
+            .unwrap();
+        stage.look();
+    }
+
+    async fn register(stage: &mut Stage, provider_id: &str) {
+        stage
+            .patch("a", json!({"status": {"providerID": provider_id}}))
+            .await;
+        stage.conditions("a", &[(NODE_REGISTERED, "True", 1)]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_its_machine_is_trusted() {
+        let mut stage = Stage::new().await;
+        let (id, address) = launched(&mut stage).await;
+        node(&mut stage, &id, &address).await;
+        register(&mut stage, &id).await;
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_with_another_address_or_id_is_not_to_be_trusted() {
+        for wrong in ["address", "id", "node"] {
+            let mut stage = Stage::new().await;
+            let (id, address) = launched(&mut stage).await;
+            match wrong {
+                "address" => node(&mut stage, &id, "10.0.0.9").await,
+                "id" => node(&mut stage, "ibm:///us-south/0717_other", &address).await,
+                _ => {}
+            }
+            register(&mut stage, &id).await;
+            assert_eq!(stage.blamed(), ["S17"], "{wrong}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_describes_its_machine_as_it_is() {
+        let mut stage = Stage::new().await;
+        let (id, _) = launched(&mut stage).await;
+        stage.patch("a", json!({"status": {"providerID": id}})).await;
+        let labels = |profile: &str| json!({"metadata": {"labels": {(INSTANCE_TYPE): profile}}});
+        stage.patch("a", labels("bxf-2x8")).await;
+        stage.conditions("a", &[(LAUNCHED, "True", 1)]).await;
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+        // In the end all of them must be there.
+        let missing = stage.unmet().iter().filter(|unmet| unmet.id == "S21").count();
+        assert_eq!(missing, 2);
+        stage.patch("a", labels("bxf-4x16")).await;
+        let wrong = stage.unmet().iter().filter(|unmet| unmet.id == "S21").count();
+        assert_eq!(wrong, 3);
+    }
+}

@@ -58,3 +58,64 @@ fn changed_nothing(answer: &Answer, sent: &Sent) -> bool {
     let version: Option<u64> = version.and_then(|version| version.parse().ok());
     version.is_some_and(|version| version <= sent.revision)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    const PATH: &str = "/apis/karpenter.sh/v1/nodeclaims/a";
+
+    /// A replica writes the claim, and is answered with its version, or not at all.
+    async fn writes(stage: &mut Stage, replica: usize, change: Option<&str>, told: Option<u16>) {
+        let number = stage.sends(replica, Edge::Kube, &Method::PATCH, PATH, "{}");
+        if let Some(value) = change {
+            let patch = serde_json::json!({"metadata": {"annotations": {"value": value}}});
+            let params = kube::api::PatchParams::default();
+            let patch = kube::api::Patch::Merge(patch);
+            stage.claims().patch("a", &params, &patch).await.unwrap();
+        }
+        let claim = stage.claims().get("a").await.unwrap();
+        stage.hears(replica, number, told, &serde_json::to_string(&claim).unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_changes_nothing_is_blamed() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        writes(&mut stage, 0, Some("1"), Some(200)).await;
+        assert!(stage.blamed().is_empty());
+        writes(&mut stage, 0, None, Some(200)).await;
+        assert_eq!(stage.blamed(), ["S14"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_heard_no_answer_may_write_again() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        for told in [None, Some(504)] {
+            writes(&mut stage, 0, Some("1"), told).await;
+            writes(&mut stage, 0, None, Some(200)).await;
+            assert!(stage.blamed().is_empty(), "{told:?}");
+        }
+        writes(&mut stage, 0, None, Some(200)).await;
+        assert_eq!(stage.blamed(), ["S14"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_leaders_at_once_may_write_the_same() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        writes(&mut stage, 0, Some("1"), Some(200)).await;
+        writes(&mut stage, 1, None, Some(200)).await;
+        assert!(stage.blamed().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_write_is_no_write() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        writes(&mut stage, 0, None, Some(409)).await;
+        assert!(stage.blamed().is_empty());
+    }
+}

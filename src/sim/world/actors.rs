@@ -1,17 +1,20 @@
 //! The rest of the cluster, started.
 
-use crate::sim::actors::control_plane::{self, Actor};
-use crate::sim::actors::{approver, node_lifecycle, scheduler, volumes};
-use crate::sim::kube::identity::User;
+use std::sync::Arc;
 
 use super::audit::{APPROVER, CONTROL_PLANE};
-use super::cluster::Cluster;
+use super::cluster::{Cluster, URL};
+use crate::sim::actors::control_plane::{self, Actor};
+use crate::sim::actors::machines::{self, MachineOptions};
+use crate::sim::actors::network::InProcess;
+use crate::sim::actors::{approver, node_lifecycle, scheduler, volumes};
+use crate::sim::kube::identity::{Keys, User};
 
 /// The controllers of the cluster, in the order in which they are asked.
 const ACTORS: &[Actor] = &[scheduler::ACTOR, node_lifecycle::ACTOR, volumes::ACTOR];
 
 /// Starts everybody; they end with the runtime.
-pub fn start(cluster: &Cluster) {
+pub fn start(cluster: &Cluster, seed: u64) {
     let client = |name: &str| {
         let user = User::named(name, &["system:masters", "system:authenticated"]);
         cluster.server.client_as(user)
@@ -19,4 +22,11 @@ pub fn start(cluster: &Cluster) {
     let (plane, clock) = (client(CONTROL_PLANE), cluster.clock.clone());
     tokio::spawn(async move { control_plane::run(plane, clock, ACTORS).await });
     tokio::spawn(approver::run(client(APPROVER), cluster.clock.clone()));
+    let network = Arc::new(InProcess::new(cluster.server.clone(), URL));
+    tokio::spawn(machines::run(
+        cluster.cloud.clone(),
+        network,
+        cluster.clock.clone(),
+        MachineOptions::new(seed, Keys::Fixed),
+    ));
 }

@@ -1,6 +1,7 @@
 //! A cluster and an account to run in: what is there before anything happens.
 
 use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -9,9 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::audit;
+use super::product::Surroundings;
 use super::recorder::Recorder;
 use crate::api::crd::definitions;
 use crate::clock::Clock;
+use crate::sim::actors::kubelet::fixture;
 use crate::sim::ibm::{self, Answers, Cloud};
 use crate::sim::kube::identity::{Keys, User, service_account};
 use crate::sim::kube::{ApiServer, Options};
@@ -20,10 +23,16 @@ use crate::sim::kube::{ApiServer, Options};
 pub const NAMESPACE: &str = "karpenter-ibm";
 /// The ServiceAccount that it runs as.
 pub const ACCOUNT: &str = "karpenter-ibm";
+/// The ServiceAccount with whose token machines ask for their certificates.
+const JOINER: &str = "karpenter-ibm-joiner";
+/// Where machines find the API server.
+pub const URL: &str = "https://cluster.example:6443";
 /// The API key of the account.
 pub const API_KEY: &str = "demo-api-key";
 /// A Monday morning: every run begins then.
 const EPOCH: Timestamp = Timestamp::constant(1_794_823_200, 0);
+/// Longer than any run.
+const TOKEN_SECONDS: i64 = 365 * 86_400;
 
 /// Both servers, and the clocks.
 #[derive(Clone)]
@@ -46,7 +55,10 @@ pub enum InstallError {
     Definitions(#[from] serde_json::Error),
     /// The API server refused something that every installation has.
     #[error("installing the operator's surroundings")]
-    Refused(#[from] kube::Error),
+    Refused(#[from] Box<kube::Error>),
+    /// The operator refused its settings.
+    #[error("setting the operator up")]
+    Setting(#[from] crate::operator::SettingError),
 }
 
 impl Cluster {
@@ -79,22 +91,56 @@ impl Cluster {
         self.server.audit(audit::auditor(recorder, &Self::operator()));
     }
 
-    /// Applies what an administrator applies before the operator is started: definitions, namespace, account, rights.
-    pub async fn install(&self) -> Result<(), InstallError> {
+    /// Applies what an administrator applies before the operator is started: definitions, namespace, accounts, rights;
+    /// and says what the operator is to be told.
+    pub async fn install(&self, region: &str) -> Result<Surroundings, InstallError> {
         for definition in definitions()? {
             create::<CustomResourceDefinition>(Api::all(self.server.admin()), definition.object).await?;
         }
-        let metadata = json!({"name": NAMESPACE});
-        create::<Namespace>(Api::all(self.server.admin()), json!({ "metadata": metadata })).await?;
-        let account = json!({"metadata": {"name": ACCOUNT}});
+        let namespace = json!({"metadata": {"name": NAMESPACE}});
+        create::<Namespace>(Api::all(self.server.admin()), namespace).await?;
+        self.account(ACCOUNT, "cluster-admin").await?;
+        self.account(JOINER, "system:node-bootstrapper").await?;
+        let token = self.token(JOINER).await?;
+        Ok(Surroundings {
+            region: region.to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            api_key: API_KEY.to_owned(),
+            user_data: fixture::user_data(fixture::Cluster {
+                server: URL,
+                authority: &self.server.identity().root_certificate(),
+                token: &token,
+                region,
+            }),
+        })
+    }
+
+    /// An account that holds a role in the whole cluster.
+    async fn account(&self, name: &str, role: &str) -> Result<(), InstallError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.server.admin(), NAMESPACE);
-        create(accounts, account).await?;
+        create(accounts, json!({"metadata": {"name": name}})).await?;
         let binding = json!({
-            "metadata": {"name": ACCOUNT},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
         });
         create::<ClusterRoleBinding>(Api::all(self.server.admin()), binding).await
+    }
+
+    async fn token(&self, account: &str) -> Result<String, InstallError> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.server.admin(), NAMESPACE);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let made = accounts
+            .create_token_request(account, &PostParams::default(), &request)
+            .await;
+        let made = made.map_err(Box::new)?;
+        Ok(made.status.and_then(|status| status.token).unwrap_or_default())
     }
 }
 
@@ -103,6 +149,8 @@ where
     K: kube::Resource + DeserializeOwned + serde::Serialize + Clone + std::fmt::Debug,
 {
     let object: K = serde_json::from_value(object)?;
-    api.create(&PostParams::default(), &object).await?;
+    api.create(&PostParams::default(), &object)
+        .await
+        .map_err(Box::new)?;
     Ok(())
 }

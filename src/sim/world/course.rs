@@ -8,22 +8,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
+
+use super::bench::Bench;
 use super::cluster::{Cluster, InstallError};
 use super::edges::{KubeEdge, Way};
 use super::recorder::Recorder;
 use super::replica::{Outside, Replica};
+use super::steps::{self, Play};
 use super::timeline::{Change, timeline};
 use super::{Outcome, Setup, Verdict, actors};
 use crate::sim::faults::kube::Layer;
 use crate::sim::faults::{Desk, Fault, FaultName, Parts, Plan};
 use crate::sim::history::Who;
+use crate::sim::invariants::SETTLES_WITHIN;
 
 /// More requests than any run has: one that goes round in circles without time passing would never end.
 const REQUESTS_MAX: u64 = 5_000_000;
-/// How long the world may take to be as it should be: a launch of 15 minutes that fails at the last moment, and the
-/// next.
-const HEALING_MAX: Duration = Duration::from_mins(40);
-/// How often it is looked whether it is.
+/// How often it is looked whether everything is as it should be.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long nothing may happen after that. Sweeps, resyncs and token renewals all come round in this time.
 const QUIET: Duration = Duration::from_mins(20);
@@ -33,7 +35,9 @@ pub(super) struct World {
     cluster: Cluster,
     recorder: Recorder,
     desk: Desk,
-    replicas: Vec<Replica>,
+    bench: Bench,
+    replicas: Arc<Vec<Replica>>,
+    play: JoinHandle<Vec<String>>,
     plan: Plan,
     /// The places in the plan of the injections that are on.
     on: BTreeSet<usize>,
@@ -60,8 +64,9 @@ impl World {
             recorder.show(observer);
         }
         cluster.audit(&recorder);
-        cluster.install().await?;
-        actors::start(&cluster);
+        let surroundings = cluster.install(&setup.scenario.region).await?;
+        actors::start(&cluster, setup.seed);
+        let bench = Bench::new(&cluster, &recorder);
         let desk = desk(&cluster, &recorder);
         let layer = Layer::new(desk.clone());
         let kube = Arc::new(KubeEdge {
@@ -78,15 +83,24 @@ impl World {
             desk: desk.clone(),
             seed: setup.seed,
         };
-        let factories = setup.replicas.into_iter().enumerate();
-        let replicas = factories
-            .map(|(number, factory)| Replica::start(number, factory, outside.clone()))
-            .collect();
+        let start = |number| {
+            let factory = (setup.product)(&surroundings, number)?;
+            Ok(Replica::start(number, factory, outside.clone()))
+        };
+        let replicas: Result<Vec<Replica>, InstallError> = (0..setup.replicas).map(start).collect();
+        let replicas = Arc::new(replicas?);
+        let play = Play {
+            scenario: setup.scenario,
+            hands: steps::hands(&cluster, &replicas),
+            recorder: recorder.clone(),
+        };
         Ok(Self {
             cluster,
             recorder,
             desk,
+            bench,
             replicas,
+            play: tokio::spawn(play.run()),
             plan: setup.plan,
             on: BTreeSet::new(),
         })
@@ -95,8 +109,25 @@ impl World {
     async fn pass(&mut self, lasts: Duration) -> Verdict {
         self.under_faults(lasts).await;
         self.heal().await;
+        self.get_well().await;
         self.recorder.turn(Who::World, "quiet");
         self.cluster.clock.sleep(QUIET).await;
+        self.verdict().await
+    }
+
+    /// What people wanted to happen must have happened where nothing went wrong.
+    async fn verdict(&mut self) -> Verdict {
+        if let Some(first) = self.bench.findings().0.first() {
+            return Verdict::Violated(first.id);
+        }
+        if !self.play.is_finished() {
+            self.play.abort();
+            return Verdict::Unfinished;
+        }
+        let failed = (&mut self.play).await.unwrap_or_default();
+        if self.plan.injections.is_empty() && !failed.is_empty() {
+            return Verdict::Unmet;
+        }
         Verdict::Passed
     }
 
@@ -117,12 +148,21 @@ impl World {
             self.end_injection(place).await;
         }
         self.desk.clear().await;
-        for replica in &self.replicas {
+        for replica in self.replicas.iter() {
             replica.spare();
             replica.resume();
         }
         self.recorder.turn(Who::World, "healing");
-        self.cluster.clock.sleep(HEALING_MAX).await;
+        self.bench.healed(self.recorder.elapsed());
+    }
+
+    /// Waits until everything is as it should be, or the time for it is over.
+    async fn get_well(&mut self) {
+        let bound = self.recorder.elapsed() + SETTLES_WITHIN;
+        while self.recorder.elapsed() < bound && !self.bench.is_content(self.recorder.elapsed()) {
+            self.cluster.clock.sleep(LOOK_EVERY).await;
+        }
+        self.bench.settled(self.recorder.elapsed());
     }
 
     async fn until(&self, at: Duration) {
@@ -172,8 +212,11 @@ impl World {
         self.recorder.turn(Who::World, "ended");
         let history = self.recorder.history();
         let tally = self.recorder.tally();
+        let (violations, probes) = self.bench.findings();
         Outcome {
             verdict,
+            violations,
+            probes,
             faults: self.desk.struck(),
             requests: tally.requests,
             effects: tally.effects,

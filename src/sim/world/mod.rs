@@ -6,13 +6,17 @@
 
 pub mod actors;
 pub mod audit;
+mod bench;
+pub mod churn;
 pub mod cluster;
 mod course;
 pub mod edges;
 pub mod effects;
 pub mod life;
+pub mod product;
 pub mod recorder;
 pub mod replica;
+mod steps;
 pub mod timeline;
 
 use std::collections::BTreeMap;
@@ -20,12 +24,14 @@ use std::time::Duration;
 
 use crate::sim::faults::Plan;
 use crate::sim::history::{History, Keep};
+use crate::sim::invariants::Violation;
+use crate::sim::probes::Probes;
 use crate::sim::scenario::Scenario;
 use cluster::InstallError;
 use effects::Deed;
 use recorder::Observer;
 
-pub use replica::{Edges, Factory};
+pub use product::{Product, Surroundings};
 
 /// What a run is made of.
 pub struct Setup {
@@ -35,8 +41,10 @@ pub struct Setup {
     pub scenario: Scenario,
     /// What goes wrong.
     pub plan: Plan,
-    /// What makes each replica of the operator: they differ in who they are.
-    pub replicas: Vec<Factory>,
+    /// What runs.
+    pub product: Product,
+    /// How many replicas of it there are.
+    pub replicas: usize,
     /// How much of the history is remembered.
     pub keep: Keep,
     /// Who else sees each entry.
@@ -48,6 +56,10 @@ pub struct Setup {
 pub struct Outcome {
     /// In a word.
     pub verdict: Verdict,
+    /// What must not have happened and did, in order.
+    pub violations: Vec<Violation>,
+    /// What rare things were seen.
+    pub probes: Probes,
     /// How often each fault struck, by its name.
     pub faults: BTreeMap<&'static str, u64>,
     /// Requests, of everybody.
@@ -71,6 +83,12 @@ pub struct Outcome {
 pub enum Verdict {
     /// Nothing is wrong.
     Passed,
+    /// Something happened that must not, or did not happen that must; this is the first.
+    Violated(&'static str),
+    /// A step of the scenario did not happen although nothing went wrong.
+    Unmet,
+    /// The scenario took longer than it said.
+    Unfinished,
     /// It made more requests than any run has.
     Overrun,
 }

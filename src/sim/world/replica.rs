@@ -3,33 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-
 use super::edges::{CloudEdge, KubeEdge};
 use super::life::{Ending, Life, Living, Mode};
 use super::recorder::Recorder;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::ibm::Transports;
+use crate::operator::{Edges, Factory};
 use crate::sim::faults::{Desk, FaultName};
 use crate::sim::ibm::Cloud;
-
-/// Everything of the outside that a replica touches.
-pub struct Edges {
-    /// Kubernetes.
-    pub kube: kube::Client,
-    /// IBM Cloud.
-    pub ibm: Transports,
-    /// Time.
-    pub clock: Clock,
-    /// Chance.
-    pub entropy: Entropy,
-    /// Where it counts.
-    pub registry: prometheus::Registry,
-}
-
-/// Starts a replica: one future that lives until it is dropped, with no task of its own.
-pub type Factory = Arc<dyn Fn(Edges) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// How soon a container that ended is started again. Kubernetes starts it at once the first time and then waits 10 s,
 /// doubled up to 5 minutes; what matters here is that Leases of 15 s run out sometimes and sometimes not.

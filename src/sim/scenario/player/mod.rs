@@ -319,7 +319,7 @@ impl<'a> Player<'a> {
         Ok((Voice::Step, text))
     }
 
-    async fn apply_all(&self, manifests: &[Value]) -> Result<String, Reason> {
+    async fn apply_all(&mut self, manifests: &[Value]) -> Result<String, Reason> {
         let account = self.hands.cloud.account();
         let mut names = Vec::new();
         for manifest in manifests {

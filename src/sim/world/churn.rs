@@ -1,0 +1,157 @@
+//! A scenario drawn from a seed: people ask for machines and give them back, at times of their own.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::sim::scenario::{Action, Scenario, Step, Target};
+
+/// How much people want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// The most machines.
+    pub claims: usize,
+    /// Pods that run on them.
+    pub pods: usize,
+    /// For how long anybody does anything.
+    pub lasts: Duration,
+}
+
+impl Demand {
+    /// Ten machines and fifty pods, over forty minutes.
+    pub const USUAL: Self = Self {
+        claims: 10,
+        pods: 50,
+        lasts: Duration::from_mins(40),
+    };
+}
+
+const PROFILES: [&str; 3] = ["bxf-4x16", "bxf-8x32", "bx2-4x16"];
+const ZONES: [&str; 3] = ["${zone-1}", "${zone-2}", "${zone-3}"];
+const CAPACITY_TYPES: [&str; 2] = ["spot", "on-demand"];
+
+/// What people do in the world of a seed.
+pub fn draw(seed: u64, demand: &Demand) -> Scenario {
+    // Not the seed itself: the servers and the plan draw from that too.
+    let mut rng = Rng::with_seed(seed ^ 0xd1b5_4a32_d192_ed03);
+    let mut steps = vec![apply(Duration::ZERO, deployment(demand.pods))];
+    for number in 0..rng.usize(demand.claims.div_ceil(2)..=demand.claims) {
+        let name = format!("claim-{number}");
+        // A third of them at once, as when a deployment is scaled up.
+        let at = if rng.u8(..3) == 0 {
+            Duration::ZERO
+        } else {
+            moment(&mut rng, Duration::ZERO, demand.lasts)
+        };
+        steps.push(apply(at, claim(&name, &mut rng)));
+        if rng.bool() {
+            steps.push(delete(moment(&mut rng, at, demand.lasts), &name));
+        }
+    }
+    steps.sort_by_key(|step| step.at);
+    Scenario {
+        name: format!("churn-{seed}"),
+        about: "People ask for machines and give them back.".to_owned(),
+        region: "us-south".to_owned(),
+        objects: vec![class()],
+        steps,
+        lasts: demand.lasts,
+    }
+}
+
+fn moment(rng: &mut Rng, from: Duration, until: Duration) -> Duration {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(rng.u64(millis(from)..=millis(until)))
+}
+
+fn apply(at: Duration, manifest: Value) -> Step {
+    Step {
+        at,
+        line: 0,
+        action: Action::Apply(vec![manifest]),
+    }
+}
+
+fn delete(at: Duration, claim: &str) -> Step {
+    let target = Target {
+        api_version: None,
+        kind: "NodeClaim".to_owned(),
+        namespace: None,
+        name: claim.to_owned(),
+    };
+    Step {
+        at,
+        line: 0,
+        action: Action::Delete(target),
+    }
+}
+
+fn class() -> Value {
+    json!({
+        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+        "spec": {"region": "${region}", "vpc": "${vpc}", "image": "${image}"},
+    })
+}
+
+fn claim(name: &str, rng: &mut Rng) -> Value {
+    let mut pick = |from: &[&'static str]| from[rng.usize(..from.len())];
+    let only = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "default"}},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            "requirements": [
+                only("node.kubernetes.io/instance-type", pick(&PROFILES)),
+                only("topology.kubernetes.io/zone", pick(&ZONES)),
+                only("karpenter.sh/capacity-type", pick(&CAPACITY_TYPES)),
+            ],
+        },
+    })
+}
+
+fn deployment(pods: usize) -> Value {
+    let labels = json!({"app": "web"});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "replicas": pods,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{
+                    "name": "web", "image": "web:1",
+                    "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}},
+                }]},
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_is_the_scenario() {
+        assert_eq!(draw(3, &Demand::USUAL), draw(3, &Demand::USUAL));
+        assert_ne!(draw(3, &Demand::USUAL), draw(4, &Demand::USUAL));
+    }
+
+    #[test]
+    fn everything_happens_in_order_and_in_time_and_what_is_deleted_was_there() {
+        for seed in 0..100 {
+            let scenario = draw(seed, &Demand::USUAL);
+            assert!(scenario.steps.is_sorted_by_key(|step| step.at));
+            assert!(scenario.steps.iter().all(|step| step.at <= scenario.lasts));
+            for (place, step) in scenario.steps.iter().enumerate() {
+                if let Action::Delete(target) = &step.action {
+                    let applied = |step: &Step| matches!(&step.action, Action::Apply(manifests) if manifests[0]["metadata"]["name"] == target.name.as_str());
+                    assert!(scenario.steps[..place].iter().any(applied), "seed {seed}");
+                }
+            }
+        }
+    }
+}
