@@ -1,6 +1,7 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
 mod crashes;
+mod effects;
 mod life;
 mod permissions;
 mod replicas;
@@ -8,9 +9,11 @@ mod replicas;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::api::crd::definitions;
-use karpenter_ibm::api::{IBMNodeClass, NodeClaim};
 use karpenter_ibm::clock::Clock;
+use karpenter_ibm::cloud;
 use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::endpoints::Overrides;
@@ -95,8 +98,18 @@ impl World {
     }
 
     /// A replica that goes on until it is dropped.
-    fn replica(&self) -> impl Future<Output = ()> + use<> {
-        operator::factory(Self::settings("one"))(self.edges(User::admin()))
+    fn replica(&self) -> BoxFuture<'static, ()> {
+        self.replica_named("one")
+    }
+
+    fn replica_named(&self, identity: &str) -> BoxFuture<'static, ()> {
+        operator::factory(Self::settings(identity))(self.edges(User::admin()))
+    }
+
+    /// The cloud as controllers see it.
+    fn seen(&self) -> Arc<dyn cloud::Cloud> {
+        let context = operator::context(&Self::settings("spectator"), self.edges(User::admin()));
+        context.unwrap().cloud
     }
 
     fn claims(&self) -> Api<NodeClaim> {
