@@ -28,3 +28,5 @@ mod prices;
 mod runtime;
 #[cfg(test)]
 mod simulator;
+#[cfg(test)]
+mod workloads;

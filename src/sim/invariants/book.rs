@@ -11,7 +11,9 @@ use http::Method;
 use serde_json::Value;
 
 use super::changes::{Changed, Tables};
+use super::claims::is_true;
 use super::{Settings, Truth};
+use crate::api::names::NODE_REGISTERED;
 use crate::cloud::{ClusterId, InstanceName};
 use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
 use crate::sim::ibm::{Class, InstanceTruth};
@@ -123,6 +125,8 @@ pub struct Book {
     pub machines: BTreeMap<String, Machine>,
     /// Every claim that was ever seen, by uid.
     pub claims: BTreeMap<String, ClaimFacts>,
+    /// Claims whose Node has joined, by uid.
+    pub registered: BTreeSet<String>,
     /// Names of Nodes that were ever there.
     pub nodes: BTreeSet<String>,
     /// What others touched, like `nodeclaims/a`, and when last.
@@ -154,6 +158,7 @@ impl Book {
             open: BTreeMap::new(),
             machines: BTreeMap::new(),
             claims: BTreeMap::new(),
+            registered: BTreeSet::new(),
             nodes: BTreeSet::new(),
             meddled: BTreeMap::new(),
             struck: BTreeMap::new(),
@@ -301,8 +306,10 @@ impl Book {
             if object::is_deleting(&change.after) {
                 facts.deleting.get_or_insert(at);
             }
-            let released = change.releases();
-            if released {
+            if is_true(&change.after, NODE_REGISTERED) {
+                self.registered.insert(object::uid(&change.after).to_owned());
+            }
+            if change.releases() {
                 facts.released.get_or_insert(at);
             }
             if change.deleted {

@@ -53,7 +53,7 @@ fn compare(before: &Value, after: &Value, at: Duration, found: &mut Findings) {
 }
 
 /// Whether a condition of a claim is true.
-pub(super) fn is_true(claim: &Value, kind: &str) -> bool {
+pub(in crate::sim) fn is_true(claim: &Value, kind: &str) -> bool {
     conditions(claim)
         .iter()
         .any(|condition| condition["type"] == kind && condition["status"] == "True")

@@ -136,7 +136,7 @@ fn seconds(header: Option<&str>) -> Option<u64> {
 }
 
 /// The services of the cloud, told apart by path.
-fn service(path: &str) -> &'static str {
+pub(in crate::sim) fn service(path: &str) -> &'static str {
     match path.trim_start_matches('/').split('/').next() {
         Some("v1") => "VPC",
         Some("v2") => "Resource Manager",

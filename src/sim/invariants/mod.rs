@@ -23,7 +23,7 @@ mod removals;
 mod replicas;
 mod secrets;
 #[cfg(test)]
-mod stage;
+pub(super) mod stage;
 mod trust;
 mod writes;
 
@@ -32,6 +32,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 pub use book::{Book, ClaimFacts, Machine, Sent};
+pub(super) use claims::is_true;
+pub(super) use manners::service;
+pub(super) use ownership::target;
+pub(super) use purchases::bought_for;
 
 use super::history::Entry;
 use super::ibm::Cloud;

@@ -30,7 +30,7 @@ impl Check for Ownership {
 }
 
 /// The id of the machine that a request is about.
-pub(super) fn target(request: &Request) -> Option<&str> {
+pub(in crate::sim) fn target(request: &Request) -> Option<&str> {
     let rest = request.path.strip_prefix("/v1/instances/")?;
     rest.split('/').next().filter(|id| !id.is_empty())
 }

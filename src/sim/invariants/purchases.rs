@@ -50,7 +50,7 @@ fn one_at_a_time(id: &str, at: Duration, book: &Book, found: &mut Findings) {
 }
 
 /// The uid of the claim that a create is for.
-pub(super) fn bought_for(request: &Request) -> Option<String> {
+pub(in crate::sim) fn bought_for(request: &Request) -> Option<String> {
     let creates =
         request.edge == Edge::Cloud && request.method == Method::POST && request.path == "/v1/instances";
     let body: Value = serde_json::from_slice(&request.body).ok().filter(|_| creates)?;

@@ -20,12 +20,12 @@ use crate::sim::ibm::{self, Cloud};
 use crate::sim::kube::identity::Keys;
 use crate::sim::kube::{ApiServer, Options, object};
 
-pub(super) const CANARY: &str = "canary-api-key-7";
+pub(in crate::sim) const CANARY: &str = "canary-api-key-7";
 
-pub(super) struct Stage {
-    pub(super) server: ApiServer,
-    pub(super) cloud: Cloud,
-    pub(super) judge: Judge,
+pub(in crate::sim) struct Stage {
+    pub(in crate::sim) server: ApiServer,
+    pub(in crate::sim) cloud: Cloud,
+    pub(in crate::sim) judge: Judge,
     clock: Clock,
     started: tokio::time::Instant,
     requests: u64,
@@ -33,7 +33,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// A cluster with our definitions, an account, and nothing else.
-    pub(super) async fn new() -> Self {
+    pub(in crate::sim) async fn new() -> Self {
         let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
         let server = ApiServer::new(Options {
             clock: clock.clone(),
@@ -60,12 +60,12 @@ impl Stage {
         }
     }
 
-    pub(super) fn claims(&self) -> Api<NodeClaim> {
+    pub(in crate::sim) fn claims(&self) -> Api<NodeClaim> {
         Api::all(self.server.admin())
     }
 
     /// A claim with our finalizer; its uid.
-    pub(super) async fn claim(&mut self, name: &str) -> String {
+    pub(in crate::sim) async fn claim(&mut self, name: &str) -> String {
         let claim = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {"name": name, "finalizers": [TERMINATION_FINALIZER]},
@@ -85,7 +85,7 @@ impl Stage {
     }
 
     /// Changes a claim, and its status with `status`.
-    pub(super) async fn patch(&mut self, name: &str, patch: Value) {
+    pub(in crate::sim) async fn patch(&mut self, name: &str, patch: Value) {
         let (params, status) = (PatchParams::default(), patch.get("status").is_some());
         let patch = Patch::Merge(patch);
         if status {
@@ -97,7 +97,7 @@ impl Stage {
     }
 
     /// Gives a claim conditions, each with a status and a second of its transition.
-    pub(super) async fn conditions(&mut self, name: &str, conditions: &[(&str, &str, u8)]) {
+    pub(in crate::sim) async fn conditions(&mut self, name: &str, conditions: &[(&str, &str, u8)]) {
         let condition = |&(kind, status, second): &(&str, &str, u8)| {
             json!({
                 "type": kind, "status": status, "reason": kind, "message": "",
@@ -110,7 +110,7 @@ impl Stage {
     }
 
     /// Somebody deletes a claim.
-    pub(super) async fn delete(&mut self, name: &str) {
+    pub(in crate::sim) async fn delete(&mut self, name: &str) {
         self.claims()
             .delete(name, &DeleteParams::default())
             .await
@@ -119,12 +119,12 @@ impl Stage {
     }
 
     /// Our finalizer comes off.
-    pub(super) async fn release(&mut self, name: &str) {
+    pub(in crate::sim) async fn release(&mut self, name: &str) {
         self.patch(name, json!({"metadata": {"finalizers": null}})).await;
     }
 
     /// The name of a claim's machine.
-    pub(super) fn name_of(&self, uid: &str) -> String {
+    pub(in crate::sim) fn name_of(&self, uid: &str) -> String {
         let state = self.server.state();
         let key = crate::sim::kube::stored::ObjectKey::new("", "kube-system");
         let table = crate::sim::kube::kind::TableKey::of("", "namespaces");
@@ -134,13 +134,13 @@ impl Stage {
     }
 
     /// A machine in our resource group; its id.
-    pub(super) async fn machine(&mut self, name: &str) -> String {
+    pub(in crate::sim) async fn machine(&mut self, name: &str) -> String {
         let group = self.cloud.account().resource_group;
         self.machine_in(name, &group).await
     }
 
     /// A machine; its id.
-    pub(super) async fn machine_in(&mut self, name: &str, group: &str) -> String {
+    pub(in crate::sim) async fn machine_in(&mut self, name: &str, group: &str) -> String {
         let account = self.cloud.account();
         let prototype = json!({
             "name": name, "profile": {"name": "bxf-2x8"}, "image": {"id": account.image},
@@ -157,14 +157,14 @@ impl Stage {
     }
 
     /// Somebody deletes a machine.
-    pub(super) async fn delete_machine(&mut self, id: &str) {
+    pub(in crate::sim) async fn delete_machine(&mut self, id: &str) {
         self.cloud_says(Method::DELETE, &format!("/v1/instances/{id}"), "")
             .await;
         self.see_cloud();
     }
 
     /// Sends something to the cloud that the history does not know of.
-    pub(super) async fn cloud_says(&self, method: Method, path: &str, body: &str) -> Value {
+    pub(in crate::sim) async fn cloud_says(&self, method: Method, path: &str, body: &str) -> Value {
         let form = "grant_type=urn%3Aibm%3Aparams%3Aoauth%3Agrant-type%3Aapikey&apikey=demo-api-key";
         let token = http::Request::post("https://iam/identity/token")
             .body(Bytes::from(form))
@@ -192,17 +192,17 @@ impl Stage {
     }
 
     /// Lets time pass.
-    pub(super) async fn pass(&mut self, seconds: u64) {
+    pub(in crate::sim) async fn pass(&mut self, seconds: u64) {
         self.clock.sleep(Duration::from_secs(seconds)).await;
         self.see_cloud();
     }
 
-    pub(super) fn replica(number: usize) -> Who {
+    pub(in crate::sim) fn replica(number: usize) -> Who {
         Who::Replica { number, life: 0 }
     }
 
     /// Shows the judge what happened.
-    pub(super) fn happens(&mut self, who: Who, what: What) {
+    pub(in crate::sim) fn happens(&mut self, who: Who, what: What) {
         let at = self.clock.instant() - self.started;
         let truth = Truth {
             kube: &self.server,
@@ -214,27 +214,27 @@ impl Stage {
     }
 
     /// Lets the judge look at what changed in the cluster.
-    pub(super) fn look(&mut self) {
+    pub(in crate::sim) fn look(&mut self) {
         self.happens(Who::World, What::Turn("looked".to_owned()));
     }
 
     /// Replica 0 reads the cloud, so that the judge looks at it too.
-    pub(super) fn see_cloud(&mut self) {
+    pub(in crate::sim) fn see_cloud(&mut self) {
         let number = self.sends(0, Edge::Cloud, &Method::GET, "/v1/instances", "");
         self.hears(0, number, Some(200), "{}");
     }
 
-    pub(super) fn struck(&mut self, name: &'static str, detail: &str) {
+    pub(in crate::sim) fn struck(&mut self, name: &'static str, detail: &str) {
         let detail = detail.to_owned();
         self.happens(Who::World, What::Fault { name, detail });
     }
 
-    pub(super) fn turns(&mut self, replica: usize, turn: &str) {
+    pub(in crate::sim) fn turns(&mut self, replica: usize, turn: &str) {
         self.happens(Self::replica(replica), What::Turn(turn.to_owned()));
     }
 
     /// A replica sends something; its number.
-    pub(super) fn sends(
+    pub(in crate::sim) fn sends(
         &mut self,
         replica: usize,
         edge: Edge,
@@ -257,12 +257,12 @@ impl Stage {
     }
 
     /// A replica is answered.
-    pub(super) fn hears(&mut self, replica: usize, number: u64, status: Option<u16>, body: &str) {
+    pub(in crate::sim) fn hears(&mut self, replica: usize, number: u64, status: Option<u16>, body: &str) {
         self.hears_again_in(replica, number, status, body, None);
     }
 
     /// A replica is answered, and told when to come again.
-    pub(super) fn hears_again_in(
+    pub(in crate::sim) fn hears_again_in(
         &mut self,
         replica: usize,
         number: u64,
@@ -282,7 +282,7 @@ impl Stage {
     }
 
     /// Which invariants were violated, in order.
-    pub(super) fn blamed(&self) -> Vec<&'static str> {
+    pub(in crate::sim) fn blamed(&self) -> Vec<&'static str> {
         self.judge
             .violations()
             .iter()
@@ -291,7 +291,7 @@ impl Stage {
     }
 
     /// What is not as it must be after healing.
-    pub(super) fn unmet(&self) -> Vec<Violation> {
+    pub(in crate::sim) fn unmet(&self) -> Vec<Violation> {
         let truth = Truth {
             kube: &self.server,
             cloud: &self.cloud,
@@ -302,7 +302,7 @@ impl Stage {
     }
 
     /// Everything is as it must be, and must stay so.
-    pub(super) fn settles(&mut self) {
+    pub(in crate::sim) fn settles(&mut self) {
         let truth = Truth {
             kube: &self.server,
             cloud: &self.cloud,

@@ -27,7 +27,7 @@ pub use expectation::{
 };
 pub use judge::Verdict;
 pub use parse::LoadError;
-pub use player::{Audience, Failure, Hands, Line, Player, Voice};
+pub use player::{Audience, Failure, Hands, Line, Player, Voice, play};
 pub use scene::Scene;
 
 /// A story: what is there from the start, what happens, and what is expected.
@@ -153,4 +153,6 @@ pub struct Crash {
     pub replica: usize,
     /// Right after so many more of its effects; at once for 0.
     pub after_effects: u64,
+    /// How long nobody is in its place.
+    pub down: Duration,
 }

@@ -7,6 +7,8 @@
 pub mod answers;
 pub mod definitions;
 pub mod layer;
+#[cfg(test)]
+mod tests;
 pub mod watches;
 
 use std::time::Duration;

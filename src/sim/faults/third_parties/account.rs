@@ -48,7 +48,11 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> R
         }
         MeddlingKind::DeleteMachine => {
             let mut machines: Vec<InstanceTruth> = desk.parts().cloud.instances();
-            machines.retain(|machine| ours(machine, cluster) && machine.status != "deleting");
+            let group = desk.parts().cloud.account().resource_group;
+            machines.retain(|machine| {
+                let here = machine.resource_group == group && machine.status != "deleting";
+                here && ours(machine, cluster)
+            });
             let picked = meddling.pick(&machines, |machine| machine.name.clone(), rng);
             let machine = picked.ok_or(AccountError::Nothing)?;
             tell(&machine.name);

@@ -16,6 +16,8 @@ use super::names::{FaultName, MeddlingKind};
 use crate::api::names::{CAPACITY_TYPE, DO_NOT_DISRUPT, GROUP};
 
 mod account;
+#[cfg(test)]
+mod tests;
 
 pub use account::AccountError;
 

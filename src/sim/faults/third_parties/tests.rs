@@ -1,0 +1,196 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use super::*;
+use crate::api::NodeClaim;
+use crate::api::crd::definitions;
+use crate::clock::Clock;
+use crate::sim::faults::{Fault, Injection, Parts};
+use crate::sim::history::What;
+use crate::sim::ibm::{self, Cloud};
+use crate::sim::kube::identity::Keys;
+use crate::sim::kube::{ApiServer, Options};
+
+struct Town {
+    server: ApiServer,
+    cloud: Cloud,
+    desk: Desk,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Town {
+    async fn new() -> Self {
+        let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+        let server = ApiServer::new(Options {
+            clock: clock.clone(),
+            seed: 1,
+            keys: Keys::Fixed,
+        });
+        let kinds: Api<CustomResourceDefinition> = Api::all(server.admin());
+        for definition in definitions().unwrap() {
+            let definition = serde_json::from_value(definition.object).unwrap();
+            kinds.create(&PostParams::default(), &definition).await.unwrap();
+        }
+        let cloud = Cloud::new(ibm::Options::new("us-south", 1, clock.clone()));
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&told);
+        let desk = Desk::new(Parts {
+            server: server.clone(),
+            cloud: cloud.clone(),
+            operator: "operator".to_owned(),
+            clocks: Vec::new(),
+            api_key: "demo-api-key".to_owned(),
+            sink: Arc::new(move |what| {
+                if let What::Fault { name, detail } = what {
+                    heard.lock().unwrap().push(format!("{name} {detail}"));
+                }
+            }),
+        });
+        Self {
+            server,
+            cloud,
+            desk,
+            told,
+        }
+    }
+
+    fn claims(&self) -> Api<NodeClaim> {
+        Api::all(self.server.admin())
+    }
+
+    async fn claim(&self, name: &str) -> NodeClaim {
+        let claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "finalizers": ["karpenter.sh/termination"]},
+            "spec": {
+                "requirements": [],
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            },
+        });
+        let claim = serde_json::from_value(claim).unwrap();
+        self.claims()
+            .create(&PostParams::default(), &claim)
+            .await
+            .unwrap()
+    }
+
+    async fn node(&self, name: &str) {
+        let nodes: Api<Node> = Api::all(self.server.admin());
+        let mut node = Node::default();
+        node.metadata.name = Some(name.to_owned());
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    async fn meddle(&self, kind: MeddlingKind) -> Vec<String> {
+        self.desk
+            .start(&Injection {
+                at: Duration::ZERO,
+                lasts: Duration::ZERO,
+                stream: 3,
+                fault: Fault::ThirdParty(Meddling::new(kind)),
+            })
+            .await;
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_there_is_nothing_nothing_happens() {
+    let town = Town::new().await;
+    for kind in [
+        MeddlingKind::Recreated,
+        MeddlingKind::StripFinalizer,
+        MeddlingKind::DeleteNode,
+        MeddlingKind::AddTaint,
+        MeddlingKind::DeleteMachine,
+        MeddlingKind::NameTaken,
+    ] {
+        assert_eq!(town.meddle(kind).await, [""; 0], "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_recreated_under_its_name_with_another_uid() {
+    let town = Town::new().await;
+    let before = town.claim("a").await;
+    assert_eq!(
+        town.meddle(MeddlingKind::Recreated).await,
+        ["k10-recreated nodeclaims/a"]
+    );
+    let after = town.claims().get("a").await.unwrap();
+    assert_ne!(before.metadata.uid, after.metadata.uid);
+    assert_eq!(before.spec, after.spec);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_stripped_from_the_claim_that_goes() {
+    let town = Town::new().await;
+    town.claim("a").await;
+    town.claim("b").await;
+    town.claims().delete("b", &DeleteParams::default()).await.unwrap();
+    let told = town.meddle(MeddlingKind::StripFinalizer).await;
+    assert_eq!(told, ["k14-strip-finalizer nodeclaims/b"]);
+    assert!(town.claims().get_opt("b").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_comes_and_goes() {
+    let town = Town::new().await;
+    town.claim("a").await;
+    assert_eq!(town.meddle(MeddlingKind::CreatedAndDeleted).await.len(), 1);
+    let claims = town.claims().list(&ListParams::default()).await.unwrap();
+    assert_eq!(claims.items.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_edited_and_deleted() {
+    let town = Town::new().await;
+    town.node("n").await;
+    let nodes: Api<Node> = Api::all(town.server.admin());
+    town.meddle(MeddlingKind::AddTaint).await;
+    town.meddle(MeddlingKind::EditLabels).await;
+    town.meddle(MeddlingKind::DoNotDisrupt).await;
+    let node = nodes.get("n").await.unwrap();
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap();
+    assert!(taints.iter().any(|taint| taint.key == "example.com/maintenance"));
+    assert_eq!(node.labels()[CAPACITY_TYPE], "reserved");
+    assert_eq!(node.annotations()[DO_NOT_DISRUPT], "true");
+    town.meddle(MeddlingKind::RemoveTaints).await;
+    let taints = nodes.get("n").await.unwrap().spec.and_then(|spec| spec.taints);
+    assert_eq!(taints.unwrap_or_default(), []);
+    assert_eq!(
+        town.meddle(MeddlingKind::DeleteNode).await,
+        ["k14-delete-node nodes/n"]
+    );
+    assert!(nodes.get_opt("n").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_others_appear_beside_ours() {
+    let town = Town::new().await;
+    let ours = town.cloud.account().resource_group;
+    town.meddle(MeddlingKind::ForeignMachine).await;
+    town.meddle(MeddlingKind::ConfusingMachine).await;
+    town.meddle(MeddlingKind::TwinMachine).await;
+    let groups: Vec<bool> = town
+        .cloud
+        .instances()
+        .iter()
+        .map(|machine| machine.resource_group == ours)
+        .collect();
+    assert_eq!(groups, [false, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_name_of_a_claim_is_taken_by_a_machine_that_is_not_ours() {
+    let town = Town::new().await;
+    town.claim("a").await;
+    let told = town.meddle(MeddlingKind::NameTaken).await;
+    let machine = town.cloud.instances().remove(0);
+    assert_eq!(told, [format!("c2-name-taken {}", machine.name)]);
+    assert!(machine.name.parse::<crate::cloud::InstanceName>().is_ok());
+    assert_eq!(town.meddle(MeddlingKind::DeleteMachine).await, [""; 0]);
+    assert_eq!(town.cloud.instances()[0].status, "pending");
+}

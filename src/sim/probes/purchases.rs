@@ -1,0 +1,136 @@
+//! Rare ways of a purchase.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{
+    DUPLICATE_NAME, FOREIGN_NAME, Hits, LATE_CREATE, LOST_THEN_ADOPTED, NO_CAPACITY, OTHER_MACHINE,
+    PREEMPTED_EARLY, SECOND_ATTEMPT, TOKEN_EXPIRED,
+};
+use crate::api::names::LAUNCHED;
+use crate::sim::history::{Answer, Entry, What};
+use crate::sim::invariants::{Book, Sent, bought_for, is_true};
+use crate::sim::kube::object;
+
+/// An answer that was lost is missed at once; a machine that appears so much later came late.
+const LATE: Duration = Duration::from_secs(5);
+
+/// What became of orders, by the uid of their claim.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Orders {
+    /// When an order was sent whose answer said nothing, by claim.
+    lost: BTreeMap<String, Duration>,
+    /// What was ordered last: profile and zone.
+    ordered: BTreeMap<String, (String, String)>,
+    /// Whose machines were told to have failed already.
+    failed: BTreeMap<String, &'static str>,
+}
+
+impl Orders {
+    pub(super) fn observe(&mut self, entry: &Entry, book: &Book, hits: &mut Hits<'_>) {
+        if let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered) {
+            if let Some(claim) = bought_for(&sent.request) {
+                self.answered(&claim, answer, sent, book, hits);
+            }
+            self.look_at_failures(book, hits);
+        }
+        self.look_at_new(entry.at, book, hits);
+        for change in &book.changed.claims {
+            self.look_at_claim(change.before.as_ref(), &change.after, book, hits);
+        }
+        for event in &book.changed.events {
+            if event["reason"] == "NameTaken" {
+                hits.hit(FOREIGN_NAME);
+            }
+        }
+    }
+
+    fn answered(&mut self, claim: &str, answer: &Answer, sent: &Sent, book: &Book, hits: &mut Hits<'_>) {
+        let order: Value = serde_json::from_slice(&sent.request.body).unwrap_or_default();
+        let text = |place: &str| {
+            let value = order.pointer(place).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        self.ordered
+            .insert(claim.to_owned(), (text("/profile/name"), text("/zone/name")));
+        match answer.status {
+            Some(201) if !answer.body.is_empty() => {
+                self.lost.remove(claim);
+            }
+            Some(401) => hits.hit(TOKEN_EXPIRED),
+            Some(400) if says(answer, "validation_unique_failed") => {
+                let ours = book.machines_of(claim).any(|machine| machine.gone.is_none());
+                hits.hit(if ours { DUPLICATE_NAME } else { FOREIGN_NAME });
+            }
+            None | Some(500..) => {
+                self.lost.insert(claim.to_owned(), sent.at);
+            }
+            _ => {}
+        }
+    }
+
+    fn look_at_new(&mut self, at: Duration, book: &Book, hits: &mut Hits<'_>) {
+        for id in &book.new_machines {
+            let Some(claim) = book.machines.get(id).and_then(|machine| machine.claim.as_ref()) else {
+                continue;
+            };
+            if book.machines_of(claim).count() > 1 {
+                hits.hit(SECOND_ATTEMPT);
+            }
+            let lost = self.lost.get(claim);
+            // Slow answers carry the machine with them.
+            if lost.is_some_and(|sent| at.saturating_sub(*sent) > LATE) && book.strikes("c1-late-create") > 0
+            {
+                hits.hit(LATE_CREATE);
+            }
+        }
+    }
+
+    fn look_at_failures(&mut self, book: &Book, hits: &mut Hits<'_>) {
+        for machine in book.machines.values() {
+            let (Some(claim), Some(reason)) = (&machine.claim, machine.reason.as_deref()) else {
+                continue;
+            };
+            let name = match reason {
+                "cannot_start_capacity" => NO_CAPACITY,
+                "stopped_by_preemption" => PREEMPTED_EARLY,
+                _ => continue,
+            };
+            let registered = book.registered.contains(claim);
+            if name == PREEMPTED_EARLY && registered {
+                continue;
+            }
+            if self.failed.insert(machine.id.clone(), name).is_none() {
+                hits.hit(name);
+            }
+        }
+    }
+
+    fn look_at_claim(&mut self, before: Option<&Value>, after: &Value, book: &Book, hits: &mut Hits<'_>) {
+        let uid = object::uid(after);
+        let id = |claim: &Value| {
+            claim["status"]["allocation"]["instanceID"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        if id(after).is_some() && before.and_then(id).is_none() && self.lost.remove(uid).is_some() {
+            hits.hit(LOST_THEN_ADOPTED);
+        }
+        let newly = |kind| is_true(after, kind) && !before.is_some_and(|before| is_true(before, kind));
+        if newly(LAUNCHED) {
+            let ordered = self.ordered.get(uid);
+            let kept = id(after).and_then(|id| book.machines.get(&id));
+            if let (Some((profile, zone)), Some(machine)) = (ordered, kept)
+                && (profile != machine.profile || *zone != machine.zone)
+            {
+                hits.hit(OTHER_MACHINE);
+            }
+        }
+    }
+}
+
+fn says(answer: &Answer, word: &str) -> bool {
+    String::from_utf8_lossy(&answer.body).contains(word)
+}
