@@ -17,6 +17,7 @@ mod objects;
 mod patching;
 mod random;
 mod resources;
+mod scaling;
 mod subresources;
 mod updating;
 mod validating;
