@@ -20,6 +20,7 @@ mod resources;
 mod scaling;
 mod subresources;
 mod updating;
+mod upgrading;
 mod validating;
 mod watching;
 mod widgets;

@@ -10,6 +10,7 @@ pub mod duplicates;
 pub mod fieldset;
 pub mod fit;
 pub mod json;
+pub mod last_applied;
 pub mod managed;
 pub mod managers;
 pub mod merge;
