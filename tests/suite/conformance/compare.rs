@@ -211,8 +211,8 @@ fn leave_to_controllers(kind: &str, object: &mut Value) {
         "Deployment" | "ReplicaSet" | "StatefulSet" | "PodDisruptionBudget" | "Namespace" => {
             object.remove("status");
         }
-        // A view of what may be a deployment.
-        "Scale" => {}
+        // A view of what may be a deployment, and what a controller counts.
+        "Scale" | "ResourceQuota" => {}
         // Those that taint nodes by their condition, and tell kubelets how long to keep what they read.
         "Node" => {
             let its = |text: &str| {

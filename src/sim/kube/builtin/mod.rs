@@ -2,11 +2,12 @@
 //!
 //! Everything here is a function of objects; what a server adds from what else it stores is in `admission`.
 
+pub mod amounts;
 mod conform;
 mod defaults;
 pub mod fields;
 pub mod label_selector;
-mod qos;
+pub mod qos;
 mod shapes;
 pub mod strategy;
 mod validation;

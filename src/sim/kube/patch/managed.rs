@@ -123,7 +123,7 @@ pub fn subresource(ask: &Ask) -> &str {
 }
 
 /// The fields that a request to this path cannot change, whatever it says: the status at the object itself, the
-/// specification at its status.
+/// specification at its status. At a pod's own paths a real server does not look.
 pub fn out_of_reach(kind: &Kind, subresource: &str) -> FieldSet {
     match subresource {
         "" if kind.has_subresource("status") => FieldSet::of_fields(&["status"]),
@@ -186,6 +186,11 @@ fn record(kind: &Kind, ask: &Ask, now: &str, mut managers: Managers, old: &Value
     managers.take(&changes, &manager);
     managers.cap();
     write(&managers, new);
+}
+
+/// Gives an object the record of another.
+pub fn carry(from: &Value, object: &mut Value) {
+    put(from["metadata"]["managedFields"].clone(), object);
 }
 
 /// Writes the record into an object.
