@@ -25,6 +25,7 @@ mod updating;
 mod upgrading;
 mod validating;
 mod watching;
+mod webhooks;
 mod widgets;
 
 use lab::Lab;
