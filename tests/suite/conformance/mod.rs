@@ -19,6 +19,7 @@ mod patching;
 mod pods;
 mod random;
 mod resources;
+mod rules;
 mod scaling;
 mod subresources;
 mod updating;
