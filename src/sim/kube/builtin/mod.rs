@@ -5,6 +5,7 @@
 pub mod amounts;
 mod conform;
 mod defaults;
+mod descriptions;
 pub mod fields;
 pub mod label_selector;
 pub mod qos;
@@ -14,6 +15,7 @@ mod validation;
 pub mod words;
 
 pub use conform::{Mismatch, conform};
+pub use descriptions::describe;
 pub use shapes::open_api;
 
 pub use defaults::apply as apply_defaults;
