@@ -6,11 +6,11 @@ use super::Lab;
 use super::objects::{With, config, deployment, node, pod};
 
 fn range(name: &str, limits: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": name}, "spec": {"limits": limits}})
+    json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": name}}).with("spec/limits", limits)
 }
 
 fn quota(name: &str, hard: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": hard}})
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}}).with("spec/hard", hard)
 }
 
 fn claim(name: &str, storage: &str) -> Value {
@@ -25,8 +25,9 @@ fn service(name: &str) -> Value {
 }
 
 fn asking(name: &str, requests: Value, limits: Value) -> Value {
-    let resources = json!({"requests": requests, "limits": limits});
-    pod(name).with("spec/containers/0/resources", resources)
+    pod(name)
+        .with("spec/containers/0/resources/requests", requests)
+        .with("spec/containers/0/resources/limits", limits)
 }
 
 /// A real server's admission sees a new limit range when its cache does.
@@ -88,12 +89,11 @@ async fn a_limit_range_completes_pods() {
 }
 
 #[tokio::test]
-async fn a_limit_range_bounds_containers_pods_and_claims() {
+async fn a_limit_range_bounds_containers_and_pods() {
     let mut lab = Lab::open("limiting").await;
     let limits = json!([
         {"type": "Container", "min": {"cpu": "100m"}, "maxLimitRequestRatio": {"cpu": "2"}},
         {"type": "Pod", "min": {"memory": "10Mi"}, "max": {"cpu": "1", "memory": "1Gi"}},
-        {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "10Gi"}},
     ]);
     lab.post("limitranges", &range("a", limits)).is("201").await;
     known(&mut lab, "a").await;
@@ -151,6 +151,15 @@ async fn a_limit_range_bounds_containers_pods_and_claims() {
             .with("spec/initContainers", json!([init]));
         lab.post("pods", &with_init).compare().await;
     }
+}
+
+#[tokio::test]
+async fn a_limit_range_bounds_claims() {
+    let mut lab = Lab::open("limiting").await;
+    let limits =
+        json!([{"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "10Gi"}}]);
+    lab.post("limitranges", &range("a", limits)).is("201").await;
+    known(&mut lab, "a").await;
     lab.post("persistentvolumeclaims", &claim("a", "1Gi"))
         .is("201")
         .await;

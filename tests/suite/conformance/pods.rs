@@ -14,7 +14,9 @@ fn asking(name: &str) -> Value {
 
 /// A change of the first container's resources, as strategic merge patch.
 fn resources(requests: Value, limits: Value) -> Value {
-    json!({"spec": {"containers": [{"name": "main", "resources": {"requests": requests, "limits": limits}}]}})
+    json!({"spec": {"containers": [{"name": "main"}]}})
+        .with("spec/containers/0/resources/requests", requests)
+        .with("spec/containers/0/resources/limits", limits)
 }
 
 #[tokio::test]

@@ -268,7 +268,7 @@ fn explain_shows_the_fields_of_built_in_and_custom_kinds() {
             .contains("unschedulable")
     );
     let swagger = cluster.kubectl("get --raw /openapi/v2");
-    assert!(swagger.starts_with("{") && swagger.contains("\"swagger\":\"2.0\""));
+    assert!(swagger.starts_with('{') && swagger.contains("\"swagger\":\"2.0\""));
     assert!(
         cluster
             .refused("explain wd.spec.color")

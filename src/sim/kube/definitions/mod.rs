@@ -333,7 +333,8 @@ mod tests {
     #[test]
     fn a_rule_that_does_not_parse_is_named() {
         let rules = json!([{"rule": "self.a > 1"}, {"rule": "self.a >"}]);
-        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": rules}}});
+        let spec = json!({"type": "object", "x-kubernetes-validations": rules, "properties": {"a": {"type": "integer"}}});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
         assert_eq!(
             fields(&crd(&schema)),
             [format!(

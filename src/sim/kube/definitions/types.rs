@@ -16,9 +16,9 @@ pub(super) enum Type<'a> {
     Null,
     Timestamp,
     Duration,
-    List(Box<Type<'a>>),
+    List(Box<Self>),
     /// A map from texts.
-    Map(Box<Type<'a>>),
+    Map(Box<Self>),
     /// An object with the fields that its schema names.
     Object(&'a Value),
     /// A whole object of the kind, or one within it, with its metadata.
@@ -71,16 +71,23 @@ impl<'a> Type<'a> {
 
     /// Whether a value of one type can stand where one of the other does.
     pub(super) fn agrees_with(&self, other: &Self) -> bool {
+        let is_compound = |of: &Self| {
+            matches!(
+                of,
+                Self::Object(_) | Self::Resource(_) | Self::Map(_) | Self::List(_)
+            )
+        };
         match (self, other) {
-            (Self::Dyn, _) | (_, Self::Dyn) => true,
             // An object is never null, but nothing is lost by asking.
-            (Self::Null, Self::Object(_) | Self::Resource(_) | Self::Map(_) | Self::List(_)) => true,
-            (Self::Object(_) | Self::Resource(_) | Self::Map(_) | Self::List(_), Self::Null) => true,
+            (Self::Null, compound) | (compound, Self::Null) if is_compound(compound) => true,
             (Self::List(one), Self::List(other)) | (Self::Map(one), Self::Map(other)) => {
                 one.agrees_with(other)
             }
             // A literal map can be compared with an object, which a real server finds out later.
-            (Self::Object(_) | Self::Map(_), Self::Object(_) | Self::Map(_)) => true,
+            (Self::Dyn, _)
+            | (_, Self::Dyn)
+            | (Self::Object(_), Self::Object(_) | Self::Map(_))
+            | (Self::Map(_), Self::Object(_)) => true,
             (one, other) => one == other,
         }
     }

@@ -217,6 +217,7 @@ fn call_type<'a>(call: &CallExpr, scope: &Scope<'a>) -> Result<Type<'a>, String>
             Err(mismatch(name, &operands))
         }
     };
+    let numbers = operands.iter().all(Type::is_number);
     let agree = match operands.as_slice() {
         [one, other] => one.agrees_with(other),
         _ => true,
@@ -229,15 +230,15 @@ fn call_type<'a>(call: &CallExpr, scope: &Scope<'a>) -> Result<Type<'a>, String>
         operators::LESS | operators::LESS_EQUALS | operators::GREATER | operators::GREATER_EQUALS => {
             let ordered =
                 given(|of| !matches!(of, Type::List(_) | Type::Map(_) | Type::Object(_) | Type::Null));
-            fits(ordered && (agree || given(|of| of.is_number())), Type::Bool)
+            fits(ordered && (agree || numbers), Type::Bool)
         }
-        operators::CONDITIONAL => conditional(name, operands),
+        operators::CONDITIONAL => conditional(name, &operands),
         operators::INDEX => index(name, &operands),
         operators::IN => contained(name, &operands),
         operators::ADD | operators::SUBSTRACT => sum(name, &operands),
         operators::MULTIPLY | operators::DIVIDE | operators::MODULO | operators::NEGATE => {
             let gives = operands.iter().cloned().reduce(Type::join).unwrap_or(Type::Dyn);
-            fits(agree && given(|of| of.is_number()), gives)
+            fits(agree && numbers, gives)
         }
         operators::OPT_INDEX | operators::OPT_SELECT => Ok(Type::Dyn),
         _ => function_type(name),
@@ -250,12 +251,12 @@ fn mismatch(name: &str, operands: &[Type<'_>]) -> String {
     format!("found no matching overload for '{name}' applied to '({names})'")
 }
 
-fn conditional<'a>(name: &str, operands: Vec<Type<'a>>) -> Result<Type<'a>, String> {
-    let [condition, one, other] = operands.as_slice() else {
+fn conditional<'a>(name: &str, operands: &[Type<'a>]) -> Result<Type<'a>, String> {
+    let [condition, one, other] = operands else {
         return Ok(Type::Dyn);
     };
     if !condition.agrees_with(&Type::Bool) || !one.agrees_with(other) {
-        return Err(mismatch(name, &operands));
+        return Err(mismatch(name, operands));
     }
     Ok(one.clone().join(other.clone()))
 }
