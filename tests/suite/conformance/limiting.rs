@@ -54,16 +54,8 @@ async fn a_limit_range_completes_pods() {
     let limits = json!([{"type": "Container", "default": {"cpu": "500m", "memory": "1Gi"},
                          "defaultRequest": {"cpu": "100m"}, "max": {"cpu": "2"}}]);
     lab.post("limitranges", &range("a", limits)).is("201").await;
-    lab.post(
-        "limitranges",
-        &range(
-            "b",
-            json!([{"type": "Container", "default": {"memory": "2Gi", "ephemeral-storage": "1Gi"}}]),
-        ),
-    )
-    .is("201")
-    .await;
-    known(&mut lab, "b").await;
+    // One range only: in which order a real server goes through several, nobody knows.
+    known(&mut lab, "a").await;
     lab.post("pods", &pod("plain")).is("201").await;
     lab.post(
         "pods",
