@@ -44,6 +44,10 @@ pub struct Args {
     no_story: bool,
     /// Play a scenario as fast as possible and exit; fail if a step of it does not happen
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    #[expect(
+        clippy::option_option,
+        reason = "how clap tells an option that is absent, bare, or with a value"
+    )]
     script: Option<Option<PathBuf>>,
 }
 

@@ -30,21 +30,18 @@ fn totals(scene: &Scene) -> String {
         .filter(|state| **state == NodeState::Ready)
         .count();
     let pods = |state: PodState| scene.pods.values().filter(|pod| pod.state == state).count();
-    let machine = |state: MachineState| {
-        let mut machines = scene.machines.values();
-        let count = machines
-            .by_ref()
-            .filter(|machine| machine_state(machine) == state);
-        count.count()
-    };
+    let running = scene
+        .machines
+        .values()
+        .filter(|machine| machine_state(machine) == MachineState::Running);
     format!(
-        "nodes {ready} of {} ready   pods {} running, {} waiting   machines {} of {} running   ${:.4} an hour",
+        "${:.4} an hour   machines {}/{} running   nodes {ready}/{} ready   pods {} running, {} waiting",
+        scene.usd_per_hour(),
+        running.count(),
+        scene.machines.len(),
         scene.nodes.len(),
         pods(PodState::Running),
         pods(PodState::Pending),
-        machine(MachineState::Running),
-        scene.machines.len(),
-        scene.usd_per_hour(),
     )
 }
 
@@ -120,7 +117,7 @@ mod tests {
     fn claims_nodes_and_pods_are_counted_and_named() {
         let lines = panel(Duration::ZERO, "20x", &scene(1));
         assert!(
-            lines[1].starts_with("nodes 1 of 1 ready   pods 0 running, 1 waiting"),
+            lines[1].ends_with("nodes 1/1 ready   pods 0 running, 1 waiting"),
             "{}",
             lines[1]
         );

@@ -45,12 +45,7 @@ impl Screen {
         let mut screen = Self::plain(stop);
         let term = Term::buffered_stdout();
         if io::stdout().is_terminal() && term.features().is_attended() && !console::is_dumb() {
-            let _ = term.hide_cursor();
-            screen.live = Some(Live {
-                term,
-                speed: format!("{speed}x"),
-                shown: Vec::new(),
-            });
+            screen.live = Some(Live::new(term, speed));
         }
         screen
     }
@@ -86,6 +81,15 @@ impl Audience for Screen {
 }
 
 impl Live {
+    fn new(term: Term, speed: f64) -> Self {
+        let _ = term.hide_cursor();
+        Self {
+            term,
+            speed: format!("{speed}x"),
+            shown: Vec::new(),
+        }
+    }
+
     fn add(&mut self, line: &Line) -> io::Result<()> {
         self.term.clear_last_lines(self.shown.len())?;
         self.term
@@ -128,5 +132,57 @@ fn style(voice: Voice) -> Style {
         Voice::Step => Style::new().cyan(),
         Voice::Stage => Style::new(),
         Voice::Met => Style::new().green(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    const SHOWN: &str = "\x1b[?25h";
+
+    /// What a terminal is sent while `with` has a view on it.
+    fn sent(name: &str, with: impl FnOnce(Live)) -> String {
+        let path = std::env::temp_dir().join(format!("karpenter-ibm-{name}-{}", std::process::id()));
+        let file = File::create(&path).unwrap();
+        let term = Term::read_write_pair(File::open(&path).unwrap(), file);
+        with(Live::new(term, 20.0));
+        let text = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        text
+    }
+
+    fn line(text: &str) -> Line {
+        Line {
+            at: Duration::ZERO,
+            voice: Voice::Stage,
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_story_stays_above_and_the_view_is_drawn_again_below() {
+        let text = sent("view", |mut live| {
+            live.show(Duration::ZERO, &Scene::default()).unwrap();
+            live.add(&line("something happens")).unwrap();
+        });
+        let story = text.find("something happens").unwrap();
+        assert!(text[..story].contains("Ctrl-C ends"), "{text:?}");
+        assert!(text[story..].contains("Ctrl-C ends"), "{text:?}");
+    }
+
+    #[test]
+    fn the_cursor_comes_back_at_the_end_and_after_a_panic() {
+        assert!(sent("end", drop).ends_with(SHOWN));
+        let panicked = sent("panic", |live| {
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+                let _live = live;
+                panic!("in the middle");
+            }));
+            assert!(caught.is_err());
+        });
+        assert!(panicked.ends_with(SHOWN), "{panicked:?}");
     }
 }

@@ -238,12 +238,11 @@ impl Addresses {
     fn of(show: &Show, doors: &Doors) -> anyhow::Result<Self> {
         let kube = format!("https://{}", doors.kube.local_addr()?);
         let cloud = format!("http://{}", doors.cloud.address());
-        let (kubeconfig, temporary) = match &show.kubeconfig {
-            Some(path) => (path.clone(), None),
-            None => {
-                let path = make_folder()?.join(format!("demo-{}.kubeconfig", std::process::id()));
-                (path.clone(), Some(Temporary(path)))
-            }
+        let (kubeconfig, temporary) = if let Some(path) = &show.kubeconfig {
+            (path.clone(), None)
+        } else {
+            let path = make_folder()?.join(format!("demo-{}.kubeconfig", std::process::id()));
+            (path.clone(), Some(Temporary(path)))
         };
         Ok(Self {
             kube,
@@ -259,10 +258,9 @@ impl Addresses {
 
     /// Says how to look at the stage and meddle.
     fn introduce(&self, show: &Show) {
-        let kept = if self.temporary.is_some() {
-            ""
-        } else {
-            " (it stays, and is worthless afterwards)"
+        let kept = match self.temporary {
+            Some(_) => "",
+            None => "  # worthless once the demo has ended",
         };
         output::talk(format_args!("{}", show.scenario.about));
         output::talk(format_args!(
