@@ -15,6 +15,8 @@ mod conformance;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]
+mod demo;
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod machines;
@@ -26,6 +28,8 @@ mod placing;
 mod prices;
 #[cfg(test)]
 mod runtime;
+#[cfg(test)]
+mod scenarios;
 #[cfg(test)]
 mod simulator;
 #[cfg(test)]
