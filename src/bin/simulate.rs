@@ -7,6 +7,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use clap::Parser;
 use karpenter_ibm::sim::faults::{Plan, Shape};
@@ -14,6 +15,7 @@ use karpenter_ibm::sim::history::Keep;
 use karpenter_ibm::sim::scenario::Scenario;
 use karpenter_ibm::sim::world::churn::{self, Demand};
 use karpenter_ibm::sim::world::recorder::Observer;
+use karpenter_ibm::sim::world::story::Teller;
 use karpenter_ibm::sim::world::{self, Setup, product};
 
 /// Two, as the chart has it: one leads.
@@ -28,12 +30,18 @@ struct Args {
     /// What people do; drawn from the seed when there is none.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
+    /// How long people do anything, when it is drawn from the seed.
+    #[arg(long, value_name = "N", default_value_t = 40, conflicts_with = "scenario")]
+    minutes: u64,
     /// Let nothing go wrong.
     #[arg(long)]
     calm: bool,
     /// Print every entry of the history.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "story")]
     trace: bool,
+    /// Tell what happens, in sentences.
+    #[arg(long)]
+    story: bool,
 }
 
 /// What stands for the operating system's entropy.
@@ -112,7 +120,16 @@ fn main() -> anyhow::Result<()> {
 fn setup(args: &Args) -> anyhow::Result<Setup> {
     let scenario = match &args.scenario {
         Some(path) => Scenario::load(path)?,
-        None => churn::draw(args.seed, &Demand::USUAL),
+        None => {
+            let lasts = Duration::from_mins(args.minutes);
+            churn::draw(
+                args.seed,
+                &Demand {
+                    lasts,
+                    ..Demand::USUAL
+                },
+            )
+        }
     };
     let plan = if args.calm {
         Plan::none()
@@ -124,6 +141,14 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
         observers.push(Box::new(|entry| {
             // A reader that went away has seen enough.
             let _ = writeln!(std::io::stdout(), "{entry}");
+        }));
+    }
+    if args.story {
+        let mut teller = Teller::default();
+        observers.push(Box::new(move |entry| {
+            if let Some(line) = teller.line(entry) {
+                let _ = writeln!(std::io::stdout(), "{line}");
+            }
         }));
     }
     Ok(Setup {

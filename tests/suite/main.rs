@@ -15,6 +15,8 @@ mod conformance;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]
+mod determinism;
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod machines;
