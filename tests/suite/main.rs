@@ -17,6 +17,8 @@ mod crds;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod determinism;
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod machines;

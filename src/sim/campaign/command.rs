@@ -22,6 +22,7 @@ use crate::sim::faults::{Injection, Plan};
 use crate::sim::history::Keep;
 use crate::sim::mutants::Mutant;
 use crate::sim::probes;
+use crate::sim::world::recorder::Observer;
 
 /// A run that takes longer has gone wrong: most take a second or two.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -67,6 +68,12 @@ pub struct Args {
     /// Let nothing go wrong
     #[arg(long)]
     pub calm: bool,
+    /// How long people do anything, in a scenario that is drawn
+    #[arg(long, value_name = "N", conflicts_with = "scenario")]
+    pub minutes: Option<u64>,
+    /// With --seed or --replay: print every entry of the history
+    #[arg(long)]
+    pub trace: bool,
     /// Run one seed in this process and print what it came to as a line of JSON
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
@@ -85,6 +92,7 @@ impl Args {
             mutant: self.mutant.clone(),
             plan: self.plan.clone(),
             faults: if self.calm { Faults::None } else { Faults::Drawn },
+            lasts: self.minutes.map(Duration::from_mins),
         }
     }
 }
@@ -107,10 +115,10 @@ pub fn main(args: &Args) -> ExitCode {
 
 fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(seed) = args.seed {
-        return one(&args.ask(seed));
+        return one(args, &args.ask(seed));
     }
     if let Some(seed) = args.replay {
-        return replay(&args.ask(seed));
+        return replay(args, &args.ask(seed));
     }
     // Refuses what cannot be run before anything is started.
     play::cast(&args.ask(args.seeds.first))?;
@@ -147,16 +155,24 @@ async fn several(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn one(ask: &Ask) -> anyhow::Result<ExitCode> {
+fn one(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let started = Clock::system().instant();
-    let played = play::play(ask, Keep::Last(50), Vec::new())?;
+    let played = play::play(ask, Keep::Last(50), observers(args))?;
     let line = played.line(ask, started.elapsed());
     say(&serde_json::to_string(&line)?)?;
     Ok(status(line.verdict == Verdict::Ok))
 }
 
-fn replay(ask: &Ask) -> anyhow::Result<ExitCode> {
-    let played = play::play(ask, Keep::All, Vec::new())?;
+fn observers(args: &Args) -> Vec<Observer> {
+    let print: Observer = Box::new(|entry| {
+        // A reader that went away has seen enough.
+        let _ = say(&entry.to_string());
+    });
+    if args.trace { vec![print] } else { Vec::new() }
+}
+
+fn replay(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
+    let played = play::play(ask, Keep::All, observers(args))?;
     for line in played.story() {
         say(&line)?;
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// One seed to run, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct Ask {
     pub plan: Option<PathBuf>,
     /// What goes wrong where no plan says so.
     pub faults: Faults,
+    /// How long people do anything in a scenario that is drawn.
+    pub lasts: Option<Duration>,
 }
 
 /// What goes wrong where no plan says so.
@@ -51,6 +54,9 @@ impl Ask {
             if let Some(value) = value {
                 arguments.extend([name.to_owned(), value.clone()]);
             }
+        }
+        if let Some(lasts) = self.lasts {
+            arguments.extend(["--minutes".to_owned(), (lasts.as_secs() / 60).to_string()]);
         }
         if self.faults == Faults::None {
             arguments.push("--calm".to_owned());
@@ -119,11 +125,12 @@ mod tests {
             mutant: Some("stale-list".to_owned()),
             plan: Some("p.yaml".into()),
             faults: Faults::None,
+            lasts: Some(Duration::from_mins(6)),
         };
         let said = ask.arguments().join(" ");
         assert_eq!(
             said,
-            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --calm"
+            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --minutes 6 --calm"
         );
         assert_eq!(Ask::seed(3).arguments().join(" "), "--seed 3");
     }

@@ -10,9 +10,10 @@ use crate::sim::history::Keep;
 use crate::sim::mutants::{Mutant, UnknownMutant};
 use crate::sim::scenario::{LoadError, Scenario};
 use crate::sim::world::churn::{self, Demand};
+use crate::sim::world::compare::compare;
 use crate::sim::world::cluster::InstallError;
 use crate::sim::world::recorder::Observer;
-use crate::sim::world::{self, Outcome, Setup, product};
+use crate::sim::world::{self, Outcome, Setup, product, story};
 
 /// Two, as the chart has it: one leads.
 const REPLICAS: usize = 2;
@@ -56,7 +57,7 @@ pub enum CastError {
 /// Draws from the seed whatever is not given.
 pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
     let (scenario_name, scenario) = match ask.scenario.as_deref() {
-        None | Some(DRAWN) => (DRAWN.to_owned(), churn::draw(ask.seed, &Demand::USUAL)),
+        None | Some(DRAWN) => (DRAWN.to_owned(), churn::draw(ask.seed, &demand(ask))),
         Some(name) => (name.to_owned(), Scenario::load(&file_of(name))?),
     };
     let plan = match (&ask.plan, ask.faults) {
@@ -71,6 +72,14 @@ pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
         plan,
         mutant,
     })
+}
+
+/// How much people want, and for how long.
+fn demand(ask: &Ask) -> Demand {
+    Demand {
+        lasts: ask.lasts.unwrap_or(Demand::USUAL.lasts),
+        ..Demand::USUAL
+    }
 }
 
 fn file_of(name: &str) -> PathBuf {
@@ -101,9 +110,25 @@ pub struct Played {
 }
 
 /// Plays a seed. All entropy of this process must come from the seed already.
+///
+/// Where something goes wrong in it, it is first played without that, by the operator as it is: what was done more often
+/// than then must have a reason.
 pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<Played> {
     let cast = cast(ask)?;
-    let outcome = run(ask.seed, &cast, keep, observers)?;
+    let calm = Cast {
+        plan: Plan::none(),
+        mutant: None,
+        ..cast.clone()
+    };
+    let calm = if cast.plan.injections.is_empty() && cast.mutant.is_none() {
+        None
+    } else {
+        Some(run(ask.seed, &calm, Keep::Last(0), Vec::new())?)
+    };
+    let mut outcome = run(ask.seed, &cast, keep, observers)?;
+    if let Some(calm) = calm {
+        outcome.violations.extend(compare(&calm, &outcome));
+    }
     Ok(Played { cast, outcome })
 }
 
@@ -154,8 +179,8 @@ impl Played {
     }
 
     /// What happened, step by step.
-    pub fn story(&self) -> impl Iterator<Item = String> {
-        self.outcome.history.entries().map(ToString::to_string)
+    pub fn story(&self) -> Vec<String> {
+        story::tell(self.outcome.history.entries())
     }
 
     fn verdict(&self, breaches: &[Breach]) -> Verdict {
