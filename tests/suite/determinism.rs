@@ -11,7 +11,10 @@ fn simulate(arguments: &[&str]) -> Output {
 fn trace(seed: u64) -> String {
     let output = simulate(&["--seed", &seed.to_string(), "--minutes", "6"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    let line: Option<serde_json::Value> = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    let line: Option<serde_json::Value> = text
+        .lines()
+        .last()
+        .and_then(|line| serde_json::from_str(line).ok());
     let trace = line.and_then(|line| line["trace"].as_str().map(str::to_owned));
     trace.unwrap_or_else(|| panic!("seed {seed}: {text}\n{}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -11,7 +11,7 @@ use crate::sim::mutants::Mutant;
 const SEEDS_MAX: u64 = 200;
 
 /// The seed that caught a mutant when it was last searched for.
-pub fn recorded(mutant: Mutant) -> Option<u64> {
+pub(super) fn recorded(mutant: Mutant) -> Option<u64> {
     CAUGHT
         .iter()
         .find(|(known, _)| *known == mutant)

@@ -10,8 +10,8 @@ use crate::sim::history::Keep;
 use crate::sim::mutants::{Mutant, UnknownMutant};
 use crate::sim::scenario::{LoadError, Scenario};
 use crate::sim::world::churn::{self, Demand};
-use crate::sim::world::compare::compare;
 use crate::sim::world::cluster::InstallError;
+use crate::sim::world::compare::compare;
 use crate::sim::world::recorder::Observer;
 use crate::sim::world::{self, Outcome, Setup, product, story};
 
