@@ -1,40 +1,14 @@
-//! Runs one seed of the simulated world: `simulate --seed 7`.
+//! Plays simulated worlds: `simulate --seeds 0..2000`, `simulate --replay 7`.
 //!
 //! The process's entropy is the seed: what std, tokio, ring, kube's stores and back-offs would draw from the operating
 //! system comes from a generator that starts with it. So a seed needs a process of its own, and this program is for
 //! developers only: it is in no image, chart or release.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
-use karpenter_ibm::sim::faults::{Plan, Shape};
-use karpenter_ibm::sim::history::Keep;
-use karpenter_ibm::sim::scenario::Scenario;
-use karpenter_ibm::sim::world::churn::{self, Demand};
-use karpenter_ibm::sim::world::recorder::Observer;
-use karpenter_ibm::sim::world::{self, Setup, product};
-
-/// Two, as the chart has it: one leads.
-const REPLICAS: usize = 2;
-
-/// Plays a simulated world from its seed, always the same way.
-#[derive(Debug, Parser)]
-struct Args {
-    /// Where all chance comes from.
-    #[arg(long)]
-    seed: u64,
-    /// What people do; drawn from the seed when there is none.
-    #[arg(long, value_name = "FILE")]
-    scenario: Option<PathBuf>,
-    /// Let nothing go wrong.
-    #[arg(long)]
-    calm: bool,
-    /// Print every entry of the history.
-    #[arg(long)]
-    trace: bool,
-}
+use karpenter_ibm::sim::campaign::command::{self, Args};
 
 /// What stands for the operating system's entropy.
 static ENTROPY: AtomicU64 = AtomicU64::new(0);
@@ -82,57 +56,8 @@ fn seed(seed: u64) {
     fastrand::seed(draw());
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     let args = Args::parse();
-    seed(args.seed);
-    let outcome = world::run(setup(&args)?)?;
-    for violation in &outcome.violations {
-        writeln!(
-            std::io::stderr(),
-            "{} at {:.3} s: {}",
-            violation.id,
-            violation.at.as_secs_f64(),
-            violation.message
-        )?;
-    }
-    writeln!(
-        std::io::stdout(),
-        "seed {} {:?} trace {:016x} requests {} events {} effects {} simulated {} s",
-        args.seed,
-        outcome.verdict,
-        outcome.trace,
-        outcome.requests,
-        outcome.events,
-        outcome.effects,
-        outcome.simulated.as_secs()
-    )?;
-    Ok(())
-}
-
-fn setup(args: &Args) -> anyhow::Result<Setup> {
-    let scenario = match &args.scenario {
-        Some(path) => Scenario::load(path)?,
-        None => churn::draw(args.seed, &Demand::USUAL),
-    };
-    let plan = if args.calm {
-        Plan::none()
-    } else {
-        Plan::draw(args.seed, &Shape { replicas: REPLICAS }, scenario.lasts)
-    };
-    let mut observers: Vec<Observer> = Vec::new();
-    if args.trace {
-        observers.push(Box::new(|entry| {
-            // A reader that went away has seen enough.
-            let _ = writeln!(std::io::stdout(), "{entry}");
-        }));
-    }
-    Ok(Setup {
-        seed: args.seed,
-        scenario,
-        plan,
-        product: product::product(),
-        replicas: REPLICAS,
-        keep: Keep::Last(50),
-        observers,
-    })
+    seed(args.played_here().unwrap_or_default());
+    command::main(&args)
 }

@@ -30,14 +30,12 @@ pub enum Error {
 
 /// Sweeps, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
+    // At once after a start: what the last life left behind has waited long enough.
     loop {
-        context
-            .clock
-            .sleep(context.entropy.jitter(context.settings.sweep_every))
-            .await;
         if let Err(error) = sweep(&context, cluster).await {
             tracing::warn!(%error, "a sweep is void");
         }
+        context.clock.sleep(context.settings.sweep_every).await;
     }
 }
 

@@ -51,12 +51,16 @@ fn register(claim: &NodeClaim, node: &Node, machine: &Sighting) -> Step {
         // The sweep decides what becomes of a claim whose machine is nowhere.
         Sighting::Absent => return Step::Rest,
     };
-    let (Some(written), Some(address)) = (provider_id(node), internal_address(node)) else {
-        // The kubelet has not said yet who it is.
+    let told = (
+        provider_id(node),
+        internal_address(node),
+        machine.address.as_deref(),
+    );
+    let (Some(written), Some(address), Some(own)) = told else {
+        // The kubelet has not said yet who it is, or the cloud not where its machine is; a heartbeat comes soon.
         return Step::Rest;
     };
-    let agrees = claim_provider_id(claim) == Some(written) && machine.address.as_deref() == Some(address);
-    if !agrees {
+    if claim_provider_id(claim) != Some(written) || address != own {
         return Step::Block(Blocker::Impostor(node.name_any()));
     }
     if has_label(node, names::REGISTERED) {

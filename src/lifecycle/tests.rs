@@ -384,7 +384,7 @@ fn the_node_that_a_machine_left_behind_goes_with_the_claim() {
     let other = Observed {
         machine: Sighting::Absent,
         ..joined(node(|node| {
-            node["spec"]["providerID"] = "ibm:///us-south/0717_x".into()
+            node["spec"]["providerID"] = "ibm:///us-south/0717_x".into();
         }))
     };
     assert_eq!(step(&claim, &other, 200), "release-finalizer");

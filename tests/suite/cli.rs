@@ -3,9 +3,17 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use ::kube::api::PostParams;
+use karpenter_ibm::api::NodeClaim;
+use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::sim::ibm::{Cloud, Options, Server};
+use karpenter_ibm::sim::kube::identity::Keys;
+use karpenter_ibm::sim::kube::{self, ApiServer};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 const CANARY: &str = "canary-key-9d2e4c";
@@ -100,10 +108,22 @@ fn a_wrong_setting_is_named_with_what_it_may_be_and_nothing_is_touched() {
     }
 }
 
-/// A simulator on a port of its own, for as long as this lives.
+/// How many simulators were started, so that each has a kubeconfig of its own.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+
+/// A simulated IBM Cloud and an embedded cluster on ports of their own, for as long as this lives.
 struct Simulator {
     url: String,
-    _runtime: tokio::runtime::Runtime,
+    cloud: Cloud,
+    cluster: ApiServer,
+    kubeconfig: PathBuf,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.kubeconfig);
+    }
 }
 
 impl Simulator {
@@ -113,21 +133,80 @@ impl Simulator {
             .enable_all()
             .build()
             .unwrap();
+        let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+        let mut options = Options::new("us-south", 1, clock.clone());
+        options.api_keys = vec![CANARY.to_owned()];
+        let cloud = Cloud::new(options);
+        let cluster = ApiServer::new(kube::Options {
+            clock,
+            seed: 1,
+            keys: Keys::Fixed,
+        });
+        for definition in definitions().unwrap() {
+            kube::write::insert(&cluster, definition.object);
+        }
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let kubeconfig = std::env::temp_dir().join(format!("karpenter-ibm-{}-{number}", std::process::id()));
         let url = runtime.block_on(async {
-            let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
-            let mut options = Options::new("us-south", 1, clock);
-            options.api_keys = vec![CANARY.to_owned()];
-            let server = Server::bind(Cloud::new(options), "127.0.0.1:0".parse().unwrap())
-                .await
-                .unwrap();
+            let anywhere = "127.0.0.1:0".parse().unwrap();
+            let server = Server::bind(cloud.clone(), anywhere).await.unwrap();
             let url = format!("http://{}", server.address());
             tokio::spawn(server.run(CancellationToken::new()));
+            let listener = kube::serve::listen(anywhere).await.unwrap();
+            let address = format!("https://{}", listener.local_addr().unwrap());
+            std::fs::write(&kubeconfig, kube::serve::kubeconfig(&cluster, &address)).unwrap();
+            let cluster = cluster.clone();
+            tokio::spawn(
+                async move { kube::serve::serve(&cluster, listener, CancellationToken::new()).await },
+            );
             url
         });
         Self {
             url,
-            _runtime: runtime,
+            cloud,
+            cluster,
+            kubeconfig,
+            runtime,
         }
+    }
+
+    /// Asks for a machine, as a user would, and waits until one was bought.
+    fn buy(&self) {
+        let account = self.cloud.account();
+        for object in [
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter-ibm"}}),
+            json!({
+                "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+                "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
+            }),
+        ] {
+            kube::write::insert(&self.cluster, object);
+        }
+        let requirement = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
+        let claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "a"},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                "requirements": [
+                    requirement("node.kubernetes.io/instance-type", "bxf-2x8"),
+                    requirement("topology.kubernetes.io/zone", "us-south-1"),
+                    requirement("karpenter.sh/capacity-type", "spot"),
+                ],
+            },
+        });
+        self.runtime.block_on(async {
+            let claims: ::kube::Api<NodeClaim> = ::kube::Api::all(self.cluster.admin());
+            let claim = serde_json::from_value(claim).unwrap();
+            claims.create(&PostParams::default(), &claim).await.unwrap();
+            let bought = async {
+                while self.cloud.instances().is_empty() {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_mins(1), bought)
+                .await
+                .expect("nothing was bought");
+        });
     }
 }
 
@@ -153,7 +232,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn the_controller_serves_health_and_metrics_tells_no_secret_and_stops_when_told() {
+fn the_controller_serves_health_and_metrics_buys_tells_no_secret_and_stops_when_told() {
     let simulator = Simulator::start();
     let key_file: PathBuf = std::env::temp_dir().join(format!("karpenter-ibm-key-{}", std::process::id()));
     std::fs::write(&key_file, format!("{CANARY}\n")).unwrap();
@@ -161,6 +240,7 @@ fn the_controller_serves_health_and_metrics_tells_no_secret_and_stops_when_told(
         REGION,
         ("IBMCLOUD_API_KEY_FILE", key_file.to_str().unwrap()),
         ("IBMCLOUD_ENDPOINT", simulator.url.as_str()),
+        ("KUBECONFIG", simulator.kubeconfig.to_str().unwrap()),
         ("RUST_LOG", "trace"),
     ];
     let args = ["controller", "--listen", "127.0.0.1:0", "--log-format", "json"];
@@ -208,6 +288,8 @@ fn the_controller_serves_health_and_metrics_tells_no_secret_and_stops_when_told(
     assert_eq!(status, 200);
     assert!(metrics.contains(r#"karpenter_ibm_api_requests_total{operation="fetch IAM token",region="us-south",status="200"} 1"#), "{metrics}");
 
+    simulator.buy();
+
     let pid = running.0.id().to_string();
     assert!(Command::new("kill").arg(&pid).status().unwrap().success());
     heard += &rest.join().unwrap();
@@ -221,25 +303,18 @@ fn the_controller_serves_health_and_metrics_tells_no_secret_and_stops_when_told(
 }
 
 #[test]
-fn the_demo_tells_its_story_to_the_end() {
-    let output = binary(&["demo"], &[]).output().unwrap();
-    let story = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{story}{}", stderr(&output));
-    for step in [
-        "bxf-4x16",
-        "Bought",
-        "It runs",
-        "stopped_by_preemption",
-        "Nothing is left behind",
-    ] {
-        assert!(story.contains(step), "no {step:?} in: {story}");
-    }
-    let again = binary(&["demo"], &[]).output().unwrap();
-    assert_eq!(
-        story,
-        String::from_utf8_lossy(&again.stdout),
-        "one seed, one story"
+fn without_a_cluster_the_controller_says_how_to_name_one() {
+    let simulator = Simulator::start();
+    let nowhere = ("KUBECONFIG", "/nonexistent/kubeconfig");
+    let output = controller(
+        &[KEY, REGION, ("IBMCLOUD_ENDPOINT", &simulator.url), nowhere],
+        &[],
     );
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for word in ["no cluster to work for", "hint: set KUBECONFIG"] {
+        assert!(said.contains(word), "no {word:?} in: {said}");
+    }
 }
 
 #[test]

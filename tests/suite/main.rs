@@ -15,6 +15,10 @@ mod conformance;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]
+mod demo;
+#[cfg(test)]
+mod determinism;
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod machines;
@@ -27,4 +31,8 @@ mod prices;
 #[cfg(test)]
 mod runtime;
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod simulator;
+#[cfg(test)]
+mod workloads;

@@ -122,7 +122,7 @@ fn place(pod: &Pod) -> Option<String> {
 }
 
 fn spread() -> Value {
-    json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+    json!({"topologySpreadConstraints": [{"maxSkew": 1, "minDomains": 3, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
            "labelSelector": {"matchLabels": {"app": "web"}}}]})
 }
 

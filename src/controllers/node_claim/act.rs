@@ -18,7 +18,7 @@ use crate::controllers::events::{Kind, Story};
 use crate::lifecycle::{Blocker, NodeChange, Step, status};
 
 /// How often a claim that waits for somebody to act is looked at: what it waits for may not be watched.
-const BLOCKED_FOR: Duration = Duration::from_mins(1);
+const BLOCKED_FOR: Duration = Duration::from_secs(30);
 
 /// What follows from a step.
 pub(super) enum Outcome {

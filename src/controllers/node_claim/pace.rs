@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::entropy::Entropy;
 
 const FIRST: Duration = Duration::from_secs(1);
-/// A fault that lasts is asked about once a minute: soon enough after it ends, seldom enough while it lasts.
-const LAST: Duration = Duration::from_mins(1);
+/// A fault that lasts is asked about twice a minute: soon enough after it ends, seldom enough while it lasts.
+const LAST: Duration = Duration::from_secs(30);
 
 /// The failures in a row of each claim. Only pacing hangs on it, so a restart may forget it.
 pub(super) struct Pace {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_to_a_minute_and_begin_anew_when_all_is_well() {
+    fn waits_grow_to_half_a_minute_and_begin_anew_when_all_is_well() {
         let pace = Pace::new(Entropy::seeded(1));
         let waits: Vec<Duration> = (0..20).map(|_| pace.wait("a")).collect();
         assert!(waits[0] < Duration::from_secs(2), "{waits:?}");

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
@@ -87,6 +88,8 @@ pub struct View {
     pub budgets: Shelf<PodDisruptionBudget>,
     /// Pods.
     pub pods: Shelf<Pod>,
+    /// Nodes that are not there although pods are bound to them, and since when that was seen.
+    pub absent: BTreeMap<String, Timestamp>,
     /// What one's own deletions removed while older events about it may still be on their way: kind and uid.
     buried: BTreeSet<(Kind, String)>,
 }
@@ -333,6 +336,22 @@ impl View {
     }
 }
 
+impl View {
+    /// Notes which nodes are missing now. No object says since when, so whoever keeps a view calls this as it changes.
+    pub fn note_absence(&mut self, now: Timestamp) {
+        let bound = self
+            .pods
+            .values()
+            .filter_map(|pod| pod.spec.as_ref()?.node_name.as_ref());
+        let missing: BTreeSet<&String> = bound.filter(|name| !self.nodes.contains_key(*name)).collect();
+        let since = |name: &&String| self.absent.get(*name).copied().unwrap_or(now);
+        self.absent = missing
+            .iter()
+            .map(|name| ((*name).clone(), since(name)))
+            .collect();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -400,6 +419,29 @@ mod tests {
         assert_eq!(known(&view), [("kept", 2), ("own", 8)]);
         view.replace(vec![pod("kept", "4", 2), pod("own", "2", 8)], 9);
         assert!(view.buried.is_empty());
+    }
+
+    #[test]
+    fn a_node_is_absent_since_it_was_first_missed() {
+        let (early, late) = (
+            Timestamp::from_second(1).unwrap(),
+            Timestamp::from_second(9).unwrap(),
+        );
+        let mut bound = pod("a", "1", 1);
+        bound.spec.get_or_insert_default().node_name = Some("n".to_owned());
+        let mut view = View::default();
+        view.apply(bound);
+        view.note_absence(early);
+        view.note_absence(late);
+        assert_eq!(view.absent, [("n".to_owned(), early)].into());
+        let node: Node =
+            serde_json::from_value(json!({"metadata": {"name": "n", "resourceVersion": "2"}})).unwrap();
+        view.apply(node.clone());
+        view.note_absence(late);
+        assert!(view.absent.is_empty());
+        view.remove(&node);
+        view.note_absence(late);
+        assert_eq!(view.absent["n"], late);
     }
 
     #[test]

@@ -1,1 +1,25 @@
-//! stub
+//! Many seeds, each in a process of its own: what to run, the progress, the verdict, and one page about all of it.
+//!
+//! A seed needs a process of its own because tokio mixes a counter of the whole process into its choices: a second
+//! world in the same process would have another history.
+
+mod child;
+pub mod command;
+mod line;
+mod mutants;
+mod options;
+mod play;
+mod progress;
+mod report;
+mod sampling;
+mod shrink;
+
+pub use child::{Child, Trial, TrialError};
+pub use line::{Breach, Line, Verdict};
+pub use mutants::{Catch, catch_all};
+pub use options::{Ask, Faults, NotARange, Seeds};
+pub use play::{Cast, CastError, Played, cast, play};
+pub use progress::Progress;
+pub use report::Report;
+pub use sampling::{Limits, run};
+pub use shrink::{Shrunk, shrink};

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, header};
 use serde_json::Value;
 
+use super::admission::quota;
 use super::admission::webhooks::Webhooks;
 use super::identity::{self, Identity, Keys, User, policy, reviews};
 use super::kind::{Kind, Scope, Verbs};
@@ -66,6 +67,8 @@ pub struct State {
     pub registry: Registry,
     /// Who may do what, worked out from the objects.
     pub policy: policy::Cache,
+    /// The revision up to which quotas have counted.
+    pub counted: u64,
 }
 
 /// How a server is made.
@@ -144,6 +147,7 @@ impl ApiServer {
     pub fn announce(&self) {
         let mut state = self.state();
         collector::collect(&mut state, &self.0.clock);
+        quota::recount(&mut state);
         state.store.announce();
     }
 

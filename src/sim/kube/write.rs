@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::admission::{self, Admission, Operation};
+use super::admission::{self, Admission, Operation, quota};
 use super::builtin::strategy;
 use super::certificates;
 use super::decode;
@@ -70,6 +70,9 @@ pub async fn create_object(
 ) -> Result<Written, Refusal> {
     let versioned = !object::meta(&object, "resourceVersion").is_empty();
     begin_life(server, kind, &mut object);
+    // Whoever makes an object owns what it says and its defaults; what admission adds is nobody's.
+    admission::settle(kind, &mut object)?;
+    managed::created(kind, ask, server, &mut object);
     certificates::prepare_new(kind, user, &mut object);
     let admission = Admission {
         kind,
@@ -80,14 +83,14 @@ pub async fn create_object(
         dry_run: ask.options.dry_run,
     };
     admission::mutate(&server.state(), &admission, &mut object)?;
-    let mut object = admission::mutating_webhooks(server, &admission, object).await?;
-    managed::created(kind, ask, server, &mut object);
+    let object = admission::mutating_webhooks(server, &admission, object).await?;
     admission::validate(&server.state(), &admission, &object)?;
     admission::validating_webhooks(server, &admission, &object).await?;
     let name = object::name(&object).to_owned();
     let key = ObjectKey::new(object::namespace(&object), &name);
     let object = {
         let mut state = server.state();
+        quota::check(&state, &admission, &object)?;
         if state.store.get(&kind.table(), &key).is_some() {
             return Err(Refusal::already_exists(about(kind, &name)));
         }
@@ -200,7 +203,14 @@ async fn try_change(
     let subresource = ask.target.subresource.as_deref();
     let record = sent["metadata"].get("managedFields").cloned();
     let sent_metadata = sent["metadata"].clone();
+    let pods_own = matches!(subresource, Some("ephemeralcontainers" | "resize"));
+    let asked = pods_own.then(|| sent.clone());
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
+    // What is asked for on a pod's own paths is owned even where it is not done: a real server does not look.
+    let mut owned = asked.unwrap_or_else(|| object.clone());
+    admission::settle(kind, &mut owned)?;
+    managed::updated(kind, ask, server, old_value, record, &mut owned);
+    managed::carry(&owned, &mut object);
     certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
         kind,
@@ -213,7 +223,6 @@ async fn try_change(
     admission::mutate(&server.state(), &admission, &mut object)?;
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     strategy::count(kind, old_value, &mut object);
-    managed::updated(kind, ask, server, old_value, record, &mut object);
     let mut causes = added_finalizers(old_value, &object);
     if subresource.is_none() {
         causes.extend(written_deletion(old_value, &sent_metadata));
@@ -225,7 +234,7 @@ async fn try_change(
     match state.store.get(&kind.table(), &old.key) {
         None => return Err(Refusal::not_found(about(kind, &old.key.name))),
         Some(current) if current.revision != old.revision => return Ok(None),
-        Some(_) => {}
+        Some(_) => quota::check(&state, &admission, &object)?,
     }
     let gone = is_finished(&object);
     if managed::same(old_value, &object) {

@@ -69,7 +69,9 @@ impl Mutant {
     pub fn description(self) -> &'static str {
         match self {
             Self::ErrorAsAbsence => "takes a failed read of a machine, or of all machines, for an absence",
-            Self::FirstPageOnly => "reads the first page of each list and takes it for the whole",
+            Self::FirstPageOnly => {
+                "reads the first page of each list, a short one, and takes it for the whole"
+            }
             Self::NoNameLookUp => {
                 "never finds a machine by its name, so what may have been bought is forgotten"
             }
@@ -106,7 +108,11 @@ impl Mutant {
             Self::ErrorAsAbsence => cloud::Flaw::ErrorAsAbsence,
             Self::NoNameLookUp => cloud::Flaw::NoNameLookUp,
             Self::FinalizerFirst => cloud::Flaw::deletion_is_done(),
-            Self::CreateTwiceAfterCrash => cloud::Flaw::named_after(context.entropy.next()),
+            // Lives may begin with the same chance, but not at the same time.
+            Self::CreateTwiceAfterCrash => {
+                let born = context.clock.now().as_nanosecond().unsigned_abs() % u128::from(u64::MAX);
+                cloud::Flaw::named_after(context.entropy.next() ^ u64::try_from(born).unwrap_or_default())
+            }
             Self::FirstPageOnly | Self::NoResourceVersion | Self::StaleList | Self::IgnoredRetryAfter => {
                 return context;
             }

@@ -19,6 +19,8 @@ mod parse;
 mod placeholders;
 pub mod player;
 pub mod scene;
+pub mod stage;
+pub mod transcript;
 
 pub use changes::changes;
 pub use document::Mistake;
@@ -27,7 +29,7 @@ pub use expectation::{
 };
 pub use judge::Verdict;
 pub use parse::LoadError;
-pub use player::{Audience, Failure, Hands, Line, Player, Voice};
+pub use player::{Audience, Failure, Hands, Line, Player, Voice, play};
 pub use scene::Scene;
 
 /// A story: what is there from the start, what happens, and what is expected.

@@ -7,11 +7,14 @@ use super::cluster::{Cluster, URL};
 use crate::sim::actors::control_plane::{self, Actor};
 use crate::sim::actors::machines::{self, MachineOptions};
 use crate::sim::actors::network::InProcess;
-use crate::sim::actors::{approver, node_lifecycle, scheduler, volumes};
+use crate::sim::actors::{approver, node_lifecycle, scheduler, volumes, workloads};
 use crate::sim::kube::identity::{Keys, User};
 
 /// The controllers of the cluster, in the order in which they are asked.
-const ACTORS: &[Actor] = &[scheduler::ACTOR, node_lifecycle::ACTOR, volumes::ACTOR];
+fn controllers() -> Vec<Actor> {
+    let rest = [scheduler::ACTOR, node_lifecycle::ACTOR, volumes::ACTOR];
+    workloads::ACTORS.into_iter().chain(rest).collect()
+}
 
 /// Starts everybody; they end with the runtime.
 pub fn start(cluster: &Cluster, seed: u64) {
@@ -20,7 +23,7 @@ pub fn start(cluster: &Cluster, seed: u64) {
         cluster.server.client_as(user)
     };
     let (plane, clock) = (client(CONTROL_PLANE), cluster.clock.clone());
-    tokio::spawn(async move { control_plane::run(plane, clock, ACTORS).await });
+    tokio::spawn(async move { control_plane::run(plane, clock, &controllers()).await });
     tokio::spawn(approver::run(client(APPROVER), cluster.clock.clone()));
     let network = Arc::new(InProcess::new(cluster.server.clone(), URL));
     tokio::spawn(machines::run(

@@ -27,6 +27,9 @@ use crate::sim::invariants::SETTLES_WITHIN;
 const REQUESTS_MAX: u64 = 5_000_000;
 /// How often it is looked whether everything is as it should be.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How long nothing was done when everybody is taken to be finished: the longest time between two steps of a claim, a
+/// machine that starts slowly and boots.
+const STILL: Duration = Duration::from_mins(4);
 /// How long nothing may happen after that. Sweeps, resyncs and token renewals all come round in this time.
 const QUIET: Duration = Duration::from_mins(20);
 
@@ -159,10 +162,16 @@ impl World {
     /// Waits until everything is as it should be, or the time for it is over.
     async fn get_well(&mut self) {
         let bound = self.recorder.elapsed() + SETTLES_WITHIN;
-        while self.recorder.elapsed() < bound && !self.bench.is_content(self.recorder.elapsed()) {
+        while self.recorder.elapsed() < bound && !self.is_well() {
             self.cluster.clock.sleep(LOOK_EVERY).await;
         }
         self.bench.settled(self.recorder.elapsed());
+    }
+
+    /// Everything is as it should be, and nobody is in the middle of something.
+    fn is_well(&self) -> bool {
+        let now = self.recorder.elapsed();
+        now.saturating_sub(self.recorder.last_effect()) >= STILL && self.bench.is_content(now)
     }
 
     async fn until(&self, at: Duration) {

@@ -86,7 +86,7 @@ pub fn kube_kind(path: &str) -> Option<String> {
 pub fn kube_parts(path: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
     let mut segments = path.trim_matches('/').split('/');
     match segments.next()? {
-        "api" => segments.nth(0)?,
+        "api" => segments.next()?,
         "apis" => segments.nth(1)?,
         _ => return None,
     };
@@ -106,7 +106,6 @@ fn cloud_kind(path: &str) -> Option<String> {
     let (first, second, third) = (segments.next()?, segments.next()?, segments.next());
     match (first, second) {
         ("identity" | "instance_identity", _) | ("v3", "resources") => None,
-        ("v1", kind) => Some(kind.to_owned()),
         ("v3", "tags") => Some(format!("tags/{}", third.unwrap_or_default())),
         (_, kind) => Some(kind.to_owned()),
     }

@@ -9,6 +9,7 @@ pub mod audit;
 mod bench;
 pub mod churn;
 pub mod cluster;
+pub mod compare;
 mod course;
 pub mod edges;
 pub mod effects;
@@ -17,6 +18,7 @@ pub mod product;
 pub mod recorder;
 pub mod replica;
 mod steps;
+pub mod story;
 pub mod timeline;
 
 use std::collections::BTreeMap;
@@ -31,6 +33,7 @@ use cluster::InstallError;
 use effects::Deed;
 use recorder::Observer;
 
+pub use compare::compare;
 pub use product::{Product, Surroundings};
 
 /// What a run is made of.

@@ -177,6 +177,11 @@ impl Recorder {
         *tally.deeds.entry(deed).or_default() += 1;
     }
 
+    /// When the last effect of a replica landed.
+    pub fn last_effect(&self) -> Duration {
+        lock(&self.0.book).tally.last_effect
+    }
+
     /// What was counted so far.
     pub fn tally(&self) -> Tally {
         lock(&self.0.book).tally.clone()

@@ -148,6 +148,9 @@ fn fields(mut fields: Map<String, Value>, also: Also) -> Value {
     if !also.ownership {
         fields.remove("managedFields");
     }
+    if let Some(Value::Array(entries)) = fields.get_mut("managedFields") {
+        entries.retain(|entry| entry["manager"] != "kube-controller-manager");
+    }
     if let Some(Value::String(prefix)) = fields.get("generateName")
         && let Some(Value::String(name)) = fields.get("name")
         && name.len() == prefix.len() + 5
@@ -205,11 +208,11 @@ fn leave_to_controllers(kind: &str, object: &mut Value) {
         return;
     };
     match kind {
-        "Deployment" | "PodDisruptionBudget" | "Namespace" => {
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "PodDisruptionBudget" | "Namespace" => {
             object.remove("status");
         }
-        // A view of what may be a deployment.
-        "Scale" => {}
+        // A view of what may be a deployment, and what a controller counts.
+        "Scale" | "ResourceQuota" => {}
         // Those that taint nodes by their condition, and tell kubelets how long to keep what they read.
         "Node" => {
             let its = |text: &str| {

@@ -43,13 +43,15 @@ struct Leg {
 }
 
 /// How often a request is sent.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Tries {
     Once,
     /// Until the answer is as expected: what controllers do takes a while.
     UntilExpected,
     /// Until it also has something at this place.
     UntilThere(&'static str),
+    /// Until it also has everything that this has.
+    UntilLike(Value),
 }
 
 /// A request that is still to be sent.
@@ -300,6 +302,12 @@ impl Step<'_> {
         self
     }
 
+    /// Sends it until the answer is as expected and has all of these fields with these values.
+    pub(super) fn until_like(mut self, fields: Value) -> Self {
+        self.tries = Tries::UntilLike(fields);
+        self
+    }
+
     /// Sends it. `expected` is the status, optionally the reason, and optionally the fields of all causes, in order.
     pub(super) async fn is(self, expected: &str) {
         self.run(Some(expected)).await;
@@ -343,7 +351,7 @@ impl Step<'_> {
                 request = request.header(*name, leg.fill(&namespace, value, Context::Body));
             }
             let request = request.body(body.into_bytes()).unwrap();
-            send(&leg.cluster, who, request, tries, expected)
+            send(&leg.cluster, who, request, tries.clone(), expected)
         }))
         .await;
         lab.judge(&shown, expected, keep.as_deref(), &answers)
@@ -371,15 +379,24 @@ async fn send(
     loop {
         let answer = cluster.send(&who, request.clone()).await;
         let fits = expected.is_none_or(|expected| fits(&answer, expected).is_ok());
-        let done = match tries {
+        let done = match &tries {
             Tries::Once => true,
             Tries::UntilExpected => fits,
             Tries::UntilThere(pointer) => fits && answer.json().pointer(pointer).is_some(),
+            Tries::UntilLike(fields) => fits && has(&answer.json(), fields),
         };
         if done || Instant::now() > until {
             return answer;
         }
         sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Whether a value has all fields of another, with the same values.
+fn has(value: &Value, fields: &Value) -> bool {
+    match fields {
+        Value::Object(fields) => fields.iter().all(|(name, field)| has(&value[name], field)),
+        other => value == other,
     }
 }
 

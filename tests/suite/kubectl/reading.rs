@@ -248,6 +248,15 @@ fn explain_shows_the_fields_of_built_in_and_custom_kinds() {
     ] {
         assert!(widget.contains(line), "{line}\n{widget}");
     }
+    let widgets = cluster.kubectl("explain wd");
+    assert!(widgets.contains("A thing to play with."), "{widgets}");
+    let spec = cluster.kubectl("explain pod.spec");
+    for line in [
+        "Specification of the desired behavior of the pod.",
+        "NodeName indicates",
+    ] {
+        assert!(spec.contains(line), "{line}\n{spec}");
+    }
     let pod = cluster.kubectl("explain pod.spec.containers");
     assert!(
         pod.contains("FIELD: containers <[]") && pod.contains("imagePullPolicy"),
@@ -258,6 +267,8 @@ fn explain_shows_the_fields_of_built_in_and_custom_kinds() {
             .kubectl("explain node --recursive")
             .contains("unschedulable")
     );
+    let swagger = cluster.kubectl("get --raw /openapi/v2");
+    assert!(swagger.starts_with('{') && swagger.contains("\"swagger\":\"2.0\""));
     assert!(
         cluster
             .refused("explain wd.spec.color")

@@ -258,7 +258,7 @@ async fn bootstrap_token(client: &kube::Client) -> String {
         .create_token_request("node-bootstrapper", &PostParams::default(), &wanted)
         .await
         .unwrap();
-    token.status.unwrap().token
+    token.status.unwrap().token.unwrap()
 }
 
 /// Machines and a cloud in a hurry, for real time.

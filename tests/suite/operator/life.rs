@@ -1,8 +1,12 @@
-//! One claim from the wish for a machine to its end.
+//! One claim from the wish for a machine to its end, on good days and on bad ones.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Node};
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::events::v1::Event;
+use karpenter_ibm::api::CapacityType;
+use karpenter_ibm::cloud::{ClusterId, InstanceName, Order};
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -52,4 +56,263 @@ async fn a_deleted_claim_goes_after_its_machine() {
         assert!(world.cloud.orphans().is_empty(), "{:?}", world.cloud.orphans());
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_agrees_with_its_claim_is_registered_and_initialized() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let nodes = world.join("a").await;
+        world
+            .until("registered", Duration::from_mins(1), async || {
+                world.is_true("a", "Registered").await
+            })
+            .await;
+        assert!(!world.is_true("a", "Initialized").await, "it is not ready yet");
+        world.make_ready("a").await;
+        world
+            .until("initialized", Duration::from_mins(1), async || {
+                world.is_true("a", "Ready").await
+            })
+            .await;
+        let node = nodes.get("a").await.unwrap();
+        for label in ["karpenter.sh/registered", "karpenter.sh/initialized"] {
+            assert_eq!(node.labels()[label], "true");
+        }
+        assert_eq!(node.labels()["topology.kubernetes.io/zone"], "us-south-1");
+        assert!(node.spec.unwrap().taints.is_none(), "nothing keeps pods away");
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert!(
+            nodes.get_opt("a").await.unwrap().is_none(),
+            "the node went with its machine"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_whose_answer_is_lost_is_found_by_its_name() {
+    let world = World::new();
+    world
+        .cloud
+        .faults()
+        .start(Fault::new(FaultKind::LostCreate).times(1));
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        assert_eq!(world.cloud.instances().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_that_is_carried_out_late_leaves_nothing_behind() {
+    let world = World::new();
+    world
+        .cloud
+        .faults()
+        .start(Fault::new(FaultKind::LateCreate).times(1));
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.clock.sleep(Duration::from_secs(10)).await;
+        world.delete("a").await;
+        let mut ever = BTreeSet::new();
+        world
+            .until("gone", Duration::from_mins(6), async || {
+                ever.extend(world.cloud.instances().into_iter().map(|it| it.id));
+                world.read("a").await.is_none()
+            })
+            .await;
+        assert!(world.cloud.instances().is_empty());
+        world.clock.sleep(Duration::from_mins(5)).await;
+        assert!(world.cloud.instances().is_empty());
+        assert_eq!(ever.len(), 1, "it was carried out while the claim still stood");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_cannot_start_is_followed_by_another() {
+    let world = World::new();
+    world
+        .cloud
+        .faults()
+        .start(Fault::new(FaultKind::StartFails).times(1));
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let [machine] = world.living().try_into().unwrap();
+        let allocation = world.read("a").await.unwrap().status.unwrap().allocation.unwrap();
+        assert_eq!(allocation.attempt, 2);
+        assert_eq!(
+            (machine.name, machine.id),
+            (allocation.instance_name, allocation.instance_id.unwrap())
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preempted_machine_and_its_claim_are_given_up() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let [machine] = world.living().try_into().unwrap();
+        world.cloud.preempt(&machine.id).unwrap();
+        world.until_gone("a").await;
+        assert!(world.cloud.instances().is_empty());
+        assert_eq!(world.reasons().await, ["SpotPreemption"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_machine_somebody_deleted_is_given_up() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let [machine] = world.living().try_into().unwrap();
+        world.seen().delete(&machine.id).await.unwrap();
+        world.until_gone("a").await;
+        assert_eq!(world.reasons().await, ["MachineVanished"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_without_a_claim_is_collected_and_a_strangers_is_not() {
+    let world = World::new();
+    let namespaces: Api<Namespace> = Api::all(world.kube.admin());
+    let system = namespaces.get("kube-system").await.unwrap().uid().unwrap();
+    let cluster = ClusterId::from_kube_system_uid(&system);
+    let account = world.cloud.account();
+    let cloud = world.seen();
+    let demo = cloud.resource_group(Some("demo")).await.unwrap().unwrap();
+    let order = |uid: &str, resource_group: &str| Order {
+        name: InstanceName::new(cluster, uid).unwrap().to_string(),
+        profile: "bxf-2x8".to_owned(),
+        zone: account.zones[0].clone(),
+        capacity_type: CapacityType::OnDemand,
+        vpc: account.vpc.clone(),
+        subnet: account.subnets[0].clone(),
+        image: account.image.clone(),
+        security_groups: Vec::new(),
+        ssh_keys: Vec::new(),
+        resource_group: resource_group.to_owned(),
+        user_data: None,
+        send_by: world.clock.instant() + Duration::from_secs(5),
+    };
+    let orphan = order("00000000-0000-4000-8000-000000000001", &account.resource_group);
+    let stranger = order("00000000-0000-4000-8000-000000000002", &demo);
+    cloud.create(&orphan).await.unwrap();
+    cloud.create(&stranger).await.unwrap();
+    while_working(world.replica(), async {
+        world.clock.sleep(Duration::from_mins(6)).await;
+        let [left] = world.cloud.instances().try_into().unwrap();
+        assert_eq!(left.name, stranger.name);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_half_way_deletes_nothing() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let before = world.cloud.instances();
+        for kind in [FaultKind::ServerError, FaultKind::HtmlError] {
+            world.cloud.faults().start(Fault::new(kind));
+            world.clock.sleep(Duration::from_mins(20)).await;
+            world.cloud.faults().clear();
+        }
+        assert_eq!(world.cloud.instances(), before);
+        assert!(
+            world
+                .read("a")
+                .await
+                .unwrap()
+                .metadata
+                .deletion_timestamp
+                .is_none()
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_class_is_missing_waits_and_says_why_once() {
+    let world = World::new();
+    let classes: Api<karpenter_ibm::api::IBMNodeClass> = Api::all(world.kube.admin());
+    classes
+        .delete("default", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.clock.sleep(Duration::from_mins(10)).await;
+        assert_eq!(world.reasons().await, ["LaunchBlocked"]);
+        let class = serde_json::from_value(world.class()).unwrap();
+        classes.create(&PostParams::default(), &class).await.unwrap();
+        world.until_launched("a").await;
+    })
+    .await;
+}
+
+impl World {
+    /// A Node as a kubelet on the claim's machine registers it, not ready yet.
+    pub(super) async fn join(&self, name: &str) -> Api<Node> {
+        let nodes: Api<Node> = Api::all(self.kube.admin());
+        let claim = self.read(name).await.unwrap();
+        let provider_id = claim.status.unwrap().provider_id.unwrap();
+        let machine = self
+            .cloud
+            .instance(provider_id.rsplit('/').next().unwrap())
+            .unwrap();
+        let node = json!({
+            "metadata": {"name": name},
+            "spec": {"providerID": provider_id, "taints": [
+                {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+            ]},
+        });
+        let node = serde_json::from_value(node).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        let address = machine.address.unwrap().to_string();
+        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+        let params = PatchParams::default();
+        nodes
+            .patch_status(name, &params, &Patch::Merge(status))
+            .await
+            .unwrap();
+        nodes
+    }
+
+    pub(super) async fn make_ready(&self, name: &str) {
+        let nodes: Api<Node> = Api::all(self.kube.admin());
+        // As the node lifecycle controller would, of which there is none here.
+        let taints = json!({"spec": {"taints": null}});
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let params = PatchParams::default();
+        nodes.patch(name, &params, &Patch::Merge(taints)).await.unwrap();
+        nodes
+            .patch_status(name, &params, &Patch::Merge(ready))
+            .await
+            .unwrap();
+    }
+
+    /// The reasons of all events, in order of their names.
+    pub(super) async fn reasons(&self) -> Vec<String> {
+        let events: Api<Event> = Api::all(self.kube.admin());
+        let events = events.list(&ListParams::default()).await.unwrap();
+        events
+            .items
+            .into_iter()
+            .filter_map(|event| event.reason)
+            .collect()
+    }
 }

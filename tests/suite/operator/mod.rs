@@ -1,16 +1,20 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
 mod crashes;
+mod effects;
 mod life;
+mod mutants;
 mod permissions;
 mod replicas;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::api::crd::definitions;
-use karpenter_ibm::api::{IBMNodeClass, NodeClaim};
 use karpenter_ibm::clock::Clock;
+use karpenter_ibm::cloud;
 use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::endpoints::Overrides;
@@ -95,8 +99,18 @@ impl World {
     }
 
     /// A replica that goes on until it is dropped.
-    fn replica(&self) -> impl Future<Output = ()> + use<> {
-        operator::factory(Self::settings("one"))(self.edges(User::admin()))
+    fn replica(&self) -> BoxFuture<'static, ()> {
+        self.replica_named("one")
+    }
+
+    fn replica_named(&self, identity: &str) -> BoxFuture<'static, ()> {
+        operator::factory(Self::settings(identity))(self.edges(User::admin()))
+    }
+
+    /// The cloud as controllers see it.
+    fn seen(&self) -> Arc<dyn cloud::Cloud> {
+        let context = operator::context(&Self::settings("spectator"), self.edges(User::admin()));
+        context.unwrap().cloud
     }
 
     fn claims(&self) -> Api<NodeClaim> {
@@ -104,6 +118,10 @@ impl World {
     }
 
     async fn claim(&self, name: &str) -> NodeClaim {
+        self.claim_in(name, "us-south-1").await
+    }
+
+    async fn claim_in(&self, name: &str, zone: &str) -> NodeClaim {
         let claim = serde_json::from_value(json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "default"}},
@@ -111,7 +129,7 @@ impl World {
                 "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
                 "requirements": [
                     {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8"]},
-                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-south-1"]},
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]},
                     {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
                 ],
             },

@@ -1,1 +1,95 @@
-//! stub
+//! More than one replica: one leads, another follows it, and two that both believe they lead do no harm.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
+use karpenter_ibm::cloud::ClusterId;
+use karpenter_ibm::controllers;
+use karpenter_ibm::operator;
+use karpenter_ibm::sim::kube::identity::User;
+use kube::{Api, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use super::{NAMESPACE, World, while_working};
+
+impl World {
+    async fn leader(&self) -> Option<String> {
+        let leases: Api<Lease> = Api::namespaced(self.kube.admin(), NAMESPACE);
+        let lease = leases.get_opt("karpenter-ibm-leader").await.unwrap()?;
+        lease.spec?.holder_identity
+    }
+
+    async fn until_led_by(&self, replica: &str, within: Duration) {
+        let identity = format!("{NAMESPACE}/{replica}");
+        self.until("another leader", within, async || {
+            self.leader().await.as_deref() == Some(&identity)
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_another_replica_leads_within_twenty_seconds() {
+    let world = World::new();
+    while_working(
+        world.replica_named("one"),
+        world.until_led_by("one", Duration::from_secs(5)),
+    )
+    .await;
+    let both = async {
+        world.clock.sleep(Duration::from_secs(1)).await;
+        world.until_led_by("two", Duration::from_secs(20)).await;
+    };
+    while_working(world.replica_named("two"), both).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_stops_in_order_makes_room_at_once() {
+    let world = World::new();
+    let context = operator::context(&World::settings("one"), world.edges(User::admin())).unwrap();
+    let stop = CancellationToken::new();
+    let story = async {
+        world.until_led_by("one", Duration::from_secs(5)).await;
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(biased; operator::control(context, stop.clone()), story);
+    ended.unwrap();
+    while_working(
+        world.replica_named("two"),
+        world.until_led_by("two", Duration::from_secs(3)),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_replicas_that_both_lead_buy_one_machine_for_each_claim() {
+    let world = World::new();
+    let namespaces: Api<Namespace> = Api::all(world.kube.admin());
+    let uid = namespaces.get("kube-system").await.unwrap().uid().unwrap();
+    let cluster = ClusterId::from_kube_system_uid(&uid);
+    let leader = |name: &str| {
+        let context = operator::context(&World::settings(name), world.edges(User::admin())).unwrap();
+        Box::pin(controllers::run(context, cluster))
+    };
+    let both = async {
+        tokio::join!(biased; leader("one"), leader("two"));
+    };
+    while_working(both, async {
+        for name in ["a", "b", "c"] {
+            world.claim(name).await;
+        }
+        for name in ["a", "b", "c"] {
+            world.until_launched(name).await;
+        }
+        assert_eq!(world.cloud.instances().len(), 3);
+        for name in ["a", "b", "c"] {
+            world.delete(name).await;
+        }
+        for name in ["a", "b", "c"] {
+            world.until_gone(name).await;
+        }
+        assert!(world.cloud.instances().is_empty());
+    })
+    .await;
+}

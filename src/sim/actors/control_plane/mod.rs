@@ -21,7 +21,7 @@ use kube::Client;
 
 pub use next::{Act, Actor, Next, Preconditions, Target};
 
-use super::view::{Kind, View};
+use super::view::{Change, Kind, View};
 use crate::clock::{Clock, between, later};
 use act::Writer;
 use agenda::{AFTER_REFUSAL, Agenda};
@@ -33,6 +33,7 @@ pub async fn run(client: Client, clock: Clock, actors: &[Actor]) {
         watches: Watches::new(&client, &clock, &kinds_of(actors)),
         view: View::default(),
         agenda: Agenda::new(actors),
+        bindings: Bindings::Changed,
         client,
         clock,
     };
@@ -58,6 +59,14 @@ struct ControlPlane<'a> {
     watches: Watches,
     view: View,
     agenda: Agenda<'a>,
+    bindings: Bindings,
+}
+
+/// Whether pods or nodes changed since it was last noted which nodes are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bindings {
+    Noted,
+    Changed,
 }
 
 impl ControlPlane<'_> {
@@ -87,6 +96,9 @@ impl ControlPlane<'_> {
             let updates = self.watches.ready().await;
             self.learn(updates);
             let now = self.clock.now();
+            if std::mem::replace(&mut self.bindings, Bindings::Noted) == Bindings::Changed {
+                self.view.note_absence(now);
+            }
             let Some((index, actor)) = self.agenda.take(now) else {
                 return;
             };
@@ -99,18 +111,25 @@ impl ControlPlane<'_> {
     fn learn(&mut self, updates: Vec<Update>) {
         for update in updates {
             let change = (update.apply)(&mut self.view);
-            self.agenda.note(update.kind, change);
+            self.note(update.kind, change);
+        }
+    }
+
+    fn note(&mut self, kind: Kind, change: Change) {
+        self.agenda.note(kind, change);
+        if change == Change::Content && matches!(kind, Kind::Node | Kind::Pod) {
+            self.bindings = Bindings::Changed;
         }
     }
 
     async fn carry_out(&mut self, index: usize, actor: &Actor, acts: Vec<Act>) {
-        let writer = Writer {
-            client: &self.client,
-            actor: actor.name,
-        };
         for act in acts {
+            let writer = Writer {
+                client: &self.client,
+                actor: actor.name,
+            };
             match writer.carry_out(act, &mut self.view).await {
-                Ok((kind, change)) => self.agenda.note(kind, change),
+                Ok((kind, change)) => self.note(kind, change),
                 Err(error) => {
                     tracing::debug!(actor = actor.name, %error, "write refused");
                     let at = later(self.clock.now(), AFTER_REFUSAL);

@@ -5,6 +5,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::sim::actors::view::{Kept, Kind, View};
@@ -162,6 +163,17 @@ impl Act {
             namespace: namespace.to_owned(),
             object,
         }
+    }
+
+    /// Makes this object, where its metadata says.
+    pub fn make<K: Kept + Serialize>(object: &K) -> Self {
+        let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+        // API types have texts for keys, so this cannot fail; a server would refuse `null`.
+        Self::create(
+            K::KIND,
+            namespace,
+            serde_json::to_value(object).unwrap_or_default(),
+        )
     }
 
     /// Changes an object that is still as it was seen.

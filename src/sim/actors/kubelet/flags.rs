@@ -73,12 +73,11 @@ pub fn parse(arguments: &[String]) -> Result<BTreeMap<String, String>, SettingsE
         let Some(flag) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
             return Err(SettingsError::UnknownCommand(argument.clone()));
         };
-        let (name, value) = match flag.split_once('=') {
-            Some((name, value)) => (name, value.to_owned()),
-            None => {
-                let next = arguments.next_if(|next| !next.starts_with('-'));
-                (flag, next.cloned().unwrap_or_else(|| "true".to_owned()))
-            }
+        let (name, value) = if let Some((name, value)) = flag.split_once('=') {
+            (name, value.to_owned())
+        } else {
+            let next = arguments.next_if(|next| !next.starts_with('-'));
+            (flag, next.cloned().unwrap_or_else(|| "true".to_owned()))
         };
         if !KNOWN.contains(&name) {
             return Err(SettingsError::UnknownFlag(name.to_owned()));

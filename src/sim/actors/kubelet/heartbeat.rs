@@ -213,7 +213,6 @@ impl Heartbeat {
                 renew_time: Some(MicroTime(micros(now))),
                 ..LeaseSpec::default()
             }),
-            ..Lease::default()
         };
         self.lease = Some(self.leases.create(&PostParams::default(), &lease).await?);
         Ok(())

@@ -196,7 +196,9 @@ mod tests {
     use super::*;
 
     fn pod(spec: Value) -> Pod {
-        serde_json::from_value(json!({"spec": spec})).unwrap()
+        let mut pod = json!({});
+        pod["spec"] = spec;
+        serde_json::from_value(pod).unwrap()
     }
 
     fn container(cpu: &str) -> Value {

@@ -97,7 +97,8 @@ mod tests {
     }
 
     fn pod(spec: Value) -> Pod {
-        let mut pod = json!({"spec": spec});
+        let mut pod = json!({});
+        pod["spec"] = spec;
         pod["spec"]["containers"] = json!([]);
         serde_json::from_value(pod).unwrap()
     }

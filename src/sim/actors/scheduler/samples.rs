@@ -26,13 +26,17 @@ pub(in crate::sim::actors) fn zoned(name: &str, zone: &str) -> Node {
     node(name, &json!({"topology.kubernetes.io/zone": zone}))
 }
 
-/// A pod in `default` with one container; `spec` is merged into its own.
+/// A pod in `default` with one container; the fields of `spec` replace its own.
 pub(in crate::sim::actors) fn pod(name: &str, labels: &Value, spec: Value) -> Pod {
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "default", "labels": labels, "uid": name, "resourceVersion": "1"},
         "spec": {"containers": [{"name": "c"}]},
     });
-    json_patch::merge(&mut pod["spec"], &spec);
+    if let Value::Object(fields) = spec {
+        for (field, value) in fields {
+            pod["spec"][field] = value;
+        }
+    }
     serde_json::from_value(pod).unwrap()
 }
 

@@ -258,6 +258,49 @@ fn a_pod_that_may_not_preempt_waits() {
 }
 
 #[test]
+fn soft_wishes_decide_between_nodes_that_fit() {
+    let mut disliked = zoned("n1", "a");
+    let taint = json!([{"key": "x", "effect": "PreferNoSchedule"}]);
+    disliked.spec = serde_json::from_value(json!({"taints": taint})).unwrap();
+    let nodes = [disliked, zoned("n2", "b"), zoned("n3", "c")];
+    let wish = |zone: &str| {
+        let in_zone = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+        let preferred = json!([{"weight": 1, "preference": {"matchExpressions": [in_zone]}}]);
+        json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}})
+    };
+    let friends = json!([{"weight": 1, "podAffinityTerm": {"topologyKey": "topology.kubernetes.io/zone",
+                          "labelSelector": {"matchLabels": {"app": "friend"}}}}]);
+    let with_friend = json!({"affinity": {"podAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": friends}}});
+    let table = [
+        (
+            json!({}),
+            "n2",
+            "the tainted node would be the emptiest, and of equals the first",
+        ),
+        (
+            json!({"tolerations": [{"operator": "Exists"}]}),
+            "n1",
+            "who tolerates it does not care",
+        ),
+        (wish("c"), "n3", "a preference for a node"),
+        (with_friend, "n3", "a preference for company"),
+    ];
+    for (spec, expected, why) in table {
+        let pods = [
+            on("n2", of("stranger", asking("100m"))),
+            on("n3", of("friend", asking("100m"))),
+            of("p", spec),
+        ];
+        assert_eq!(
+            bindings(&next(&view(&nodes, &pods), now())),
+            [("p", expected)],
+            "{why}"
+        );
+    }
+}
+
+#[test]
 fn replicas_lie_evenly_over_zones() {
     let nodes = [
         zoned("a1", "a"),

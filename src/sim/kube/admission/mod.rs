@@ -5,7 +5,9 @@
 
 mod addresses;
 mod lifecycle;
+mod limits;
 mod pods;
+pub mod quota;
 mod storage;
 pub mod webhooks;
 
@@ -60,7 +62,10 @@ pub fn mutate(state: &State, admission: &Admission<'_>, object: &mut Value) -> R
         return Ok(());
     }
     match admission.kind.kind.as_str() {
-        "Pod" => pods::complete(state, admission, object)?,
+        "Pod" => {
+            limits::complete(state, admission, object);
+            pods::complete(state, admission, object)?;
+        }
         "Node" => taint_new_node(admission, object),
         "Service" => addresses::allocate(state, admission, object)?,
         "PersistentVolume" | "PersistentVolumeClaim" => storage::protect(state, admission, object),
@@ -157,6 +162,7 @@ pub fn validate(state: &State, admission: &Admission<'_>, object: &Value) -> Res
         };
         return Err(Refusal::invalid(about, causes));
     }
+    limits::check(state, admission, object)?;
     match kind.kind.as_str() {
         "PriorityClass" if kind.custom().is_none() => one_default_class(state, admission, object),
         "PersistentVolumeClaim" if kind.custom().is_none() => storage::check_growth(state, admission, object),

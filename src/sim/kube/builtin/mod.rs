@@ -2,17 +2,20 @@
 //!
 //! Everything here is a function of objects; what a server adds from what else it stores is in `admission`.
 
+pub mod amounts;
 mod conform;
 mod defaults;
+mod descriptions;
 pub mod fields;
 pub mod label_selector;
-mod qos;
+pub mod qos;
 mod shapes;
 pub mod strategy;
 mod validation;
 pub mod words;
 
 pub use conform::{Mismatch, conform};
+pub use descriptions::describe;
 pub use shapes::open_api;
 
 pub use defaults::apply as apply_defaults;

@@ -8,7 +8,7 @@ use super::fields::each;
 use crate::quantity::Quantity;
 
 /// `Guaranteed`, `Burstable` or `BestEffort`.
-pub(super) fn class(spec: &Value) -> &'static str {
+pub fn class(spec: &Value) -> &'static str {
     let containers = || each(spec, "containers").chain(each(spec, "initContainers"));
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     let mut all_limited = true;

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::defaults::label_job;
-use super::fields::{each, fill, is_set};
+use super::fields::{each, each_mut, fill, is_set};
 use super::qos;
 use crate::sim::kube::kind::Kind;
 use crate::sim::kube::object;
@@ -156,6 +156,12 @@ pub fn carry_over(kind: &Kind, subresource: Option<&str>, old: &Value, sent: Val
             replace(&mut object, "status", old);
             object
         }
+        Some("ephemeralcontainers") => {
+            let mut object = old.clone();
+            replace(&mut object["spec"], "ephemeralContainers", &sent["spec"]);
+            object
+        }
+        Some("resize") => resized(old, sent),
         Some(_) => sent,
         None => main_change(kind, old, sent),
     };
@@ -165,6 +171,36 @@ pub fn carry_over(kind: &Kind, subresource: Option<&str>, old: &Value, sent: Val
             Some(value) => metadata.insert(decided.to_owned(), value.clone()),
             None => metadata.remove(decided),
         };
+    }
+    object
+}
+
+/// A pod whose containers have the resources that were sent. Where they are others, the rules say so.
+fn resized(old: &Value, sent: Value) -> Value {
+    let lists = ["containers", "initContainers"];
+    let are_same = |list: &str| {
+        let names = |pod: &Value| -> Vec<Value> {
+            each(&pod["spec"], list)
+                .map(|container| container["name"].clone())
+                .collect()
+        };
+        names(old) == names(&sent)
+    };
+    let count = |pod: &Value, list: &str| each(&pod["spec"], list).count();
+    if lists.iter().any(|list| count(old, list) != count(&sent, list)) {
+        return sent;
+    }
+    let mut object = old.clone();
+    for list in lists {
+        if !are_same(list) {
+            replace(&mut object["spec"], list, &sent["spec"]);
+            continue;
+        }
+        for (container, new) in each_mut(&mut object["spec"], list).zip(each(&sent["spec"], list)) {
+            for field in ["resources", "resizePolicy"] {
+                replace(container, field, new);
+            }
+        }
     }
     object
 }

@@ -1,10 +1,12 @@
 //! CustomResourceDefinitions: judged, and established as soon as they are stored.
 //!
 //! Judged are names, versions, conversion, columns and the structure of schemas, as far as authors of definitions run
-//! into it, and that each CEL rule parses. What rules mean is not checked against the types of their schema, and the
-//! cost of rules is not estimated.
+//! into it, and CEL rules, as far as their types follow from the schema. The cost of rules is not estimated.
 
+mod rules;
 mod structure;
+mod types;
+mod typing;
 
 use serde_json::{Value, json};
 
@@ -122,6 +124,15 @@ pub fn problems(crd: &Value) -> Vec<Cause> {
     causes
 }
 
+/// Judges a schema, and its rules if it is sound otherwise.
+fn judge_schema(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
+    let before = causes.len();
+    structure(causes, at, schema, Place::Root);
+    if causes.len() == before {
+        rules::problems(causes, at, schema);
+    }
+}
+
 fn versions(causes: &mut Vec<Cause>, spec: &Value) {
     let all: Vec<&Value> = each(spec, "versions").collect();
     // What all versions have in common is judged once, and blamed on a place of older days.
@@ -141,14 +152,9 @@ fn versions(causes: &mut Vec<Cause>, spec: &Value) {
             let path = format!("{at}.schema.openAPIV3Schema");
             causes.push(Cause::required(&path, "schemas are required"));
         } else if !shared("schema") {
-            structure(
-                causes,
-                &format!("{at}.schema.openAPIV3Schema"),
-                schema,
-                Place::Root,
-            );
+            judge_schema(causes, &format!("{at}.schema.openAPIV3Schema"), schema);
         } else if index == 0 {
-            structure(causes, "spec.validation.openAPIV3Schema", schema, Place::Root);
+            judge_schema(causes, "spec.validation.openAPIV3Schema", schema);
         }
         match (shared("additionalPrinterColumns"), index) {
             (true, 0) => columns(causes, "spec", version),
@@ -327,7 +333,8 @@ mod tests {
     #[test]
     fn a_rule_that_does_not_parse_is_named() {
         let rules = json!([{"rule": "self.a > 1"}, {"rule": "self.a >"}]);
-        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": rules}}});
+        let spec = json!({"type": "object", "x-kubernetes-validations": rules, "properties": {"a": {"type": "integer"}}});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
         assert_eq!(
             fields(&crd(&schema)),
             [format!(

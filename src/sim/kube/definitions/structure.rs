@@ -14,7 +14,7 @@ pub(super) enum Place {
     Item,
 }
 
-/// A structural schema: every value has a type, every list its items, every rule parses.
+/// A structural schema: every value has a type, every list its items.
 pub(super) fn structure(causes: &mut Vec<Cause>, at: &str, schema: &Value, place: Place) {
     const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
     if schema["$ref"].is_string() {
@@ -73,7 +73,6 @@ pub(super) fn structure(causes: &mut Vec<Cause>, at: &str, schema: &Value, place
     }
     values(causes, at, schema);
     list_type(causes, at, schema);
-    rules(causes, at, schema);
     branches(causes, at, schema, schema["x-kubernetes-int-or-string"] == true);
     below(causes, at, schema, place);
 }
@@ -197,24 +196,6 @@ fn list_type(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
             causes.push(Cause::required(
                 &format!("{at}.items.properties[{key}].default"),
                 detail,
-            ));
-        }
-    }
-}
-
-fn rules(causes: &mut Vec<Cause>, at: &str, schema: &Value) {
-    for (index, rule) in each(schema, "x-kubernetes-validations").enumerate() {
-        let at = format!("{at}.x-kubernetes-validations[{index}].rule");
-        if text(rule, "rule").trim().is_empty() {
-            causes.push(Cause::required(&at, "rule is not specified"));
-            continue;
-        }
-        let alone = json!({"x-kubernetes-validations": [rule], "type": schema["type"]});
-        if let Err(SchemaError::Rule { problem, .. }) = Schema::compile(&alone) {
-            causes.push(Cause::invalid(
-                &at,
-                &rule["rule"],
-                format_args!("compilation failed: {problem}"),
             ));
         }
     }

@@ -4,6 +4,7 @@
 
 mod aggregated;
 mod open_api;
+mod open_api_v2;
 mod resources;
 
 use axum::body::Body;
@@ -41,6 +42,9 @@ pub fn answer(server: &ApiServer, _user: &User, parts: &Parts) -> Result<Respons
             Some(group) => resource_list(&group, version)?,
             None => no_such_page(),
         },
+        ["openapi", "v2"] => {
+            json_response(StatusCode::OK, &open_api_v2::document(&registry, &parts.headers)?)
+        }
         ["openapi", "v3"] => json_response(StatusCode::OK, &open_api::index(&registry)),
         ["openapi", "v3", at @ ..] => match open_api::document(&registry, &at.join("/")) {
             Some(document) => json_response(StatusCode::OK, &document),

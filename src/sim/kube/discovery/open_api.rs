@@ -29,6 +29,16 @@ pub(super) fn index(registry: &Registry) -> Value {
     json!({ "paths": paths })
 }
 
+/// Where there are documents: `api/v1`, `apis/apps/v1`.
+pub(super) fn roots(registry: &Registry) -> Vec<String> {
+    let groups = all(registry);
+    let of = |group: &Group| -> Vec<String> {
+        let versions = group.versions.iter();
+        versions.map(|version| root(group, version)).collect()
+    };
+    groups.iter().flat_map(of).collect()
+}
+
 /// The document at `api/v1` or `apis/{group}/{version}`.
 pub(super) fn document(registry: &Registry, at: &str) -> Option<Value> {
     let groups = all(registry);
@@ -162,7 +172,9 @@ fn schema(kind: &Kind) -> Value {
         .open_api()
         .cloned()
         .unwrap_or_else(|| json!({"type": "object"}));
-    if kind.custom().is_some() {
+    if kind.custom().is_none() {
+        builtin::describe(&kind.api_version(), &kind.kind, &mut schema);
+    } else {
         schema["properties"]["apiVersion"] = json!({"type": "string"});
         schema["properties"]["kind"] = json!({"type": "string"});
         schema["properties"]["metadata"] =

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::compare::{compare, fields};
 use super::fieldset::{Element, FieldSet, path_text};
+use super::last_applied;
 use super::managed::{self, out_of_reach, ownable};
 use super::managers::{Holding, Manager, Managers};
 use super::merge::discard_nulls;
@@ -106,6 +107,9 @@ impl Application<'_> {
         if self.kind.custom().is_some() {
             self.check_nulls(&object, shape)?;
         }
+        if self.manager == last_applied::KUBECTL {
+            last_applied::follow(self.configuration, &mut object);
+        }
         managed::write(&managers, &mut object);
         Ok(object)
     }
@@ -150,7 +154,14 @@ impl Application<'_> {
     ) -> Result<(), Refusal> {
         let changes =
             compare(live, object, Shape::of(self.kind)).without(&out_of_reach(self.kind, self.subresource));
-        let conflicts = managers.owners_of(&changes.written(), manager);
+        let mut conflicts = managers.owners_of(&changes.written(), manager);
+        if self.manager == last_applied::KUBECTL && !conflicts.is_empty() {
+            let own = last_applied::still_applied(self.kind, live);
+            for (_, fields) in &mut conflicts {
+                *fields = fields.difference(&own);
+            }
+            conflicts.retain(|(_, fields)| !fields.is_empty());
+        }
         if self.conflicts == Conflicts::Refused && !conflicts.is_empty() {
             return Err(conflict(&conflicts));
         }

@@ -9,6 +9,7 @@ use super::compare::compare;
 use super::fieldset::FieldSet;
 use super::managers::{Holding, Manager, Managers};
 use super::shape::Shape;
+use super::zero::zero;
 use crate::sim::kube::kind::Kind;
 use crate::sim::kube::object;
 use crate::sim::kube::request::{Ask, Verb};
@@ -37,12 +38,15 @@ pub fn created(kind: &Kind, ask: &Ask, server: &ApiServer, object: &mut Value) {
         return;
     }
     let managers = Managers::parse(&object["metadata"]["managedFields"]).unwrap_or_default();
-    let nothing = Value::Object(serde_json::Map::new());
+    let nothing = match kind.custom() {
+        Some(_) => Value::Object(serde_json::Map::new()),
+        None => zero(Shape::of(kind)),
+    };
     record(kind, ask, &server.timestamp(), managers, &nothing, object);
 }
 
 /// Records changed fields as their changer's. `sent` is the record that came with the request, if any: an application
-/// brings the new one, another write may put one right.
+/// brings the new one, and so does a scale; another write may put one right.
 pub fn updated(
     kind: &Kind,
     ask: &Ask,
@@ -52,8 +56,8 @@ pub fn updated(
     object: &mut Value,
 ) {
     let sent = sent.unwrap_or_default();
-    if is_apply(ask) {
-        write(&Managers::parse(&sent).unwrap_or_default(), object);
+    if is_apply(ask) || subresource(ask) == "scale" && kind.kind != "Scale" {
+        put(sent, object);
         return;
     }
     let managers = known(ask, old, &sent);
@@ -119,7 +123,7 @@ pub fn subresource(ask: &Ask) -> &str {
 }
 
 /// The fields that a request to this path cannot change, whatever it says: the status at the object itself, the
-/// specification at its status.
+/// specification at its status. At a pod's own paths a real server does not look.
 pub fn out_of_reach(kind: &Kind, subresource: &str) -> FieldSet {
     match subresource {
         "" if kind.has_subresource("status") => FieldSet::of_fields(&["status"]),
@@ -184,12 +188,21 @@ fn record(kind: &Kind, ask: &Ask, now: &str, mut managers: Managers, old: &Value
     write(&managers, new);
 }
 
+/// Gives an object the record of another.
+pub fn carry(from: &Value, object: &mut Value) {
+    put(from["metadata"]["managedFields"].clone(), object);
+}
+
 /// Writes the record into an object.
 pub fn write(managers: &Managers, object: &mut Value) {
+    put(managers.print().into(), object);
+}
+
+fn put(record: Value, object: &mut Value) {
     let metadata = object::metadata_mut(object);
-    if managers.is_empty() {
-        metadata.remove("managedFields");
+    if record.as_array().is_some_and(|entries| !entries.is_empty()) {
+        metadata.insert("managedFields".to_owned(), record);
     } else {
-        metadata.insert("managedFields".to_owned(), managers.print().into());
+        metadata.remove("managedFields");
     }
 }

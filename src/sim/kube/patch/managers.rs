@@ -65,6 +65,15 @@ impl Manager {
         }
     }
 
+    /// The same manager, as it is known among objects of another API version.
+    #[must_use]
+    pub fn in_version(&self, api_version: &str) -> Self {
+        match self.operation {
+            Operation::Apply => self.clone(),
+            Operation::Update => Self::updater(&self.name, &self.subresource, api_version),
+        }
+    }
+
     /// Who it is, for people.
     pub fn describe(&self) -> String {
         let mut text = format!("{:?}", self.name);
@@ -157,6 +166,11 @@ impl Managers {
     /// What a manager owns.
     pub fn get(&self, manager: &Manager) -> Option<&Holding> {
         self.holdings.get(manager)
+    }
+
+    /// Everybody, and what they own.
+    pub fn iter(&self) -> impl Iterator<Item = (&Manager, &Holding)> {
+        self.holdings.iter()
     }
 
     /// Lets a manager own these fields and no others; nothing if they are none.

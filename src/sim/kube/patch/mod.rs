@@ -10,12 +10,14 @@ pub mod duplicates;
 pub mod fieldset;
 pub mod fit;
 pub mod json;
+pub mod last_applied;
 pub mod managed;
 pub mod managers;
 pub mod merge;
 pub mod overlay;
 pub mod shape;
 pub mod strategic;
+pub mod zero;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -125,25 +127,79 @@ pub async fn patch(
 ) -> Result<Response, Refusal> {
     let format = Format::of(kind, &ask.content_type)?;
     check_options(format, ask)?;
+    let now = server.timestamp();
     let warnings = Mutex::new(Vec::new());
+    let to = |live: &Value| {
+        let live = events::outwards(kind, live.clone());
+        let patched = outcome(kind, ask, format, body, &now, &live)?;
+        *warnings.lock().unwrap_or_else(PoisonError::into_inner) = patched.complaints;
+        Ok(events::stored(kind, patched.object))
+    };
     let written = if format == Format::Apply {
-        let written = apply_configuration(server, user, kind, ask, body).await?;
-        if ask.options.field_validation != FieldValidation::Ignore {
-            *warnings.lock().unwrap_or_else(PoisonError::into_inner) = twice(body);
-        }
-        written
+        apply_configuration(server, user, kind, ask, &to).await?
     } else {
-        let to = |live: &Value| {
-            let live = events::outwards(kind, live.clone());
-            let patched = patched(format, &live, Shape::of(kind), body)?;
-            let complaints = check_fields(kind, ask, &patched)?;
-            *warnings.lock().unwrap_or_else(PoisonError::into_inner) = complaints;
-            finish(kind, ask, format, &live, patched.object)
-        };
         write::change(server, user, kind, ask, &to).await?
     };
     let warnings = warnings.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(write::respond(server, kind, ask, &written, &warnings))
+}
+
+/// What a patch in any format makes of a live object; still one of its kind, and the same one.
+pub fn outcome(
+    kind: &Kind,
+    ask: &Ask,
+    format: Format,
+    body: &Bytes,
+    now: &str,
+    live: &Value,
+) -> Result<Patched, Refusal> {
+    let (object, complaints) = if format == Format::Apply {
+        applied(kind, ask, body, now, live)?
+    } else {
+        let patched = patched(format, live, Shape::of(kind), body)?;
+        let complaints = check_fields(kind, ask, &patched)?;
+        (patched.object, complaints)
+    };
+    let object = finish(kind, ask, format, live, object)?;
+    Ok(Patched { object, complaints })
+}
+
+/// What a configuration makes of an object, and what is said about it.
+pub fn applied(
+    kind: &Kind,
+    ask: &Ask,
+    body: &Bytes,
+    now: &str,
+    live: &Value,
+) -> Result<(Value, Vec<String>), Refusal> {
+    let application = Application {
+        kind,
+        configuration: &apply::parse(kind, body)?,
+        manager: &managed::manager_name(ask),
+        subresource: subresource(ask),
+        conflicts: match ask.options.force {
+            Some(true) => Conflicts::Forced,
+            Some(false) | None => Conflicts::Refused,
+        },
+        now,
+    };
+    let object = application.to(live)?;
+    let uid = object::uid(&object);
+    if object::uid(live).is_empty() && !uid.is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(Refusal::conflict(about(kind, read::key(ask).name.as_str()), why));
+    }
+    let twice = twice(body);
+    match ask.options.field_validation {
+        FieldValidation::Strict if !twice.is_empty() => {
+            let problem = format!("error strict decoding YAML: {}", twice.join(", "));
+            Err(Refusal::bad_request(problem))
+        }
+        FieldValidation::Ignore => Ok((object, Vec::new())),
+        FieldValidation::Strict | FieldValidation::Warn => Ok((object, twice)),
+    }
 }
 
 /// Applies a configuration, to a new object if there is none yet.
@@ -152,42 +208,12 @@ async fn apply_configuration(
     user: &User,
     kind: &Arc<Kind>,
     ask: &Ask,
-    body: &Bytes,
+    to: &(dyn Fn(&Value) -> Result<Value, Refusal> + Send + Sync),
 ) -> Result<Written, Refusal> {
-    let now = server.timestamp();
-    let manager = managed::manager_name(ask);
-    let to = |live: &Value| {
-        let live = events::outwards(kind, live.clone());
-        let application = Application {
-            kind,
-            configuration: &apply::parse(kind, body)?,
-            manager: &manager,
-            subresource: subresource(ask),
-            conflicts: match ask.options.force {
-                Some(true) => Conflicts::Forced,
-                Some(false) | None => Conflicts::Refused,
-            },
-            now: &now,
-        };
-        let object = application.to(&live)?;
-        let uid = object::uid(&object);
-        if object::uid(&live).is_empty() && !uid.is_empty() {
-            let why = format!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            );
-            return Err(Refusal::conflict(about(kind, read::key(ask).name.as_str()), why));
-        }
-        let twice = twice(body);
-        if ask.options.field_validation == FieldValidation::Strict && !twice.is_empty() {
-            let problem = format!("error strict decoding YAML: {}", twice.join(", "));
-            return Err(Refusal::bad_request(problem));
-        }
-        finish(kind, ask, Format::Apply, &live, object)
-    };
     for _ in 1..TRIES_MAX {
         let exists = server.state().store.get(&kind.table(), &read::key(ask)).is_some();
         let outcome = if exists || ask.target.subresource.is_some() {
-            write::change(server, user, kind, ask, &to).await
+            write::change(server, user, kind, ask, to).await
         } else {
             create(server, user, kind, ask, to(&Value::Object(Map::new()))?).await
         };
@@ -221,7 +247,7 @@ async fn create(
 }
 
 /// Refuses options that do not go with the format.
-fn check_options(format: Format, ask: &Ask) -> Result<(), Refusal> {
+pub fn check_options(format: Format, ask: &Ask) -> Result<(), Refusal> {
     let mut causes = Vec::new();
     match (format, &ask.options.field_manager) {
         (Format::Apply, None) => causes.push(Cause::required("fieldManager", "is required for apply patch")),
@@ -288,7 +314,7 @@ fn undecodable(problem: &str) -> Refusal {
     )
 }
 
-/// The patched object as it is stored, if it is still the same object of the same kind.
+/// The patched object, if it is still the same object of the same kind.
 fn finish(kind: &Kind, ask: &Ask, format: Format, live: &Value, mut object: Value) -> Result<Value, Refusal> {
     check_type(kind, format, &mut object)?;
     let metadata = Shape::of(kind).field("metadata").mistyped(&object["metadata"]);
@@ -313,7 +339,7 @@ fn finish(kind: &Kind, ask: &Ask, format: Format, live: &Value, mut object: Valu
             metadata.remove(field);
         }
     }
-    Ok(events::stored(kind, object))
+    Ok(object)
 }
 
 /// A patch may not turn an object into one of another kind. A built-in kind can do without saying what it is, and a
@@ -366,7 +392,8 @@ fn check_identity(kind: &Kind, ask: &Ask, live: &Value, object: &mut Value) -> R
     }
     write::place(kind, ask, object)?;
     let (uid, live_uid) = (object::uid(object), object::uid(live));
-    if !uid.is_empty() && !live_uid.is_empty() && uid != live_uid {
+    // Of a scale it is a precondition of the object behind it.
+    if !uid.is_empty() && !live_uid.is_empty() && uid != live_uid && subresource(ask) != "scale" {
         let cause = Cause::invalid("metadata.uid", &json!(uid), "field is immutable");
         let about = About {
             group: &kind.group,

@@ -20,6 +20,9 @@ use super::refusal::Refusal;
 use super::request::{Ask, Verb};
 use super::server::{ApiServer, json_response};
 
+/// Paths at which the object itself is read and written, in part.
+const VIEWS: [&str; 5] = ["status", "finalize", "approval", "ephemeralcontainers", "resize"];
+
 /// Answers a request to such a path; `None` if it is for the ordinary verbs (no subresource, or a view of the object).
 pub async fn answer(
     server: &ApiServer,
@@ -33,16 +36,14 @@ pub async fn answer(
         node_restriction::check_eviction(&server.state(), user, &key.namespace, &key.name)?;
     }
     match (ask.target.subresource.as_deref(), ask.verb) {
-        (None, _) | (Some("status" | "finalize" | "approval"), Verb::Get | Verb::Update | Verb::Patch) => {
-            Ok(None)
-        }
+        (None, _) => Ok(None),
+        (Some(view), Verb::Get | Verb::Update | Verb::Patch) if VIEWS.contains(&view) => Ok(None),
         (Some("token"), _) => token_request::answer(server, user, ask, body).map(Some),
         (Some("scale"), _) => scale::answer(server, user, kind, ask, body).await.map(Some),
         (Some("eviction"), Verb::Create) => eviction::evict(server, user, kind, ask, body).await.map(Some),
         (Some("binding"), Verb::Create) => binding::bind(server, user, kind, ask, body).await.map(Some),
-        (Some("status" | "finalize" | "approval" | "eviction" | "binding"), _) => {
-            Err(Refusal::method_not_allowed())
-        }
+        (Some("eviction" | "binding"), _) => Err(Refusal::method_not_allowed()),
+        (Some(view), _) if VIEWS.contains(&view) => Err(Refusal::method_not_allowed()),
         (Some(_), _) => Err(Refusal::no_such_path()),
     }
 }

@@ -144,6 +144,17 @@ pub trait Audience: Send {
     fn see(&mut self, _at: Duration, _scene: &Scene) {}
 }
 
+impl<F: FnMut(Line) + Send> Audience for F {
+    fn hear(&mut self, line: Line) {
+        self(line);
+    }
+}
+
+/// Plays a scenario to its end, or to the first step that does not happen.
+pub async fn play(scenario: &Scenario, hands: &Hands, audience: &mut dyn Audience) -> Result<(), Failure> {
+    Player::new(hands, audience).play(scenario).await
+}
+
 /// Plays scenarios, and tells what happens between them.
 pub struct Player<'a> {
     hands: &'a Hands,
@@ -171,6 +182,11 @@ impl<'a> Player<'a> {
             self.take(number, step).await?;
         }
         Ok(())
+    }
+
+    /// Says something in the narrator's voice.
+    pub fn narrate(&mut self, text: &str) {
+        self.say(Voice::Narrator, text.to_owned());
     }
 
     /// Tells what happens for as long as it is polled.

@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(spec: serde_json::Value) -> Pod {
+    fn pod(spec: &serde_json::Value) -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
     }
 
@@ -106,7 +106,7 @@ mod tests {
     fn init_containers_count_by_the_largest_and_sidecars_by_their_sum() {
         let mut sidecar = container("100m");
         sidecar["restartPolicy"] = json!("Always");
-        let asked = requests(&pod(json!({
+        let asked = requests(&pod(&json!({
             "containers": [container("200m"), container("300m")],
             "initContainers": [sidecar, container("1")],
             "overhead": {"cpu": "50m"},
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_pod_that_does_not_fit_is_told_what_is_missing() {
         let allocatable: Amounts = [("cpu".to_owned(), 2000), ("pods".to_owned(), 1)].into();
-        let asked = requests(&pod(json!({"containers": [container("1500m")]})));
+        let asked = requests(&pod(&json!({"containers": [container("1500m")]})));
         assert_eq!(check(&asked, &Amounts::new(), &allocatable), Ok(()));
         let rejected = check(&asked, &asked, &allocatable).unwrap_err();
         assert_eq!(rejected.reason, "OutOfcpu");
@@ -127,7 +127,7 @@ mod tests {
                 .message
                 .ends_with("requested: 1500, used: 1500, capacity: 2000")
         );
-        let none = requests(&pod(json!({"containers": []})));
+        let none = requests(&pod(&json!({"containers": []})));
         assert_eq!(
             check(&none, &asked, &allocatable).unwrap_err().reason,
             "OutOfpods"

@@ -18,10 +18,10 @@ pub(super) fn render(entry: &mut Entry, host: &str, now: Timestamp) -> Option<Va
                                "startTime": stamp(entry.begun)}),
             );
         }
-        Stage::Mounting { .. } | Stage::Creating { .. } => ("Pending", None, None),
-        Stage::Running { .. } | Stage::BackingOff { .. } => ("Running", None, None),
-        Stage::Stopping { ran: None, .. } => ("Pending", None, None),
-        Stage::Stopping { .. } => ("Running", None, None),
+        Stage::Mounting { .. } | Stage::Creating { .. } | Stage::Stopping { ran: None, .. } => {
+            ("Pending", None, None)
+        }
+        Stage::Running { .. } | Stage::BackingOff { .. } | Stage::Stopping { .. } => ("Running", None, None),
         Stage::Ended {
             why: Why::Exited(0), ..
         } => ("Succeeded", None, None),
@@ -195,8 +195,9 @@ fn states(stage: &Stage) -> (Value, Option<Value>) {
                               "finishedAt": stamp(at)}})
     };
     match stage {
-        Stage::Running { since, .. } => (json!({"running": {"startedAt": stamp(*since)}}), None),
-        Stage::Stopping { ran: Some(since), .. } => (json!({"running": {"startedAt": stamp(*since)}}), None),
+        Stage::Running { since, .. } | Stage::Stopping { ran: Some(since), .. } => {
+            (json!({"running": {"startedAt": stamp(*since)}}), None)
+        }
         Stage::BackingOff { code, ran, at, .. } => (
             waiting("CrashLoopBackOff"),
             Some(terminated(*code, Some(*ran), *at)),

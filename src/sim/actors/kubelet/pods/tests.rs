@@ -17,7 +17,7 @@ fn machine() -> Pods {
     Pods::new("10.0.0.1", allocatable, pace, Rng::with_seed(1))
 }
 
-fn pod(name: &str, annotations: Value, spec: Value) -> Value {
+fn pod(name: &str, annotations: &Value, spec: &Value) -> Value {
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": annotations},
         "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "500m"}}}]},
@@ -29,7 +29,7 @@ fn pod(name: &str, annotations: Value, spec: Value) -> Value {
 }
 
 fn plain(name: &str) -> Value {
-    pod(name, json!({}), json!({}))
+    pod(name, &json!({}), &json!({}))
 }
 
 fn read(pod: &Value) -> Pod {
@@ -85,8 +85,8 @@ fn readiness_comes_with_its_probe_and_its_gates() {
     let container = json!({"name": "main", "image": "app", "readinessProbe": {"initialDelaySeconds": 10}});
     let mut gated = pod(
         "a",
-        json!({}),
-        json!({"containers": [container], "readinessGates": [{"conditionType": "lb"}]}),
+        &json!({}),
+        &json!({"containers": [container], "readinessGates": [{"conditionType": "lb"}]}),
     );
     pods.observe(read(&gated), at(0));
     told(&mut pods, 0);
@@ -115,20 +115,20 @@ fn pods_that_do_not_fit_are_rejected_and_room_comes_back() {
 fn a_job_ends_by_itself_and_a_service_is_started_again() {
     let mut pods = machine();
     let runs = json!({RUNS_FOR: "30s"});
-    let never = pod("job", runs.clone(), json!({"restartPolicy": "Never"}));
+    let never = pod("job", &runs, &json!({"restartPolicy": "Never"}));
     pods.observe(read(&never), at(0));
     told(&mut pods, 2);
     assert_eq!(told(&mut pods, 32), ["job Succeeded"]);
     let fails = pod(
         "bad",
-        json!({RUNS_FOR: "1s", EXITS_WITH: "3"}),
-        json!({"restartPolicy": "Never"}),
+        &json!({RUNS_FOR: "1s", EXITS_WITH: "3"}),
+        &json!({"restartPolicy": "Never"}),
     );
     pods.observe(read(&fails), at(40));
     told(&mut pods, 41);
     assert_eq!(told(&mut pods, 42), ["bad Failed"]);
     pods.observe(
-        read(&pod("web", runs, json!({"restartPolicy": "Always"}))),
+        read(&pod("web", &runs, &json!({"restartPolicy": "Always"}))),
         at(50),
     );
     told(&mut pods, 51);
@@ -149,7 +149,7 @@ fn a_deleted_pod_takes_as_long_as_it_takes_and_no_longer_than_it_may() {
         ("60s", 0, 10, "Failed"),
     ] {
         let mut pods = machine();
-        let slow = pod("a", json!({STOPS_AFTER: stops_after}), json!({}));
+        let slow = pod("a", &json!({STOPS_AFTER: stops_after}), &json!({}));
         pods.observe(read(&slow), at(0));
         told(&mut pods, 2);
         pods.observe(deleted(slow, grace, 10), at(10));
@@ -165,7 +165,7 @@ fn a_deleted_pod_takes_as_long_as_it_takes_and_no_longer_than_it_may() {
 #[test]
 fn a_second_deletion_may_only_shorten_the_first() {
     let mut pods = machine();
-    let slow = pod("a", json!({STOPS_AFTER: "60s"}), json!({}));
+    let slow = pod("a", &json!({STOPS_AFTER: "60s"}), &json!({}));
     pods.observe(read(&slow), at(0));
     told(&mut pods, 2);
     pods.observe(deleted(slow.clone(), 30, 10), at(10));
@@ -194,7 +194,7 @@ fn a_machine_that_goes_ends_its_pods_and_takes_no_more() {
     let mut pods = machine();
     pods.observe(read(&plain("a")), at(0));
     let critical = json!({"priority": 2_000_001_000});
-    pods.observe(read(&pod("system", json!({}), critical)), at(0));
+    pods.observe(read(&pod("system", &json!({}), &critical)), at(0));
     told(&mut pods, 4);
     let mut told_so = settings("");
     told_so.shutdown_grace = Duration::from_secs(25);
@@ -211,7 +211,7 @@ fn a_machine_that_goes_ends_its_pods_and_takes_no_more() {
 fn volumes_come_first_and_are_reported_while_they_are_used() {
     let mut pods = machine();
     let volume = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]);
-    let with = pod("a", json!({}), json!({"volumes": volume}));
+    let with = pod("a", &json!({}), &json!({"volumes": volume}));
     pods.observe(read(&with), at(0));
     assert_eq!(told(&mut pods, 0), ["a Pending"]);
     let waiting = pods.mounting(at(0));
@@ -231,7 +231,7 @@ fn after_a_reboot_pods_start_again_and_count_it() {
     let mut before = plain("a");
     before["status"] = json!({"phase": "Running", "containerStatuses": [
         {"name": "main", "image": "app", "imageID": "", "ready": true, "started": true, "restartCount": 2}]});
-    let mut never = pod("b", json!({}), json!({"restartPolicy": "Never"}));
+    let mut never = pod("b", &json!({}), &json!({"restartPolicy": "Never"}));
     never["status"] = before["status"].clone();
     let mut pods = machine();
     pods.replace(vec![read(&never), read(&before)], at(0));

@@ -48,12 +48,11 @@ pub(super) fn split_words(command: &str, with: &mut impl Expand) -> Vec<String> 
     let mut scan = Scan::of(command);
     while let Some((piece, place)) = scan.next() {
         match (piece, place) {
-            ('\'' | '"', Place::Quote) => begun = true,
+            ('\'' | '"', Place::Quote) | ('\\', Place::Escape) => begun = true,
             ('$', Place::Plain | Place::Double) => {
                 word.push_str(&dollar(&mut scan, with));
                 begun = true;
             }
-            ('\\', Place::Escape) => begun = true,
             (' ' | '\t', Place::Plain) => {
                 if begun {
                     words.push(std::mem::take(&mut word));

@@ -8,7 +8,11 @@ use crate::sim::actors::view::View;
 fn constraint(more: Value) -> Value {
     let mut one = json!({"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
                          "labelSelector": {"matchLabels": {"app": "web"}}});
-    json_patch::merge(&mut one, &more);
+    if let Value::Object(fields) = more {
+        for (field, value) in fields {
+            one[field] = value;
+        }
+    }
     json!({"topologySpreadConstraints": [one]})
 }
 
@@ -197,12 +201,15 @@ proptest! {
         let new = pod("new", &label(of_the_kind), constraint(json!({"maxSkew": max_skew, "minDomains": min_domains})));
         let view = view(&nodes, &pods);
 
-        let counted = |zone: u8| placed.iter().filter(|(node, kind, going)| {
-            *kind && !*going && zones[node % zones.len()] == Some(zone)
-        }).count() as i64;
+        let counted = |zone: u8| {
+            let there = placed.iter().filter(|(node, kind, going)| {
+                *kind && !*going && zones[node % zones.len()] == Some(zone)
+            });
+            i64::try_from(there.count()).unwrap()
+        };
         let domains: std::collections::BTreeSet<u8> = zones.iter().flatten().copied().collect();
         let emptiest = domains.iter().map(|zone| counted(*zone)).min().unwrap_or(0);
-        let floor = if (domains.len() as i64) < min_domains.unwrap_or(1) { 0 } else { emptiest };
+        let floor = if i64::try_from(domains.len()).unwrap() < min_domains.unwrap_or(1) { 0 } else { emptiest };
         let expected: Vec<String> = zones.iter().enumerate().filter(|(_, zone)| {
             zone.is_some_and(|zone| counted(zone) + i64::from(of_the_kind) - floor <= max_skew)
         }).map(|(at, _)| name(at)).collect();

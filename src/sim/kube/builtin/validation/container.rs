@@ -12,6 +12,7 @@ use super::{each, is_set, resources, text, words};
 pub(super) enum Role {
     Main,
     Init,
+    Ephemeral,
 }
 
 /// What the containers of a pod share.
@@ -70,11 +71,14 @@ fn one(found: &mut Findings, at: &str, container: &Value, role: Role, around: &S
     ports(found, at, container, around);
     environment(found, at, container);
     mounts(found, at, container, around);
+    if role == Role::Ephemeral {
+        unfit_for_debugging(found, at, container);
+    }
     let sidecar = role == Role::Init && container["restartPolicy"] == "Always";
     if role == Role::Main || sidecar {
         hooks(found, at, container);
         probes(found, at, container);
-    } else {
+    } else if role == Role::Init {
         for unfit in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             if is_set(container, unfit) {
                 let detail = "may not be set for init containers without restartPolicy=Always";
@@ -88,6 +92,53 @@ fn one(found: &mut Findings, at: &str, container: &Value, role: Role, around: &S
         &format!("{at}.securityContext"),
         &container["securityContext"],
     );
+}
+
+/// An ephemeral container looks at another one, if at all, that is not ephemeral.
+pub(super) fn targets<'a>(
+    found: &mut Findings,
+    at: &str,
+    containers: impl Iterator<Item = &'a Value>,
+    names: &BTreeSet<String>,
+) {
+    for (index, container) in containers.enumerate() {
+        let target = text(container, "targetContainerName");
+        if !target.is_empty() && !names.contains(target) {
+            let field = format!("{at}[{index}].targetContainerName");
+            found.not_found(&field, &container["targetContainerName"]);
+        }
+    }
+}
+
+/// What is for looking around is not to be relied on.
+fn unfit_for_debugging(found: &mut Findings, at: &str, container: &Value) {
+    const DETAIL: &str = "cannot be set for an Ephemeral Container";
+    for unfit in [
+        "ports",
+        "resources",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+        "resizePolicy",
+        "restartPolicy",
+    ] {
+        let is_empty = match &container[unfit] {
+            Value::Object(fields) => fields.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            value => value.is_null() || value == "",
+        };
+        if !is_empty {
+            found.forbidden(&format!("{at}.{unfit}"), DETAIL);
+        }
+    }
+    for (index, mount) in each(container, "volumeMounts").enumerate() {
+        for unfit in ["subPath", "subPathExpr"] {
+            if is_set(mount, unfit) {
+                found.forbidden(&format!("{at}.volumeMounts[{index}].{unfit}"), DETAIL);
+            }
+        }
+    }
 }
 
 fn ports(found: &mut Findings, at: &str, container: &Value, around: &Surroundings<'_>) {

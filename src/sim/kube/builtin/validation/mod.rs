@@ -12,6 +12,7 @@ mod findings;
 mod job;
 mod placement;
 mod pod;
+mod pod_paths;
 mod rbac;
 mod resources;
 mod service;
@@ -34,10 +35,19 @@ use crate::sim::kube::schema::Cause;
 /// Everything that is wrong with a new object, or with the change of an old one.
 pub fn problems(object: &Value, old: Option<&Value>, subresource: Option<&str>) -> Vec<Cause> {
     let mut found = Findings::default();
-    if subresource.is_some() {
+    let pods_own = matches!(subresource, Some("ephemeralcontainers" | "resize"));
+    if subresource.is_some() && !pods_own {
         return found.0;
     }
     match (text(object, "kind"), old) {
+        ("Pod", Some(old)) if pods_own => {
+            rules(&mut found, "Pod", object, Some(old));
+            if subresource == Some("resize") {
+                pod_paths::resize(&mut found, old, object);
+            } else {
+                pod_paths::ephemeral(&mut found, old, object);
+            }
+        }
         ("Pod", Some(old)) => {
             rules(&mut found, "Pod", object, Some(old));
             change::pod(&mut found, old, object);
@@ -57,7 +67,12 @@ fn rules(found: &mut Findings, kind: &str, object: &Value, old: Option<&Value>) 
     match kind {
         "Pod" => {
             pod::annotations(found, "metadata.annotations", &object["metadata"]["annotations"]);
-            pod::specification(found, "spec", spec, pod::Of::Pod);
+            let of = if old.is_some() {
+                pod::Of::Pod
+            } else {
+                pod::Of::NewPod
+            };
+            pod::specification(found, "spec", spec, of);
         }
         "PodTemplate" => pod::template(found, "template", &object["template"]),
         "Deployment" => workload::deployment(found, spec),

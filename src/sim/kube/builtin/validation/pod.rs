@@ -11,6 +11,7 @@ use super::{each, is_set, placement, resources, text, volume, words};
 /// Whose specification it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
+    NewPod,
     Pod,
     Template,
 }
@@ -58,9 +59,14 @@ pub(super) fn specification(found: &mut Findings, at: &str, spec: &Value, of: Of
         let path = format!("{at}.{list}");
         container::list(found, &path, each(spec, list), role, &around, &mut names);
     }
-    if of == Of::Pod && each(spec, "ephemeralContainers").next().is_some() {
-        found.forbidden(&format!("{at}.ephemeralContainers"), "cannot be set on create");
+    let path = format!("{at}.ephemeralContainers");
+    if of == Of::NewPod && each(spec, "ephemeralContainers").next().is_some() {
+        found.forbidden(&path, "cannot be set on create");
     }
+    let targets = names.clone();
+    let containers = each(spec, "ephemeralContainers");
+    container::list(found, &path, containers, Role::Ephemeral, &around, &mut names);
+    container::targets(found, &path, each(spec, "ephemeralContainers"), &targets);
     if spec["resources"].is_object() {
         resources::requirements(found, &format!("{at}.resources"), &spec["resources"]);
     }

@@ -1,4 +1,9 @@
 //! `scale`: the replica count of anything that has one, as an `autoscaling/v1` Scale.
+//!
+//! It is written as any object is, in every format and with field ownership; what comes of it is carried over to the
+//! object behind it.
+
+mod ownership;
 
 use std::sync::Arc;
 
@@ -7,17 +12,22 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::sent;
 use crate::sim::kube::builtin::{self, label_selector};
+use crate::sim::kube::decode;
 use crate::sim::kube::identity::User;
-use crate::sim::kube::kind::{Kind, ScalePaths};
+use crate::sim::kube::kind::{Kind, Nature, ScalePaths, Verbs};
 use crate::sim::kube::object;
+use crate::sim::kube::patch::managers::Managers;
+use crate::sim::kube::patch::{self, Format, managed};
 use crate::sim::kube::read;
 use crate::sim::kube::refusal::{About, Refusal};
 use crate::sim::kube::request::{Ask, Verb};
 use crate::sim::kube::schema::Cause;
 use crate::sim::kube::server::{ApiServer, about, json_response};
 use crate::sim::kube::write;
+
+/// The replicas of a custom resource that says none, while its scale is written.
+const NONE: i32 = i32::MIN;
 
 /// Reads or changes the scale of an object.
 pub(super) async fn answer(
@@ -42,18 +52,61 @@ pub(super) async fn answer(
             Ok(json_response(StatusCode::OK, &of(kind, &object)))
         }
         Verb::Update => {
-            let scale = sent(ask, body, "autoscaling/v1", "Scale")?;
-            if object::name(&scale) != key.name {
+            let scales = scales(kind);
+            let decoded = decode::object(&scales, ask, body)?;
+            let mut sent = decoded.object;
+            write::place(&scales, ask, &mut sent)?;
+            if object::name(&sent) != key.name {
                 return Err(Refusal::bad_request(format!(
                     "the name of the object ({}) does not match the name on the URL ({})",
-                    object::name(&scale),
+                    object::name(&sent),
                     key.name
                 )));
             }
-            change(server, user, kind, ask, &|_| Ok(scale.clone())).await
+            change(server, user, kind, ask, &|_| Ok(sent.clone())).await
         }
-        Verb::Patch => change(server, user, kind, ask, &|old| patched(ask, body, old)).await,
+        Verb::Patch => {
+            let scales = scales(kind);
+            let format = Format::of(kind, &ask.content_type).map_err(|refusal| match kind.custom() {
+                Some(_) => Refusal::unsupported_media_type(refusal.message()),
+                None => refusal,
+            })?;
+            patch::check_options(format, ask)?;
+            let now = server.timestamp();
+            let patched = |live: &Value| {
+                if format == Format::Apply && kind.custom().is_some() {
+                    let (applied, _) = patch::applied(&scales, ask, body, &now, live)?;
+                    check_application(live, &applied)?;
+                }
+                patch::outcome(&scales, ask, format, body, &now, live).map(|patched| patched.object)
+            };
+            change(server, user, kind, ask, &patched).await
+        }
         _ => Err(Refusal::method_not_allowed()),
+    }
+}
+
+/// A real server means to convert the scale of a custom resource that was applied to as if it were the resource itself,
+/// and fails. Nothing of it is needed if nothing changes.
+fn check_application(live: &Value, applied: &Value) -> Result<(), Refusal> {
+    if managed::same(live, applied) {
+        return Ok(());
+    }
+    Err(Refusal::failure(
+        "failed to convert new object to proper version: request to convert CR to an invalid group/version: autoscaling/v1",
+    ))
+}
+
+/// The kind of the scales of a kind.
+fn scales(kind: &Kind) -> Kind {
+    Kind {
+        group: "autoscaling".to_owned(),
+        version: "v1".to_owned(),
+        kind: "Scale".to_owned(),
+        verbs: Verbs::All,
+        nature: Nature::BuiltIn,
+        subresources: Vec::new(),
+        ..kind.clone()
     }
 }
 
@@ -63,59 +116,92 @@ async fn change(
     user: &User,
     kind: &Arc<Kind>,
     ask: &Ask,
-    to: &(dyn Fn(Value) -> Result<Value, Refusal> + Send + Sync),
+    to: &(dyn Fn(&Value) -> Result<Value, Refusal> + Send + Sync),
 ) -> Result<Response, Refusal> {
+    let scales = scales(kind);
+    let path = custom_paths(kind).map_or(".spec.replicas", |paths| &paths.spec);
+    let replicas = ownership::replicas(path);
     let changed = |old: &Value| {
-        let scale = to(of(kind, old))?;
-        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
-        // Of a custom kind its own rules have a say, too.
-        if replicas < 0 && kind.custom().is_none() {
-            let detail = "must be greater than or equal to 0";
-            let cause = Cause::invalid("spec.replicas", &json!(replicas), detail);
-            let about = About {
-                group: "autoscaling",
-                kind: "Scale",
-                name: object::name(old),
-            };
-            return Err(Refusal::invalid(about, vec![cause]));
+        let managers = Managers::parse(&old["metadata"]["managedFields"]).unwrap_or_default();
+        let mut live = of(kind, old);
+        if custom_paths(kind).is_some() && object::at(old, path).is_null() {
+            live["spec"] = json!({"replicas": NONE});
+        }
+        managed::write(&ownership::of_scale(&managers, &replicas), &mut live);
+        let mut scale = to(&live)?;
+        let record = scale["metadata"].get("managedFields").cloned();
+        // What has the right types already keeps them.
+        let _ = builtin::conform("autoscaling/v1", "Scale", &mut scale);
+        managed::updated(&scales, ask, server, &live, record, &mut scale);
+        let count = count(kind, path, old, &scale)?;
+        if ask.verb == Verb::Patch {
+            check_uid(kind, old, &mut scale)?;
         }
         let mut object = old.clone();
-        for precondition in ["resourceVersion", "uid"] {
-            let value = object::meta(&scale, precondition).to_owned();
-            let metadata = object::metadata_mut(&mut object);
-            match value.as_str() {
-                "" => metadata.remove(precondition),
-                value => metadata.insert(precondition.to_owned(), value.into()),
-            };
-        }
-        let path = custom_paths(kind).map_or(".spec.replicas", |paths| &paths.spec);
-        set(&mut object, path, replicas.into());
+        put_preconditions(&scale, &mut object);
+        set(&mut object, path, count.into());
+        let owners = Managers::parse(&scale["metadata"]["managedFields"]).unwrap_or_default();
+        let owners = ownership::of_object(kind, &managers, &owners, &replicas);
+        managed::write(&owners, &mut object);
         Ok(object)
     };
     let written = write::change(server, user, kind, ask, &changed).await?;
     Ok(json_response(StatusCode::OK, &of(kind, &written.object)))
 }
 
-/// The scale after a patch. It has no lists, so that a strategic merge is a merge.
-fn patched(ask: &Ask, body: &Bytes, mut scale: Value) -> Result<Value, Refusal> {
-    let bad = |error: &dyn std::fmt::Display| Refusal::bad_request(error.to_string());
-    match ask.content_type.as_str() {
-        "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
-            let patch: Value = serde_json::from_slice(body).map_err(|error| bad(&error))?;
-            json_patch::merge(&mut scale, &patch);
+/// The count that a scale asks for, if it can be one.
+fn count(kind: &Kind, path: &str, old: &Value, scale: &Value) -> Result<i64, Refusal> {
+    let count = scale["spec"]["replicas"].as_i64().unwrap_or_default();
+    if kind.custom().is_some() {
+        if count == i64::from(NONE) {
+            let problem = format!("the spec replicas field \"{path}\" cannot be empty");
+            return Err(Refusal::bad_request(problem));
         }
-        "application/json-patch+json" => {
-            let patch: json_patch::Patch = serde_json::from_slice(body).map_err(|error| bad(&error))?;
-            json_patch::patch(&mut scale, &patch).map_err(|error| bad(&error))?;
-        }
-        other => {
-            return Err(Refusal::unsupported_media_type(format!(
-                "the body of the request was in an unknown format ({other})"
-            )));
-        }
+        // The kind's own rules have a say about the rest.
+        return Ok(count);
     }
-    builtin::conform("autoscaling/v1", "Scale", &mut scale).map_err(|mismatch| bad(&mismatch))?;
-    Ok(scale)
+    if count >= 0 {
+        return Ok(count);
+    }
+    let cause = Cause::invalid(
+        "spec.replicas",
+        &json!(count),
+        "must be greater than or equal to 0",
+    );
+    let about = About {
+        group: "autoscaling",
+        kind: "Scale",
+        name: object::name(old),
+    };
+    Err(Refusal::invalid(about, vec![cause]))
+}
+
+/// A patched scale is of the object whose uid it has; of a custom resource nobody looks.
+fn check_uid(kind: &Kind, old: &Value, scale: &mut Value) -> Result<(), Refusal> {
+    let uid = object::metadata_mut(scale).remove("uid").unwrap_or_default();
+    let (uid, actual) = (uid.as_str().unwrap_or_default(), object::uid(old));
+    if uid.is_empty() || uid == actual || kind.custom().is_some() {
+        return Ok(());
+    }
+    let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}");
+    let about = About {
+        group: &kind.group,
+        kind: &format!("{}/scale", kind.plural),
+        name: object::name(old),
+    };
+    Err(Refusal::conflict(about, why))
+}
+
+/// The object that a scale is of must be the one that it says, in the version that it says.
+fn put_preconditions(scale: &Value, object: &mut Value) {
+    for precondition in ["resourceVersion", "uid"] {
+        let value = object::meta(scale, precondition).to_owned();
+        let metadata = object::metadata_mut(object);
+        match value.as_str() {
+            "" => metadata.remove(precondition),
+            value => metadata.insert(precondition.to_owned(), value.into()),
+        };
+    }
 }
 
 fn custom_paths(kind: &Kind) -> Option<&ScalePaths> {

@@ -1,0 +1,310 @@
+//! `simulate`: what is asked for on its command line, and carrying it out.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+use tokio::runtime::Builder;
+
+use super::child::{Child, Trial};
+use super::line::{Line, Verdict};
+use super::mutants::{Catch, catch_all, recorded};
+use super::options::{Ask, Faults, Seeds};
+use super::play;
+use super::progress::Progress;
+use super::sampling::{Limits, run};
+use super::shrink::shrink;
+use crate::clock::Clock;
+use crate::sim::faults::{Injection, Plan};
+use crate::sim::history::Keep;
+use crate::sim::mutants::Mutant;
+use crate::sim::probes;
+use crate::sim::world::recorder::Observer;
+
+/// A run that takes longer has gone wrong: most take a second or two.
+const PATIENCE: Duration = Duration::from_mins(3);
+/// From so many seeds on, a rare thing that never happened is a hole in the campaign and not bad luck.
+const SEEDS_FOR_PROBES: u64 = 500;
+/// How many runs shrinking may take.
+const SHRINK_RUNS_MAX: u64 = 300;
+
+/// Plays years of bad days: each seed a world of its own, always the same way.
+#[derive(Debug, Parser)]
+#[command(name = "simulate", version)]
+pub struct Args {
+    /// Seeds to run, as FIRST..END or one seed
+    #[arg(long, default_value = "0..200", value_name = "RANGE")]
+    pub seeds: Seeds,
+    /// Scenario to play, by name or file; drawn by each seed if absent
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// How many seeds to run at a time
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Begin no more seeds after this time, such as 8m
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub within: Option<Duration>,
+    /// Run so many seeds even if the time is up
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub at_least: u64,
+    /// Tell the story of one seed in readable steps
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["shrink", "mutants", "seed"])]
+    pub replay: Option<u64>,
+    /// Find the fewest faults with which a failing seed still fails
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["mutants", "seed"])]
+    pub shrink: Option<u64>,
+    /// Show that every deliberately broken variant is caught
+    #[arg(long, conflicts_with = "seed")]
+    pub mutants: bool,
+    /// Run this deliberately broken variant
+    #[arg(long, value_name = "NAME")]
+    pub mutant: Option<String>,
+    /// Faults from this file in place of drawn ones
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// Let nothing go wrong
+    #[arg(long)]
+    pub calm: bool,
+    /// How long people do anything, in a scenario that is drawn
+    #[arg(long, value_name = "N", conflicts_with = "scenario")]
+    pub minutes: Option<u64>,
+    /// With --seed or --replay: print every entry of the history
+    #[arg(long)]
+    pub trace: bool,
+    /// Run one seed in this process and print what it came to as a line of JSON
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+}
+
+impl Args {
+    /// The seed that this process itself plays, if it plays one: all its entropy must come from it.
+    pub fn played_here(&self) -> Option<u64> {
+        self.seed.or(self.replay)
+    }
+
+    fn ask(&self, seed: u64) -> Ask {
+        Ask {
+            seed,
+            scenario: self.scenario.clone(),
+            mutant: self.mutant.clone(),
+            plan: self.plan.clone(),
+            faults: if self.calm { Faults::None } else { Faults::Drawn },
+            lasts: self.minutes.map(Duration::from_mins),
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let signed = text.parse::<jiff::SignedDuration>().ok();
+    let duration = signed.and_then(|signed| Duration::try_from(signed).ok());
+    duration.ok_or_else(|| format!("`{text}` is not a duration: write 90s, 8m or 1h30m"))
+}
+
+/// Does what is asked for: status 0 if all holds, 1 if not, 2 where nothing could be run.
+pub fn main(args: &Args) -> ExitCode {
+    let done = carry_out(args);
+    done.unwrap_or_else(|error| {
+        // A terminal that is gone cannot be told.
+        let _ = writeln!(std::io::stderr(), "error: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(seed) = args.seed {
+        return one(args, &args.ask(seed));
+    }
+    if let Some(seed) = args.replay {
+        return replay(args, &args.ask(seed));
+    }
+    // Refuses what cannot be run before anything is started.
+    play::cast(&args.ask(args.seeds.first))?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                // Runs end with whoever waits for them.
+                say("interrupted: the runs under way were ended, their seeds are not counted")?;
+                Ok(ExitCode::from(130))
+            }
+            done = several(args) => done,
+        }
+    })
+}
+
+async fn several(args: &Args) -> anyhow::Result<ExitCode> {
+    let trial = Child {
+        program: std::env::current_exe().context("cannot find this program")?,
+        arguments: Vec::new(),
+        patience: PATIENCE,
+    };
+    if args.mutants {
+        return hunt(&trial).await;
+    }
+    match args.shrink {
+        Some(seed) => shorten(&args.ask(seed), &trial).await,
+        None => sample(args, &trial).await,
+    }
+}
+
+fn one(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
+    let started = Clock::system().instant();
+    let played = play::play(ask, Keep::Last(50), observers(args))?;
+    let line = played.line(ask, started.elapsed());
+    say(&serde_json::to_string(&line)?)?;
+    Ok(status(line.verdict == Verdict::Ok))
+}
+
+fn observers(args: &Args) -> Vec<Observer> {
+    let print: Observer = Box::new(|entry| {
+        // A reader that went away has seen enough.
+        let _ = say(&entry.to_string());
+    });
+    if args.trace { vec![print] } else { Vec::new() }
+}
+
+fn replay(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
+    let played = play::play(ask, Keep::All, observers(args))?;
+    for line in played.story() {
+        say(&line)?;
+    }
+    let verdict = played.line(ask, Duration::ZERO).verdict;
+    say(&format!("verdict: {verdict}"))?;
+    Ok(status(verdict == Verdict::Ok))
+}
+
+async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+    let limits = Limits {
+        jobs: jobs(args.jobs),
+        within: args.within,
+        at_least: args.at_least,
+    };
+    let mut progress = Progress::new(args.seeds.count());
+    let mut written = Ok(());
+    let report = run(args.seeds, &args.ask(0), &limits, trial, |line| {
+        progress.step(line);
+        if written.is_ok() {
+            written = serde_json::to_string(line)
+                .map_err(anyhow::Error::from)
+                .and_then(|text| say(&text));
+        }
+    })
+    .await?;
+    progress.finish();
+    written?;
+    let seeds = report.passed() + report.failed();
+    let registered: Vec<&str> = probes::REGISTERED.iter().map(|(name, _)| *name).collect();
+    let never = report.never_hit(&registered);
+    let hole =
+        seeds >= SEEDS_FOR_PROBES && args.mutant.is_none() && args.scenario.is_none() && !never.is_empty();
+    if !never.is_empty() {
+        let weight = if hole {
+            "and must have"
+        } else {
+            "though so few seeds need not show them"
+        };
+        say(&format!("never happened, {weight}: {}\n", never.join(", ")))?;
+    }
+    say(&report.to_string())?;
+    Ok(status(report.failed() == 0 && !hole))
+}
+
+async fn hunt(trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+    let recorded = Mutant::ALL.map(|mutant| (mutant.name(), recorded(mutant)));
+    let mut told = Ok(());
+    let catches = catch_all(&recorded, trial, |catch| {
+        let line = describe(catch);
+        told = std::mem::replace(&mut told, Ok(())).and_then(|()| say(&line));
+    })
+    .await?;
+    told?;
+    let missed = catches.iter().filter(|catch| catch.line.is_none()).count();
+    say(&format!(
+        "{} mutants caught, {missed} missed",
+        catches.len() - missed
+    ))?;
+    Ok(status(missed == 0))
+}
+
+fn describe(catch: &Catch) -> String {
+    match &catch.line {
+        Some(Line {
+            seed,
+            verdict,
+            breaches,
+            ..
+        }) => {
+            let why = breaches.first().map_or("", |breach| breach.message.as_str());
+            format!(
+                "{}: caught by seed {seed} ({} tried), {verdict}: {why}",
+                catch.mutant, catch.tried
+            )
+        }
+        None => format!("{}: not caught by {} seeds", catch.mutant, catch.tried),
+    }
+}
+
+/// Runs shorter and shorter plans, and prints the shortest that still fails in the same way.
+async fn shorten(ask: &Ask, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+    let first = trial.run(ask).await?;
+    if first.verdict == Verdict::Ok {
+        say(&format!("seed {} does not fail: nothing to shrink", ask.seed))?;
+        return Ok(ExitCode::FAILURE);
+    }
+    let cast = play::cast(ask)?;
+    let file = std::env::temp_dir().join(format!("simulate-{}-{}.yaml", std::process::id(), ask.seed));
+    let with = Ask {
+        plan: Some(file.clone()),
+        scenario: Some(cast.scenario_name.clone()),
+        ..ask.clone()
+    };
+    let fails = async |injections: &[Injection]| -> anyhow::Result<bool> {
+        let plan = Plan {
+            injections: injections.to_vec(),
+        };
+        std::fs::write(&file, serde_saphyr::to_string(&plan)?)?;
+        Ok(trial.run(&with).await?.verdict.is_like(&first.verdict))
+    };
+    let shrunk = shrink(&cast.plan.injections, SHRINK_RUNS_MAX, fails).await;
+    let _ = std::fs::remove_file(&file);
+    let shrunk = shrunk?;
+    let plan = Plan {
+        injections: shrunk.kept,
+    };
+    say(&format!(
+        "# seed {} of {}: {}, with {} of {} faults, after {} runs",
+        ask.seed,
+        cast.scenario_name,
+        first.verdict,
+        plan.injections.len(),
+        cast.plan.injections.len(),
+        shrunk.runs
+    ))?;
+    say(&serde_saphyr::to_string(&plan)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn jobs(asked: Option<usize>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    asked.unwrap_or(cores).max(1)
+}
+
+fn status(holds: bool) -> ExitCode {
+    if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{line}").context("cannot write the report")
+}

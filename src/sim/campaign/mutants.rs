@@ -1,0 +1,130 @@
+//! Shows that the world notices: every deliberately broken variant must be caught within so many seeds.
+//!
+//! The seed that caught a mutant is recorded, and tried first; only when it no longer catches is the search begun anew.
+
+use super::child::{Trial, TrialError};
+use super::line::{Line, Verdict};
+use super::options::Ask;
+use crate::sim::mutants::Mutant;
+
+/// Each mutant must be caught within so many seeds.
+const SEEDS_MAX: u64 = 200;
+
+/// The seed that caught a mutant when it was last searched for.
+pub(super) fn recorded(mutant: Mutant) -> Option<u64> {
+    CAUGHT
+        .iter()
+        .find(|(known, _)| *known == mutant)
+        .map(|(_, seed)| *seed)
+}
+
+const CAUGHT: &[(Mutant, u64)] = &[];
+
+/// How a mutant was caught, or that it was not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catch {
+    /// The mutant.
+    pub mutant: String,
+    /// The run that caught it.
+    pub line: Option<Line>,
+    /// How many seeds were tried.
+    pub tried: u64,
+}
+
+/// Hunts for each mutant: at the recorded seed first, then from seed 0 on.
+pub async fn catch_all(
+    mutants: &[(&str, Option<u64>)],
+    trial: &dyn Trial,
+    mut each: impl FnMut(&Catch),
+) -> Result<Vec<Catch>, TrialError> {
+    let mut catches = Vec::new();
+    for (mutant, recorded) in mutants {
+        let catch = hunt(mutant, *recorded, trial).await?;
+        each(&catch);
+        catches.push(catch);
+    }
+    Ok(catches)
+}
+
+async fn hunt(mutant: &str, recorded: Option<u64>, trial: &dyn Trial) -> Result<Catch, TrialError> {
+    let mut tried = 0;
+    for seed in recorded.into_iter().chain(0..SEEDS_MAX) {
+        let ask = Ask {
+            mutant: Some(mutant.to_owned()),
+            ..Ask::seed(seed)
+        };
+        let line = trial.run(&ask).await?;
+        tried += 1;
+        if catches(&line.verdict) {
+            return Ok(Catch {
+                mutant: mutant.to_owned(),
+                line: Some(line),
+                tried,
+            });
+        }
+    }
+    Ok(Catch {
+        mutant: mutant.to_owned(),
+        line: None,
+        tried,
+    })
+}
+
+/// A mutant is caught by an invariant; a run that hangs or breaks says nothing about the world's eyes.
+fn catches(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Safety(_) | Verdict::Liveness(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::sim::campaign::line::tests::fine;
+
+    /// Catches at one seed.
+    struct At(u64, Verdict);
+
+    #[async_trait]
+    impl Trial for At {
+        async fn run(&self, ask: &Ask) -> Result<Line, TrialError> {
+            let mut line = fine(ask.seed);
+            if ask.seed == self.0 {
+                line.verdict = self.1.clone();
+            }
+            Ok(line)
+        }
+    }
+
+    async fn caught(recorded: Option<u64>, trial: At) -> Catch {
+        let catches = catch_all(&[("no-name-look-up", recorded)], &trial, |_| ()).await;
+        catches.unwrap().remove(0)
+    }
+
+    fn safety() -> Verdict {
+        Verdict::Safety("S1".to_owned())
+    }
+
+    #[tokio::test]
+    async fn the_recorded_seed_is_tried_first() {
+        assert_eq!(caught(Some(150), At(150, safety())).await.tried, 1);
+    }
+
+    #[tokio::test]
+    async fn the_search_goes_on_when_the_recorded_seed_no_longer_catches() {
+        let catch = caught(Some(150), At(3, safety())).await;
+        assert_eq!(catch.tried, 5);
+        assert_eq!(catch.line.unwrap().seed, 3);
+    }
+
+    #[tokio::test]
+    async fn a_mutant_that_slips_through_is_told() {
+        let catch = caught(None, At(SEEDS_MAX, safety())).await;
+        assert_eq!(catch.line, None);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_breaks_catches_nothing() {
+        assert_eq!(caught(None, At(3, Verdict::Crash)).await.line, None);
+    }
+}

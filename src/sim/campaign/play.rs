@@ -1,0 +1,220 @@
+//! One seed, played in this process: what is drawn from it, and what came of it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::line::{Breach, Line, Verdict};
+use super::options::{Ask, Faults};
+use crate::sim::faults::{Plan, Shape};
+use crate::sim::history::Keep;
+use crate::sim::mutants::{Mutant, UnknownMutant};
+use crate::sim::scenario::{LoadError, Scenario};
+use crate::sim::world::churn::{self, Demand};
+use crate::sim::world::cluster::InstallError;
+use crate::sim::world::compare::compare;
+use crate::sim::world::recorder::Observer;
+use crate::sim::world::{self, Outcome, Setup, product, story};
+
+/// Two, as the chart has it: one leads.
+const REPLICAS: usize = 2;
+/// The name of the scenario that each seed draws for itself.
+const DRAWN: &str = "churn";
+/// Where scenarios are that are named without a path.
+const SCENARIOS: &str = "examples/scenarios";
+
+/// What a seed will be, before it is played.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    /// By which the scenario is asked for again.
+    pub scenario_name: String,
+    /// What is there, and what people do.
+    pub scenario: Scenario,
+    /// What goes wrong.
+    pub plan: Plan,
+    /// What is wrong with the operator.
+    pub mutant: Option<Mutant>,
+}
+
+/// Why a seed cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum CastError {
+    /// The scenario cannot be read.
+    #[error(transparent)]
+    Scenario(#[from] LoadError),
+    /// There is no such mutant.
+    #[error("{0}; there are {names}", names = Mutant::ALL.map(Mutant::name).join(", "))]
+    Mutant(#[from] UnknownMutant),
+    /// The plan cannot be read.
+    #[error("cannot read the plan {}: {problem}", path.display())]
+    Plan {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// Draws from the seed whatever is not given.
+pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
+    let (scenario_name, scenario) = match ask.scenario.as_deref() {
+        None | Some(DRAWN) => (DRAWN.to_owned(), churn::draw(ask.seed, &demand(ask))),
+        Some(name) => (name.to_owned(), Scenario::load(&file_of(name))?),
+    };
+    let plan = match (&ask.plan, ask.faults) {
+        (Some(path), _) => read_plan(path)?,
+        (None, Faults::Drawn) => Plan::draw(ask.seed, &Shape { replicas: REPLICAS }, scenario.lasts),
+        (None, Faults::None) => Plan::none(),
+    };
+    let mutant = ask.mutant.as_deref().map(str::parse::<Mutant>).transpose()?;
+    Ok(Cast {
+        scenario_name,
+        scenario,
+        plan,
+        mutant,
+    })
+}
+
+/// How much people want, and for how long.
+fn demand(ask: &Ask) -> Demand {
+    Demand {
+        lasts: ask.lasts.unwrap_or(Demand::USUAL.lasts),
+        ..Demand::USUAL
+    }
+}
+
+fn file_of(name: &str) -> PathBuf {
+    let path = Path::new(name);
+    let bare = path.extension().is_none() && path.components().count() == 1;
+    if bare {
+        Path::new(SCENARIOS).join(name).with_extension("yaml")
+    } else {
+        path.to_owned()
+    }
+}
+
+fn read_plan(path: &Path) -> Result<Plan, CastError> {
+    let wrong = |problem: String| CastError::Plan {
+        path: path.to_owned(),
+        problem,
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))
+}
+
+/// A seed that was played.
+pub struct Played {
+    /// What was played.
+    pub cast: Cast,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// Plays a seed. All entropy of this process must come from the seed already.
+///
+/// Where something goes wrong in it, it is first played without that, by the operator as it is: what was done more often
+/// than then must have a reason.
+pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<Played> {
+    let cast = cast(ask)?;
+    let calm = Cast {
+        plan: Plan::none(),
+        mutant: None,
+        ..cast.clone()
+    };
+    let calm = if cast.plan.injections.is_empty() && cast.mutant.is_none() {
+        None
+    } else {
+        Some(run(ask.seed, &calm, Keep::Last(0), Vec::new())?)
+    };
+    let mut outcome = run(ask.seed, &cast, keep, observers)?;
+    if let Some(calm) = calm {
+        outcome.violations.extend(compare(&calm, &outcome));
+    }
+    Ok(Played { cast, outcome })
+}
+
+fn run(seed: u64, cast: &Cast, keep: Keep, observers: Vec<Observer>) -> Result<Outcome, InstallError> {
+    world::run(Setup {
+        seed,
+        scenario: cast.scenario.clone(),
+        plan: cast.plan.clone(),
+        product: cast.mutant.map_or_else(product::product, product::mutant),
+        replicas: REPLICAS,
+        keep,
+        observers,
+    })
+}
+
+impl Played {
+    /// What it came to, as a line of a report.
+    pub fn line(&self, ask: &Ask, real: Duration) -> Line {
+        let outcome = &self.outcome;
+        let breaches: Vec<Breach> = outcome
+            .violations
+            .iter()
+            .map(|violation| Breach {
+                id: violation.id.to_owned(),
+                at_seconds: violation.at.as_secs(),
+                message: violation.message.clone(),
+            })
+            .collect();
+        let counts = |hits: &std::collections::BTreeMap<&'static str, u64>| {
+            hits.iter()
+                .map(|(name, times)| ((*name).to_owned(), *times))
+                .collect()
+        };
+        Line {
+            seed: ask.seed,
+            scenario: self.cast.scenario_name.clone(),
+            mutant: ask.mutant.clone(),
+            verdict: self.verdict(&breaches),
+            breaches,
+            faults: counts(&outcome.faults),
+            probes: counts(&outcome.probes.hits),
+            requests: outcome.requests,
+            effects: outcome.effects,
+            simulated_seconds: outcome.simulated.as_secs(),
+            real_millis: u64::try_from(real.as_millis()).unwrap_or(u64::MAX),
+            trace: format!("{:016x}", outcome.trace),
+        }
+    }
+
+    /// What happened, step by step.
+    pub fn story(&self) -> Vec<String> {
+        story::tell(self.outcome.history.entries())
+    }
+
+    fn verdict(&self, breaches: &[Breach]) -> Verdict {
+        match self.outcome.verdict {
+            world::Verdict::Passed | world::Verdict::Violated(_) => Verdict::of(breaches),
+            world::Verdict::Unmet => Verdict::Liveness("unmet".to_owned()),
+            world::Verdict::Unfinished => Verdict::Liveness("unfinished".to_owned()),
+            world::Verdict::Overrun => Verdict::Liveness("overrun".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_given_is_drawn_from_the_seed() {
+        let drawn = cast(&Ask::seed(5)).unwrap();
+        assert_eq!(drawn.scenario_name, "churn");
+        assert_eq!(drawn.plan, cast(&Ask::seed(5)).unwrap().plan);
+        let other = cast(&Ask::seed(6)).unwrap();
+        assert_ne!(drawn.scenario, other.scenario);
+    }
+
+    #[test]
+    fn what_cannot_be_found_is_named() {
+        let ask = |change: fn(&mut Ask)| {
+            let mut ask = Ask::seed(1);
+            change(&mut ask);
+            cast(&ask).unwrap_err().to_string()
+        };
+        assert!(ask(|ask| ask.scenario = Some("nowhere".into())).contains("examples/scenarios/nowhere.yaml"));
+        assert!(ask(|ask| ask.mutant = Some("tame".into())).contains("error-as-absence"));
+        assert!(ask(|ask| ask.plan = Some("no.yaml".into())).contains("no.yaml"));
+    }
+}

@@ -1,0 +1,220 @@
+//! One page about a campaign.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::line::{Line, Verdict};
+
+/// What a campaign came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How long it took.
+    pub real: Duration,
+    verdicts: BTreeMap<Verdict, u64>,
+    faults: BTreeMap<String, Tally>,
+    probes: BTreeMap<String, Tally>,
+    simulated_seconds: u64,
+    requests: u64,
+    effects: u64,
+    slowest: Vec<(u64, u64)>,
+    failing: Vec<Line>,
+}
+
+/// How often something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tally {
+    times: u64,
+    seeds: u64,
+    first_seed: u64,
+}
+
+/// How many of the slowest seeds, and of the failing ones, are named.
+const NAMED: usize = 5;
+
+impl Report {
+    /// Takes in what a seed came to.
+    pub fn add(&mut self, line: Line) {
+        *self.verdicts.entry(line.verdict.clone()).or_default() += 1;
+        tally(&mut self.faults, &line.faults, line.seed);
+        tally(&mut self.probes, &line.probes, line.seed);
+        self.simulated_seconds += line.simulated_seconds;
+        self.requests += line.requests;
+        self.effects += line.effects;
+        self.slowest.push((line.real_millis, line.seed));
+        self.slowest
+            .sort_by_key(|(millis, seed)| (u64::MAX - millis, *seed));
+        self.slowest.truncate(NAMED);
+        if line.verdict != Verdict::Ok {
+            self.failing.push(line);
+            self.failing.sort_by_key(|line| line.seed);
+        }
+    }
+
+    /// Seeds in which everything held.
+    pub fn passed(&self) -> u64 {
+        self.verdicts.get(&Verdict::Ok).copied().unwrap_or(0)
+    }
+
+    /// The other seeds.
+    pub fn failed(&self) -> u64 {
+        self.verdicts.values().sum::<u64>() - self.passed()
+    }
+
+    /// The seeds that failed, in order.
+    pub fn failing(&self) -> &[Line] {
+        &self.failing
+    }
+
+    /// Those of `registered` that never happened.
+    pub fn never_hit<'a>(&self, registered: &[&'a str]) -> Vec<&'a str> {
+        let never = |name: &&&str| !self.probes.contains_key(**name);
+        registered.iter().filter(never).copied().collect()
+    }
+}
+
+fn tally(into: &mut BTreeMap<String, Tally>, hits: &BTreeMap<String, u64>, seed: u64) {
+    for (name, times) in hits.iter().filter(|(_, times)| **times > 0) {
+        let tally = into.entry(name.clone()).or_insert(Tally {
+            times: 0,
+            seeds: 0,
+            first_seed: seed,
+        });
+        tally.times += times;
+        tally.seeds += 1;
+        tally.first_seed = tally.first_seed.min(seed);
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seeds = self.passed() + self.failed();
+        let real = self.real.as_secs_f64();
+        writeln!(
+            f,
+            "{seeds} seeds, {} simulated hours, {} requests, {} effects in {real:.1} s",
+            self.simulated_seconds / 3600,
+            self.requests,
+            self.effects
+        )?;
+        writeln!(f, "\nverdicts")?;
+        for (verdict, count) in &self.verdicts {
+            writeln!(f, "  {verdict:<36} {count:>8}")?;
+        }
+        table(f, "faults that struck", &self.faults)?;
+        table(f, "rare things that happened", &self.probes)?;
+        writeln!(f, "\nslowest seeds")?;
+        for (millis, seed) in &self.slowest {
+            writeln!(f, "  seed {seed:<31} {millis:>8} ms")?;
+        }
+        for line in self.failing.iter().take(NAMED) {
+            writeln!(f, "\n{}", failure(line))?;
+        }
+        let more = self.failing.len().saturating_sub(NAMED);
+        if more > 0 {
+            writeln!(f, "\nand {more} more")?;
+        }
+        write!(f, "\n{} passed, {} failed", self.passed(), self.failed())
+    }
+}
+
+fn table(f: &mut fmt::Formatter<'_>, title: &str, rows: &BTreeMap<String, Tally>) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\n{title:<38} {:>8} {:>8} {:>8}", "times", "seeds", "first")?;
+    for (name, tally) in rows {
+        let Tally {
+            times,
+            seeds,
+            first_seed,
+        } = tally;
+        writeln!(f, "  {name:<36} {times:>8} {seeds:>8} {first_seed:>8}")?;
+    }
+    Ok(())
+}
+
+/// A failing seed, with the command that tells its story.
+fn failure(line: &Line) -> String {
+    let mut text = format!("seed {}: {}", line.seed, line.verdict);
+    for breach in line.breaches.iter().take(NAMED) {
+        text += &format!(
+            "\n  {:>6} s  {}: {}",
+            breach.at_seconds, breach.id, breach.message
+        );
+    }
+    let mutant = line.mutant.as_ref().map(|name| format!(" --mutant {name}"));
+    let scenario = match line.scenario.as_str() {
+        "" => String::new(),
+        name => format!(" --scenario {name}"),
+    };
+    text + &format!(
+        "\n  replay: cargo run --release --bin simulate -- --replay {}{scenario}{}",
+        line.seed,
+        mutant.unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::campaign::line::Breach;
+    use crate::sim::campaign::line::tests::fine;
+
+    fn failing(seed: u64) -> Line {
+        let breaches = vec![Breach {
+            id: "S1".to_owned(),
+            at_seconds: 61,
+            message: "two machines for one claim".to_owned(),
+        }];
+        Line {
+            verdict: Verdict::of(&breaches),
+            breaches,
+            mutant: Some("first-page-only".to_owned()),
+            ..fine(seed)
+        }
+    }
+
+    fn report(lines: impl IntoIterator<Item = Line>) -> Report {
+        let mut report = Report::default();
+        lines.into_iter().for_each(|line| report.add(line));
+        report
+    }
+
+    #[test]
+    fn the_last_line_counts_what_passed_and_what_failed() {
+        let text = report([fine(1), failing(2), fine(3)]).to_string();
+        assert_eq!(text.lines().last(), Some("2 passed, 1 failed"));
+    }
+
+    #[test]
+    fn a_failing_seed_prints_the_command_that_replays_it() {
+        let text = report([failing(2)]).to_string();
+        assert!(
+            text.contains("--bin simulate -- --replay 2 --scenario calm --mutant first-page-only"),
+            "{text}"
+        );
+        assert!(text.contains("two machines for one claim"));
+    }
+
+    #[test]
+    fn a_registered_probe_that_was_never_hit_is_named() {
+        let mut line = fine(1);
+        line.probes = [("orphan swept".to_owned(), 2), ("two leaders".to_owned(), 0)].into();
+        let report = report([line]);
+        assert_eq!(
+            report.never_hit(&["orphan swept", "two leaders"]),
+            ["two leaders"]
+        );
+    }
+
+    #[test]
+    fn only_the_slowest_seeds_are_named() {
+        let slow = |seed| Line {
+            real_millis: seed * 10,
+            ..fine(seed)
+        };
+        let text = report((1..=9).map(slow)).to_string();
+        assert!(text.contains("seed 9") && !text.contains("seed 4 "), "{text}");
+    }
+}

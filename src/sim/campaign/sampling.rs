@@ -1,0 +1,129 @@
+//! Runs a range of seeds, several at a time, until the range or the time is used up.
+
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::child::{Trial, TrialError};
+use super::line::{Breach, Line, Verdict};
+use super::options::{Ask, Seeds};
+use super::report::Report;
+use crate::clock::Clock;
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Processes at a time.
+    pub jobs: usize,
+    /// No seed is begun after so long, unless fewer than `at_least` were.
+    pub within: Option<Duration>,
+    /// So many seeds are run, however long it takes.
+    pub at_least: u64,
+}
+
+/// Of so many seeds one is run twice, and must have the same history both times: FoundationDB repeats 5 % too.
+const REPEATED_OF: u64 = 20;
+
+/// Runs `seeds`, each like `like`, and tells of each as it ends.
+pub async fn run(
+    seeds: Seeds,
+    like: &Ask,
+    limits: &Limits,
+    trial: &dyn Trial,
+    mut each: impl FnMut(&Line),
+) -> Result<Report, TrialError> {
+    let clock = Clock::system();
+    let started = clock.instant();
+    let begin = |seed: &u64| {
+        let in_time = limits.within.is_none_or(|within| started.elapsed() < within);
+        in_time || seed - seeds.first < limits.at_least
+    };
+    let mut lines = stream::iter((seeds.first..seeds.end).take_while(begin))
+        .map(|seed| {
+            let ask = Ask { seed, ..like.clone() };
+            async move { judge(&ask, trial).await }
+        })
+        .buffer_unordered(limits.jobs.max(1));
+    let mut report = Report::default();
+    while let Some(line) = lines.try_next().await? {
+        each(&line);
+        report.add(line);
+    }
+    report.real = started.elapsed();
+    Ok(report)
+}
+
+/// Runs a seed, some of them twice.
+async fn judge(ask: &Ask, trial: &dyn Trial) -> Result<Line, TrialError> {
+    let mut line = trial.run(ask).await?;
+    if ask.seed.is_multiple_of(REPEATED_OF) && line.verdict == Verdict::Ok {
+        let again = trial.run(ask).await?;
+        if again.trace != line.trace {
+            let message = format!("two runs have the histories {} and {}", line.trace, again.trace);
+            line.verdict = Verdict::Nondeterministic;
+            line.breaches.push(Breach {
+                id: line.verdict.to_string(),
+                at_seconds: 0,
+                message,
+            });
+        }
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::sim::campaign::line::tests::fine;
+
+    /// Fine seeds, but for what `change` makes of the n-th run.
+    struct Fake<F>(AtomicU64, F);
+
+    #[async_trait]
+    impl<F: Fn(u64, &mut Line) + Send + Sync> Trial for Fake<F> {
+        async fn run(&self, ask: &Ask) -> Result<Line, TrialError> {
+            let mut line = fine(ask.seed);
+            (self.1)(self.0.fetch_add(1, Ordering::Relaxed), &mut line);
+            Ok(line)
+        }
+    }
+
+    const LIMITS: Limits = Limits {
+        jobs: 2,
+        within: None,
+        at_least: 0,
+    };
+
+    async fn sample(limits: &Limits, change: impl Fn(u64, &mut Line) + Send + Sync) -> Report {
+        let trial = Fake(AtomicU64::new(0), change);
+        let seeds = Seeds { first: 0, end: 40 };
+        run(seeds, &Ask::default(), limits, &trial, |_| ()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_seed_of_the_range_is_run() {
+        let report = sample(&LIMITS, |_, _| ()).await;
+        assert_eq!((report.passed(), report.failed()), (40, 0));
+    }
+
+    #[tokio::test]
+    async fn a_seed_with_two_histories_fails() {
+        let report = sample(&LIMITS, |run, line| line.trace = run.to_string()).await;
+        assert_eq!(report.failed(), 2, "seeds 0 and 20 are run twice");
+        assert!(report.to_string().contains("nondeterministic"));
+    }
+
+    #[tokio::test]
+    async fn no_seed_is_begun_after_the_time_but_for_the_least_number() {
+        let limits = Limits {
+            within: Some(Duration::ZERO),
+            at_least: 7,
+            ..LIMITS
+        };
+        assert_eq!(sample(&limits, |_, _| ()).await.passed(), 7);
+    }
+}

@@ -1,0 +1,120 @@
+//! Each mutant does the harm it is made for, in a story that the product lives through without any.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::kube::identity::User;
+use karpenter_ibm::sim::mutants::Mutant;
+
+use super::effects::Effects;
+use super::{World, while_working};
+
+impl World {
+    fn mutant(&self, mutant: Mutant) -> BoxFuture<'static, ()> {
+        mutant.factory(Self::settings("one"))(self.edges(User::admin()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_takes_errors_for_absences_gives_up_a_healthy_machine() {
+    let world = World::new();
+    while_working(world.mutant(Mutant::ErrorAsAbsence), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.cloud.faults().start(Fault::new(FaultKind::ServerError));
+        world.until_gone("a").await;
+        assert_eq!(world.living().len(), 1, "the machine runs on");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_looks_up_no_names_forgets_what_it_bought() {
+    let world = World::new();
+    world
+        .cloud
+        .faults()
+        .start(Fault::new(FaultKind::LostCreate).times(1));
+    while_working(world.mutant(Mutant::NoNameLookUp), async {
+        world.claim("a").await;
+        world.clock.sleep(Duration::from_mins(2)).await;
+        assert!(!world.is_true("a", "Launched").await);
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert_eq!(
+            world.living().len(),
+            1,
+            "and the claim is gone before its machine"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_takes_an_accepted_deletion_for_done_lets_go_too_early() {
+    let world = World::new();
+    while_working(world.mutant(Mutant::FinalizerFirst), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.cloud.faults().start(Fault::new(FaultKind::DeleteStuck));
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert_eq!(world.cloud.instances().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_reads_old_lists_deletes_the_machine_of_a_living_claim() {
+    let world = World::new();
+    while_working(world.mutant(Mutant::StaleList), async {
+        world.clock.sleep(Duration::from_secs(10)).await;
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world
+            .until("the harm", Duration::from_mins(6), async || {
+                world.living().is_empty()
+            })
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_reads_first_pages_only_does_not_see_every_zone() {
+    let world = World::new();
+    // The VPC has three subnets, and two stand on a page.
+    while_working(world.mutant(Mutant::FirstPageOnly), async {
+        for zone in ["us-south-1", "us-south-2", "us-south-3"] {
+            world.claim_in(zone, zone).await;
+        }
+        world.clock.sleep(Duration::from_mins(5)).await;
+        assert_eq!(world.living().len(), 2);
+        assert_eq!(world.reasons().await, ["LaunchBlocked"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_names_machines_after_its_life_buys_twice() {
+    let world = World::new();
+    // Finalizer, allocation, order.
+    let effects = Effects::up_to(3);
+    let mutant = Mutant::CreateTwiceAfterCrash;
+    let first = mutant.factory(World::settings("first"))(effects.around(world.edges(User::admin())));
+    world.claim("a").await;
+    tokio::select! {
+        biased;
+        () = effects.crash.cancelled() => {}
+        () = first => panic!("the replica ended"),
+    }
+    assert_eq!(world.living().len(), 1);
+    // No life begins at the same time as another.
+    world.clock.sleep(Duration::from_secs(1)).await;
+    while_working(world.mutant(mutant), async {
+        world.until_launched("a").await;
+        assert_eq!(world.living().len(), 2);
+    })
+    .await;
+}
