@@ -19,7 +19,7 @@ pub enum NoTranscript {
     #[error("{failure}\n\n{so_far}")]
     Failed {
         /// Which, and why.
-        failure: Failure,
+        failure: Box<Failure>,
         /// The lines before it.
         so_far: String,
     },
@@ -43,7 +43,7 @@ pub fn transcript(scenario: &Scenario, seed: u64, product: &Product) -> Result<S
         };
         let played = play(scenario, &hands, &mut listen).await;
         played.map_err(|failure| NoTranscript::Failed {
-            failure,
+            failure: Box::new(failure),
             so_far: told.clone(),
         })
     })?;
