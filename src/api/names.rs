@@ -140,6 +140,8 @@ pub const REASON_DRIFTED: &str = "Drifted";
 
 /// Reason of a NodeClaim's end: no offering that fits could be bought.
 pub const REASON_INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
+/// Reason of a claim whose order the cloud refuses, and would refuse again.
+pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
 /// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
 pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
 

@@ -21,6 +21,8 @@ pub trait Facts {
     fn is(&self, condition: &str) -> bool;
     /// Whether its machine was seen running.
     fn is_launched(&self) -> bool;
+    /// Whether the cloud has refused its order for good: the same order would be refused again.
+    fn is_refused(&self) -> bool;
     /// Since when its machine has been found nowhere.
     fn absent_since(&self) -> Option<Timestamp>;
     /// Until when an order that was repeated may be carried out.
@@ -57,6 +59,13 @@ impl Facts for NodeClaim {
                 .is_some_and(|status| status.provider_id.is_some())
         };
         self.is(names::LAUNCHED) && has_id(self)
+    }
+
+    fn is_refused(&self) -> bool {
+        let conditions = self.status.iter().flat_map(|status| &status.conditions).flatten();
+        conditions
+            .into_iter()
+            .any(|it| it.type_ == names::LAUNCHED && it.status == "False")
     }
 
     fn absent_since(&self) -> Option<Timestamp> {

@@ -22,7 +22,12 @@ pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now:
         Sighting::Present(machine) => machine,
     };
     if !is_ours(machine, claim.allocation(), observed) {
-        return stranger(machine);
+        // Names are unique in a region: what a machine of another group holds, none of ours does. Without knowing our
+        // group it could be ours.
+        return match observed.resource_group {
+            Some(_) => gone(claim, observed, limits, now),
+            None => stranger(machine),
+        };
     }
     if claim.absent_since().is_some() {
         return Step::ForgetAbsence;

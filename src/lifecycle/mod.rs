@@ -27,7 +27,7 @@ use kube::ResourceExt;
 use crate::api::{Allocation, NodeClaim, names};
 use crate::clock::later;
 use crate::model::{Machine, MachineStatus};
-use facts::Facts;
+use facts::{Doubt, Facts};
 pub use joining::NodeChange;
 
 /// How long things may take.
@@ -75,6 +75,9 @@ pub struct Observed {
     pub resource_group: Option<String>,
     /// The Node of its name.
     pub node: Option<Node>,
+    /// For how long this process has followed the present attempt, on the monotonic clock. The wall clock may jump, and
+    /// a jump ends no attempt.
+    pub followed_for: Duration,
 }
 
 /// What was seen of a machine.
@@ -228,10 +231,25 @@ pub fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timest
     if claim.is_launched() {
         return joining::next(claim, observed);
     }
+    if claim.is_refused() && observed.machine == Sighting::Absent {
+        return refused(claim, limits, now);
+    }
     match claim.allocation() {
         None => allocate(observed, 1, now),
         Some(allocation) if allocation.instance_id.is_none() => buy(claim, allocation, observed, limits, now),
         Some(allocation) => launch(claim, allocation, observed, limits, now),
+    }
+}
+
+/// The order was refused for good. An earlier one may still be carried out, and is waited for; after that nothing is to
+/// be done until somebody deletes the claim.
+fn refused(claim: &NodeClaim, limits: &Limits, now: Timestamp) -> Step {
+    match facts::doubt(claim, limits, now) {
+        Doubt::Unreadable => Step::RenewIntent(later(now, facts::window(limits))),
+        Doubt::Until(until) => match later(until, limits.visibility) {
+            shown if now <= shown => Step::Wait(later(shown, Duration::from_millis(1))),
+            _ => Step::Rest,
+        },
     }
 }
 
@@ -339,11 +357,16 @@ fn launch(
         },
         MachineStatus::Failed | MachineStatus::Stopped => retire(machine, allocation),
         MachineStatus::Running => run(claim, machine),
-        _ if later(allocation.since.0, launch_limit(allocation, limits)) <= now => {
-            retire(machine, allocation)
-        }
+        _ if is_overdue(allocation, observed, limits, now) => retire(machine, allocation),
         _ => Step::Wait(later(now, limits.poll)),
     }
+}
+
+/// Whether an attempt has taken too long, by its own beginning and by what this process saw of it. A restart begins to
+/// follow anew, which costs time and no machine.
+fn is_overdue(allocation: &Allocation, observed: &Observed, limits: &Limits, now: Timestamp) -> bool {
+    let limit = launch_limit(allocation, limits);
+    later(allocation.since.0, limit) <= now && observed.followed_for >= limit
 }
 
 fn run(claim: &NodeClaim, machine: &Machine) -> Step {

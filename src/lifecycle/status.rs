@@ -51,6 +51,22 @@ pub fn launched(
     status
 }
 
+/// Refused for good, and why.
+pub fn refused(claim: &NodeClaim, message: String, now: Timestamp) -> NodeClaimStatus {
+    let mut status = owned(claim);
+    let conditions = status.conditions.get_or_insert_default();
+    conditions.retain(|it| it.type_ != names::LAUNCHED);
+    conditions.push(Condition {
+        type_: names::LAUNCHED.to_owned(),
+        status: "False".to_owned(),
+        reason: Some(names::REASON_LAUNCH_REFUSED.to_owned()),
+        message: Some(message),
+        last_transition_time: now.into(),
+        observed_generation: claim.metadata.generation,
+    });
+    status
+}
+
 /// With the Node that it has become.
 pub fn registered(claim: &NodeClaim, node: &str, now: Timestamp) -> NodeClaimStatus {
     let mut status = owned(claim);

@@ -106,6 +106,7 @@ fn saw(machine: Sighting) -> Observed {
         })),
         resource_group: Some("ours".to_owned()),
         node: None,
+        followed_for: Duration::from_hours(1),
     }
 }
 
@@ -182,7 +183,10 @@ fn somebody_elses_machine_is_neither_adopted_nor_deleted() {
     foreign.resource_group = "theirs".to_owned();
     let foreign = saw(Sighting::Present(Box::new(foreign)));
     assert_eq!(step(&allocated(None), &foreign, 1), "block");
-    assert_eq!(step(&deleted(&allocated(None), |_| ()), &foreign, 600), "block");
+    assert_eq!(
+        step(&deleted(&allocated(None), |_| ()), &foreign, 600),
+        "note-absence"
+    );
     let unknown = Observed {
         resource_group: None,
         ..present(MachineStatus::Running)
@@ -234,6 +238,52 @@ fn a_failed_attempt_is_renamed_deleted_and_only_then_followed_by_the_next() {
     assert_eq!(
         step(&noted, &present(MachineStatus::Deleting), 50),
         "forget-absence"
+    );
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_ends_no_attempt() {
+    let claim = allocated(Some(ID));
+    let jumped = Observed {
+        followed_for: Duration::from_secs(40),
+        ..present(MachineStatus::Starting)
+    };
+    assert_eq!(step(&claim, &jumped, 440), "wait");
+}
+
+#[test]
+fn an_order_refused_for_good_is_not_repeated_but_a_machine_found_later_is_kept() {
+    let mut claim = allocated(None);
+    let status = status::refused(&claim, "no such image".to_owned(), at(3));
+    claim.status = Some(status);
+    assert_eq!(
+        step(&claim, &absent(), 4),
+        "wait",
+        "an earlier order may still be carried out"
+    );
+    assert_eq!(step(&claim, &absent(), 600), "rest");
+    assert_eq!(step(&claim, &present(MachineStatus::Starting), 600), "record");
+    let deleted = deleted(&claim, |_| ());
+    assert_eq!(step(&deleted, &absent(), 600), "note-absence");
+}
+
+#[test]
+fn a_claim_whose_name_a_stranger_holds_can_go() {
+    let claim = deleted(&allocated(None), |_| ());
+    let mut stranger = machine(MachineStatus::Running);
+    stranger.resource_group = "theirs".to_owned();
+    let seen = saw(Sighting::Present(Box::new(stranger)));
+    assert_eq!(step(&claim, &seen, 600), "note-absence");
+    let noted = annotated(&claim, names::MACHINE_ABSENT_SINCE, 600);
+    assert_eq!(step(&noted, &seen, 620), "release-finalizer");
+    let unsure = Observed {
+        resource_group: None,
+        ..seen
+    };
+    assert_eq!(
+        step(&noted, &unsure, 620),
+        "block",
+        "without knowing our group it could be ours"
     );
 }
 
@@ -473,8 +523,12 @@ proptest! {
     ) {
         let (observed, now) = (saw(sighting), at(seconds));
         if next(&claim, &observed, &LIMITS, now) == Step::ReleaseFinalizer {
-            prop_assert_eq!(&observed.machine, &Sighting::Absent);
-            prop_assert!(claim.is_deleting());
+            let gone = match &observed.machine {
+                Sighting::Unknown => false,
+                Sighting::Absent => true,
+                Sighting::Present(machine) => !is_ours(machine, claim.allocation(), &observed),
+            };
+            prop_assert!(gone && claim.is_deleting());
             let first = claim.absent_since().unwrap();
             prop_assert!(between(first, now) > LIMITS.visibility);
             let settled = match facts::doubt(&claim, &LIMITS, now) {

@@ -110,10 +110,15 @@ async fn create(
     match context.cloud.create(order).await {
         Ok(machine) => Ok(Outcome::Again(Box::new(bought(known, machine)))),
         // Ours from before, which the look-up did not show yet: it will.
-        Err(cloud::Error::NameTaken(_)) => Ok(Outcome::At(later(
-            context.clock.now(),
-            context.settings.limits.poll,
-        ))),
+        Err(cloud::Error::NameTaken(_)) if is_young(context, allocation) => Ok(soon(context)),
+        // The same order would be refused again, for ever; and a name that is taken by nothing that can be found is not
+        // freed by asking again.
+        Err(source @ (cloud::Error::BadRequest { .. } | cloud::Error::NameTaken(_))) => {
+            refused(context, known, allocation, &source).await;
+            let status = status::refused(&known.claim, source.to_string(), context.clock.now());
+            let next = write::status(context, known, "giving up", &status).await?;
+            Ok(Outcome::Again(Box::new(next)))
+        }
         Err(source) => {
             refused(context, known, allocation, &source).await;
             Err(Error::Cloud {
@@ -122,6 +127,13 @@ async fn create(
             })
         }
     }
+}
+
+/// Whether a machine that was ordered before may still be on its way to where reads see it.
+fn is_young(context: &Context, allocation: &Allocation) -> bool {
+    let limits = &context.settings.limits;
+    let shown = limits.send_within + limits.late_create + limits.visibility;
+    context.clock.now() < later(allocation.since.0, shown)
 }
 
 /// Reads may not show a new machine yet, so the answer itself is what is recorded.

@@ -6,6 +6,7 @@
 //! machine's name is unique.
 
 mod act;
+mod attempts;
 mod observe;
 mod pace;
 mod write;
@@ -25,6 +26,7 @@ use crate::cloud::{self, ClusterId};
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{self, Step};
 use act::Outcome;
+use attempts::Attempts;
 use observe::Known;
 pub(super) use observe::look;
 use pace::Pace;
@@ -68,6 +70,7 @@ struct Shared {
     context: Context,
     cluster: ClusterId,
     pace: Pace,
+    attempts: Attempts,
 }
 
 /// Looks after all NodeClaims, for as long as this is polled.
@@ -89,6 +92,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         .map_ok(|node| ObjectRef::new(&node.name_any()));
     let shared = Arc::new(Shared {
         pace: Pace::new(context.entropy.clone()),
+        attempts: Attempts::default(),
         context,
         cluster,
     });
@@ -122,10 +126,14 @@ async fn reconcile(cached: Arc<NodeClaim>, shared: Arc<Shared>) -> Result<Action
         return Ok(Action::await_change());
     }
     let Some(mut known) = Known::read(&shared.context, &cached.name_any()).await? else {
+        shared.attempts.forget(&cached);
         return Ok(Action::await_change());
     };
     for _ in 0..STEPS_MAX {
-        let seen = observe::observe(&shared.context, shared.cluster, &known).await?;
+        let followed_for = shared
+            .attempts
+            .follow(&known.claim, shared.context.clock.instant());
+        let seen = observe::observe(&shared.context, shared.cluster, &known, followed_for).await?;
         let (limits, now) = (&shared.context.settings.limits, shared.context.clock.now());
         let step = lifecycle::next(&known.claim, &seen.observed, limits, now);
         match carry_out(&shared, &known, &seen, step).await? {

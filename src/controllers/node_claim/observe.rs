@@ -1,5 +1,7 @@
 //! Sees what the next step of a claim hangs on, and no more: a claim at rest costs the cloud nothing.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
@@ -47,10 +49,18 @@ pub(super) struct Seen {
 }
 
 /// Looks at the world for one claim.
-pub(super) async fn observe(context: &Context, cluster: ClusterId, known: &Known) -> Result<Seen, Error> {
+pub(super) async fn observe(
+    context: &Context,
+    cluster: ClusterId,
+    known: &Known,
+    followed_for: Duration,
+) -> Result<Seen, Error> {
     let claim = &known.claim;
     let mut seen = Seen {
-        observed: Observed::default(),
+        observed: Observed {
+            followed_for,
+            ..Observed::default()
+        },
         class: None,
     };
     if !claim.has_finalizer() {
@@ -92,7 +102,7 @@ fn needs_class(claim: &NodeClaim, machine: &Sighting) -> bool {
         .allocation()
         .and_then(|allocation| allocation.instance_id.as_deref());
     let is_found = matches!(machine, Sighting::Present(machine) if recorded != Some(machine.id.as_str()));
-    needs_choice(claim, machine) || (is_found && !claim.is_launched())
+    needs_choice(claim, machine) || (is_found && (claim.is_deleting() || !claim.is_launched()))
 }
 
 async fn node(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Error> {

@@ -27,9 +27,15 @@ impl Demand {
     };
 }
 
-const PROFILES: [&str; 3] = ["bxf-4x16", "bxf-8x32", "bx2-4x16"];
+/// What is sold, and how: bx2 is not sold as spot.
+const OFFERINGS: [(&str, &str); 5] = [
+    ("bxf-4x16", "spot"),
+    ("bxf-8x32", "spot"),
+    ("bxf-4x16", "on-demand"),
+    ("bxf-8x32", "on-demand"),
+    ("bx2-4x16", "on-demand"),
+];
 const ZONES: [&str; 3] = ["${zone-1}", "${zone-2}", "${zone-3}"];
-const CAPACITY_TYPES: [&str; 2] = ["spot", "on-demand"];
 
 /// What people do in the world of a seed.
 pub fn draw(seed: u64, demand: &Demand) -> Scenario {
@@ -95,7 +101,8 @@ fn class() -> Value {
 }
 
 fn claim(name: &str, rng: &mut Rng) -> Value {
-    let mut pick = |from: &[&'static str]| from[rng.usize(..from.len())];
+    let (profile, capacity_type) = OFFERINGS[rng.usize(..OFFERINGS.len())];
+    let zone = ZONES[rng.usize(..ZONES.len())];
     let only = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
     json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
@@ -103,9 +110,9 @@ fn claim(name: &str, rng: &mut Rng) -> Value {
         "spec": {
             "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
             "requirements": [
-                only("node.kubernetes.io/instance-type", pick(&PROFILES)),
-                only("topology.kubernetes.io/zone", pick(&ZONES)),
-                only("karpenter.sh/capacity-type", pick(&CAPACITY_TYPES)),
+                only("node.kubernetes.io/instance-type", profile),
+                only("topology.kubernetes.io/zone", zone),
+                only("karpenter.sh/capacity-type", capacity_type),
             ],
         },
     })
