@@ -14,7 +14,6 @@ use crate::sim::kube::object;
 /// Timestamps in metadata are whole seconds, on either end.
 const SLACK: Duration = Duration::from_secs(2);
 
-#[derive(Default)]
 pub(super) struct Leases;
 
 impl Check for Leases {

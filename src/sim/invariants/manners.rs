@@ -70,7 +70,7 @@ impl Manners {
                 "{} asked {} again {:?} before the time it was told",
                 entry.who,
                 service(path),
-                *until - entry.at
+                until.saturating_sub(entry.at)
             );
             found.blame("S15", entry.at, message);
         }

@@ -146,11 +146,11 @@ impl Judge {
     pub fn new(settings: Settings) -> Self {
         Self {
             checks: vec![
-                Box::new(purchases::Purchases::default()),
+                Box::new(purchases::Purchases),
                 Box::new(ownership::Ownership),
                 Box::new(removals::Removals),
-                Box::new(release::Release::default()),
-                Box::new(leases::Leases::default()),
+                Box::new(release::Release),
+                Box::new(leases::Leases),
                 Box::new(claims::Claims),
                 Box::new(writes::Writes::default()),
                 Box::new(manners::Manners::new(&settings)),

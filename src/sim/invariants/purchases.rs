@@ -17,7 +17,6 @@ const VISIBLE_AFTER: Duration = Duration::from_mins(2);
 /// A replica that stood still goes on with what it knew before; it must look again from then on.
 const AWAKE_AFTER: Duration = Duration::from_secs(5);
 
-#[derive(Default)]
 pub(super) struct Purchases;
 
 impl Check for Purchases {

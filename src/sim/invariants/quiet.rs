@@ -9,7 +9,7 @@ use crate::sim::history::{Edge, Entry, What, Who};
 use crate::sim::world::effects::effect;
 
 /// How soon after healing nobody is refused for want of rights any more.
-const WORKS_AGAIN: Duration = Duration::from_secs(60);
+const WORKS_AGAIN: Duration = Duration::from_mins(1);
 
 pub(super) struct Quiet;
 

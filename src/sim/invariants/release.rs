@@ -7,7 +7,6 @@ use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
 use crate::sim::kube::object;
 
-#[derive(Default)]
 pub(super) struct Release;
 
 impl Check for Release {

@@ -9,6 +9,8 @@ use serde_json::Value;
 use super::book::{Book, Sent};
 use super::{Check, Findings, Truth};
 use crate::sim::history::{Answer, Edge, Entry, What, Who};
+use crate::sim::kube::object;
+use crate::sim::world::effects::effect;
 
 /// Replicas that overlap write the same at about the same time.
 const OVERLAP: Duration = Duration::from_mins(2);
@@ -26,11 +28,13 @@ impl Check for Writes {
         let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered) else {
             return;
         };
-        let writes = matches!(sent.request.method, Method::PUT | Method::PATCH);
-        if sent.request.edge != Edge::Kube || !writes || sent.request.query.contains("dryRun") {
+        let (request, path) = (&sent.request, &sent.request.path);
+        let writes = matches!(request.method, Method::PUT | Method::PATCH);
+        // Leases are renewed whether or not time has passed.
+        let counts = effect(request.edge, &request.method, path).is_some();
+        if request.edge != Edge::Kube || !writes || !counts || request.query.contains("dryRun") {
             return;
         }
-        let path = &sent.request.path;
         let others = self
             .last
             .get(path)
@@ -54,9 +58,10 @@ fn changed_nothing(answer: &Answer, sent: &Sent) -> bool {
         _ => return false,
     };
     let version = object["metadata"]["resourceVersion"].as_str();
-    // Deleting the last finalizer answers with the version of the removal.
     let version: Option<u64> = version.and_then(|version| version.parse().ok());
-    version.is_some_and(|version| version <= sent.revision)
+    // Whoever takes the last finalizer off is answered with what was there before the removal.
+    let removed = object::is_deleting(&object) && object::finalizers(&object).is_empty();
+    version.is_some_and(|version| version <= sent.revision) && !removed
 }
 
 #[cfg(test)]
@@ -109,6 +114,18 @@ mod tests {
         writes(&mut stage, 0, Some("1"), Some(200)).await;
         writes(&mut stage, 1, None, Some(200)).await;
         assert!(stage.blamed().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn taking_the_last_finalizer_off_and_renewing_a_lease_are_fine() {
+        let mut stage = Stage::new().await;
+        let gone = r#"{"metadata":{"resourceVersion":"1","deletionTimestamp":"2026-11-16T10:00:00Z"}}"#;
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/x/leases/leader";
+        for (path, body) in [(PATH, gone), (lease, r#"{"metadata":{"resourceVersion":"1"}}"#)] {
+            let number = stage.sends(0, Edge::Kube, &Method::PATCH, path, "{}");
+            stage.hears(0, number, Some(200), body);
+        }
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
     }
 
     #[tokio::test(start_paused = true)]

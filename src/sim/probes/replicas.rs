@@ -28,11 +28,11 @@ impl Leaders {
             return;
         };
         match &entry.what {
-            What::Request(request) => {
-                if effect(request.edge, &request.method, &request.path).is_some() && self.was_deposed(number)
-                {
-                    hits.hit(TWO_LEADERS);
-                }
+            What::Request(request)
+                if self.was_deposed(number)
+                    && effect(request.edge, &request.method, &request.path).is_some() =>
+            {
+                hits.hit(TWO_LEADERS);
             }
             What::Answer(answer) => {
                 if let Some(sent) = book.answered.as_ref().filter(|_| answer.status == Some(200)) {

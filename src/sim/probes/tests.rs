@@ -1,1 +1,152 @@
+use std::collections::BTreeSet;
 
+use http::Method;
+use serde_json::json;
+
+use super::*;
+use crate::sim::history::{Edge, What};
+use crate::sim::invariants::stage::Stage;
+
+const INSTANCES: &str = "/v1/instances";
+
+fn hit(stage: &Stage, name: &'static str) -> u64 {
+    stage.judge.probes().hits.get(name).copied().unwrap_or_default()
+}
+
+fn order(stage: &mut Stage, uid: &str) -> u64 {
+    let body =
+        json!({"name": stage.name_of(uid), "profile": {"name": "bxf-2x8"}, "zone": {"name": "us-south-1"}});
+    stage.sends(0, Edge::Cloud, &Method::POST, INSTANCES, &body.to_string())
+}
+
+async fn record(stage: &mut Stage, name: &str, id: Option<&str>) {
+    let mut allocation = json!({
+        "profile": "bxf-2x8", "zone": "us-south-1", "capacityType": "on-demand", "attempt": 1,
+        "subnet": "0717-b28a5d3c-6d1c-4a1e-9d7c-0a1b2c3d4e5f", "instanceName": "kib-1", "since": "2026-11-16T10:00:00Z",
+    });
+    if let Some(id) = id {
+        allocation["instanceID"] = json!(id);
+    }
+    stage
+        .patch(name, json!({"status": {"allocation": allocation}}))
+        .await;
+}
+
+#[test]
+fn names_are_unique() {
+    let names: BTreeSet<_> = REGISTERED.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), REGISTERED.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_and_a_machine_that_is_kept_are_recognized() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    let number = order(&mut stage, &uid);
+    let id = stage.machine(&stage.name_of(&uid)).await;
+    stage.hears(0, number, None, "");
+    record(&mut stage, "a", None).await;
+    stage.turns(0, "crashed after effect 2");
+    assert_eq!(hit(&stage, CRASH_BEFORE_RECORD), 1);
+    record(&mut stage, "a", Some(&id)).await;
+    assert_eq!(hit(&stage, LOST_THEN_ADOPTED), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_purchase_hits_nothing() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    let number = order(&mut stage, &uid);
+    let id = stage.machine(&stage.name_of(&uid)).await;
+    stage.hears(0, number, Some(201), "{}");
+    record(&mut stage, "a", Some(&id)).await;
+    stage.pass(60).await;
+    assert!(stage.judge.probes().hits.is_empty(), "{:?}", stage.judge.probes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_of_an_order_are_told_apart() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    let taken = r#"{"errors":[{"code":"validation_unique_failed"}]}"#;
+    let number = order(&mut stage, &uid);
+    stage.hears(0, number, Some(401), "");
+    let number = order(&mut stage, &uid);
+    stage.hears(0, number, Some(400), taken);
+    assert_eq!((hit(&stage, TOKEN_EXPIRED), hit(&stage, FOREIGN_NAME)), (1, 1));
+    stage.machine(&stage.name_of(&uid)).await;
+    let number = order(&mut stage, &uid);
+    stage.hears(0, number, Some(400), taken);
+    assert_eq!((hit(&stage, DUPLICATE_NAME), hit(&stage, FOREIGN_NAME)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_is_swept_and_a_stranger_that_is_listed_are_recognized() {
+    let mut stage = Stage::new().await;
+    let orphan = stage
+        .machine(&stage.name_of("0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4"))
+        .await;
+    let stranger = stage.machine("billing").await;
+    let number = stage.sends(0, Edge::Cloud, &Method::GET, INSTANCES, "");
+    stage.hears(
+        0,
+        number,
+        Some(200),
+        &format!(r#"{{"instances":[{{"id":"{stranger}"}}]}}"#),
+    );
+    assert_eq!((hit(&stage, FOREIGN_SEEN), hit(&stage, ORPHAN_SWEPT)), (1, 0));
+    stage.sends(
+        0,
+        Edge::Cloud,
+        &Method::DELETE,
+        &format!("{INSTANCES}/{orphan}"),
+        "",
+    );
+    assert_eq!(hit(&stage, ORPHAN_SWEPT), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_as_asked_is_recognized() {
+    let mut stage = Stage::new().await;
+    let number = stage.sends(0, Edge::Cloud, &Method::GET, INSTANCES, "");
+    stage.hears_again_in(0, number, Some(429), "", Some("3"));
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    stage.see_cloud();
+    assert_eq!(hit(&stage, RETRY_AFTER), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_with_nothing_bought_and_a_long_pause_are_recognized() {
+    let mut stage = Stage::new().await;
+    stage.claim("a").await;
+    record(&mut stage, "a", None).await;
+    stage.turns(0, "crashed after effect 2");
+    assert_eq!(hit(&stage, CRASH_BEFORE_CREATE), 1);
+    stage.turns(1, "paused");
+    stage.pass(16).await;
+    stage.turns(1, "resumed");
+    assert_eq!(hit(&stage, PAUSED), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_nobody_was_told_of_is_recognized() {
+    let mut stage = Stage::new().await;
+    let path = "/apis/karpenter.sh/v1/nodeclaims";
+    let number = stage.sends(0, Edge::Kube, &Method::GET, path, "");
+    stage.hears(0, number, Some(200), "{}");
+    stage.claim("a").await;
+    stage.delete("a").await;
+    stage.release("a").await;
+    assert_eq!(hit(&stage, UNSEEN), 1);
+    stage.struck("k14-strip-finalizer", "nodeclaims/b");
+    assert_eq!(hit(&stage, FINALIZER_STRIPPED), 1);
+    let event = What::Event {
+        number: 99,
+        kind: "ERROR".to_owned(),
+        object: String::new(),
+        version: String::new(),
+        hash: 0,
+    };
+    stage.happens(Stage::replica(0), event);
+    assert_eq!(hit(&stage, RELISTED), 1);
+}
