@@ -194,8 +194,8 @@ impl Simulator {
                 ],
             },
         });
-        let claims: ::kube::Api<NodeClaim> = ::kube::Api::all(self.cluster.admin());
         self.runtime.block_on(async {
+            let claims: ::kube::Api<NodeClaim> = ::kube::Api::all(self.cluster.admin());
             let claim = serde_json::from_value(claim).unwrap();
             claims.create(&PostParams::default(), &claim).await.unwrap();
             let bought = async {

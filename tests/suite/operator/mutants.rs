@@ -110,6 +110,8 @@ async fn one_that_names_machines_after_its_life_buys_twice() {
         () = first => panic!("the replica ended"),
     }
     assert_eq!(world.living().len(), 1);
+    // No life begins at the same time as another.
+    world.clock.sleep(Duration::from_secs(1)).await;
     while_working(world.mutant(mutant), async {
         world.until_launched("a").await;
         assert_eq!(world.living().len(), 2);

@@ -35,8 +35,8 @@ pub fn conform(api_version: &str, kind: &str, object: &mut Value) -> Result<Vec<
 #[derive(Clone, Copy)]
 enum At<'a> {
     Top,
-    Field(&'a At<'a>, &'a str),
-    Element(&'a At<'a>, usize),
+    Field(&'a Self, &'a str),
+    Element(&'a Self, usize),
 }
 
 impl fmt::Display for At<'_> {
