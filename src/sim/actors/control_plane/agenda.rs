@@ -91,7 +91,7 @@ impl Entry<'_> {
 
     fn due(&self) -> Option<Timestamp> {
         // Still changed after everybody was asked: it has been asked too often.
-        let held_back = self.changed.then(|| self.asked_at).flatten();
+        let held_back = self.asked_at.filter(|_| self.changed);
         let held_back = held_back.map(|at| later(at, AFTER_REFUSAL));
         [held_back, self.again_at].into_iter().flatten().min()
     }

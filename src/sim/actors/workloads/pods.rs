@@ -129,9 +129,8 @@ pub(super) enum Availability {
 pub(super) fn availability(pod: &Pod, min_ready_seconds: Option<i32>, now: Timestamp) -> Availability {
     let seconds = u64::try_from(min_ready_seconds.unwrap_or(0)).unwrap_or(0);
     match (is_ready(pod), ready_since(pod)) {
-        (false, _) => Availability::No,
         (true, _) if seconds == 0 => Availability::Yes,
-        (true, None) => Availability::No,
+        (false, _) | (true, None) => Availability::No,
         (true, Some(since)) => match later(since, Duration::from_secs(seconds)) {
             at if at <= now => Availability::Yes,
             at => Availability::At(at),

@@ -223,7 +223,7 @@ impl<'a> Pass<'a> {
                 let mut claim = template.clone();
                 let short = template.metadata.name.as_deref().unwrap_or_default();
                 claim.metadata.name = Some(format!("{short}-{}-{ordinal}", self.name));
-                claim.metadata.namespace = self.set.metadata.namespace.clone();
+                claim.metadata.namespace.clone_from(&self.set.metadata.namespace);
                 let labels = claim.metadata.labels.get_or_insert_default();
                 labels.extend(self.spec.selector.match_labels.clone().unwrap_or_default());
                 if leaves_with_set {

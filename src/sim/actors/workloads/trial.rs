@@ -132,11 +132,11 @@ pub(super) fn deeds(next: &Next) -> Vec<String> {
 
 /// The status that is wanted for an object, if it is to change.
 pub(super) fn status(next: &Next, name: &str) -> Value {
-    let statuses = next.acts.iter().filter_map(|act| match act {
+    let mut statuses = next.acts.iter().filter_map(|act| match act {
         Act::PatchStatus { target, patch } if target.name == name => Some(patch["status"].clone()),
         _ => None,
     });
-    statuses.last().unwrap_or_default()
+    statuses.next_back().unwrap_or_default()
 }
 
 /// A node with more to it.

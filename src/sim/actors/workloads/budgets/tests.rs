@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::super::trial::{at, deleting, labeled, named, owned, pod, ready, status, with};
 use super::*;
 
-fn budget(spec: Value) -> PodDisruptionBudget {
+fn budget(spec: &Value) -> PodDisruptionBudget {
     let mut value = json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}});
-    json_patch::merge(&mut value["spec"], &spec);
+    json_patch::merge(&mut value["spec"], spec);
     named("guard", value)
 }
 
@@ -57,7 +57,7 @@ fn numbers_and_shares_are_counted_as_kubernetes_counts_them() {
         (json!({"maxUnavailable": 7}), 3, [3, 0, 3, 3]),
     ] {
         assert_eq!(
-            counts(&world(asked, budget(spec.clone()), three())),
+            counts(&world(asked, budget(&spec), three())),
             outcome,
             "{spec} of {asked}"
         );
@@ -69,7 +69,7 @@ fn pods_that_are_not_ready_or_are_going_are_not_healthy() {
     let waiting = labeled(owned(pod("w"), "ReplicaSet", "set"), "app", "web");
     let pods = vec![own("a"), waiting, deleting(own("c"))];
     assert_eq!(
-        counts(&world(3, budget(json!({"minAvailable": 1})), pods)),
+        counts(&world(3, budget(&json!({"minAvailable": 1})), pods)),
         [3, 1, 1, 0]
     );
 }
@@ -77,18 +77,18 @@ fn pods_that_are_not_ready_or_are_going_are_not_healthy() {
 #[test]
 fn no_pods_allow_nothing_and_no_selector_selects_none() {
     assert_eq!(
-        counts(&world(3, budget(json!({"minAvailable": 0})), vec![])),
+        counts(&world(3, budget(&json!({"minAvailable": 0})), vec![])),
         [0, 0, 0, 0]
     );
-    let blind = budget(json!({"minAvailable": 0, "selector": null}));
+    let blind = budget(&json!({"minAvailable": 0, "selector": null}));
     assert_eq!(counts(&world(3, blind, vec![own("a")])), [0, 0, 0, 0]);
-    let all = budget(json!({"minAvailable": 0, "selector": {"matchLabels": null}}));
+    let all = budget(&json!({"minAvailable": 0, "selector": {"matchLabels": null}}));
     assert_eq!(counts(&world(3, all, vec![own("a")])), [1, 0, 1, 1]);
 }
 
 #[test]
 fn an_evicted_pod_does_not_count_until_it_is_seen_going_or_two_minutes_passed() {
-    let mut charged = budget(json!({"minAvailable": 1}));
+    let mut charged = budget(&json!({"minAvailable": 1}));
     charged.status = Some(
         serde_json::from_value(
             json!({"expectedPods": 3, "desiredHealthy": 1, "currentHealthy": 3,
@@ -119,17 +119,17 @@ fn an_evicted_pod_does_not_count_until_it_is_seen_going_or_two_minutes_passed() 
 #[test]
 fn a_share_of_what_cannot_be_scaled_allows_nothing() {
     let daemon = labeled(owned(ready(pod("d"), 1), "DaemonSet", "log"), "app", "web");
-    let view = world(3, budget(json!({"maxUnavailable": 1})), vec![daemon.clone()]);
+    let view = world(3, budget(&json!({"maxUnavailable": 1})), vec![daemon.clone()]);
     let told = status(&next(&view, at(100)), "guard");
     assert_eq!(told["disruptionsAllowed"], 0);
     assert_eq!(told["conditions"][0]["reason"], "SyncFailed");
-    let view = world(3, budget(json!({"minAvailable": 0})), vec![daemon]);
+    let view = world(3, budget(&json!({"minAvailable": 0})), vec![daemon]);
     assert_eq!(counts(&view), [1, 0, 1, 1], "a number needs no scale");
 }
 
 #[test]
 fn the_condition_changes_its_time_only_with_its_status() {
-    let mut known = budget(json!({"minAvailable": 1}));
+    let mut known = budget(&json!({"minAvailable": 1}));
     let first = next(&world(2, known.clone(), vec![own("a"), own("b")]), at(100));
     known.status = serde_json::from_value(status(&first, "guard")).unwrap();
     assert_eq!(
@@ -155,8 +155,8 @@ proptest! {
     #[test]
     fn a_share_that_must_stay_and_the_rest_that_may_go_differ_by_rounding_alone(percent in 0i32..=100, replicas in 1i32..60) {
         let pods: Vec<Pod> = (0..replicas).map(|index| own(&format!("p{index}"))).collect();
-        let [_, stay, _, _] = counts(&world(replicas, budget(json!({"minAvailable": format!("{percent}%")})), pods.clone()));
-        let [_, left, _, _] = counts(&world(replicas, budget(json!({"maxUnavailable": format!("{}%", 100 - percent)})), pods));
+        let [_, stay, _, _] = counts(&world(replicas, budget(&json!({"minAvailable": format!("{percent}%")})), pods.clone()));
+        let [_, left, _, _] = counts(&world(replicas, budget(&json!({"maxUnavailable": format!("{}%", 100 - percent)})), pods));
         // Both round up: what stays is never less than the share, and what may go never less than its own.
         prop_assert!(stay >= left && stay - left <= 1);
     }

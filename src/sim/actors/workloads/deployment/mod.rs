@@ -136,7 +136,8 @@ impl<'a> Pass<'a> {
         };
         let set = self.sets.make(self.deployment, first);
         let name = set.metadata.name.clone().unwrap_or_default();
-        if self.sets.is_taken(self.view, &set) {
+        // Another set has the name: the hash must become another.
+        if self.view.replica_sets.contains_key(&sets::key(&set)) {
             return Beginning::Collision;
         }
         self.next.act(Act::make(&set));

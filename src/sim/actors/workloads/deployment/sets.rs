@@ -90,11 +90,6 @@ impl<'a> Sets<'a> {
             status: None,
         }
     }
-
-    /// Whether another set has that name already: then the hash must be another.
-    pub(super) fn is_taken(&self, view: &View, set: &ReplicaSet) -> bool {
-        view.replica_sets.contains_key(&key(set))
-    }
 }
 
 /// Where a set is found.

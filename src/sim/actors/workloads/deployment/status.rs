@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{
-    Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetStatus,
-};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::super::status::{corrected, moment, some};
 use super::rollout::Strategy;
@@ -177,16 +176,11 @@ impl Progress<'_> {
     }
 
     fn subject(&self) -> String {
-        match self
-            .sets
-            .new
-            .and_then(|set: &ReplicaSet| set.metadata.name.as_deref())
-        {
-            Some(name) => format!("ReplicaSet \"{name}\""),
-            None => {
-                let name = self.deployment.metadata.name.as_deref();
-                format!("Deployment \"{}\"", name.unwrap_or_default())
-            }
+        let name = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
+        if let Some(set) = self.sets.new {
+            format!("ReplicaSet \"{}\"", name(&set.metadata))
+        } else {
+            format!("Deployment \"{}\"", name(&self.deployment.metadata))
         }
     }
 

@@ -7,7 +7,7 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-fn deployment(image: &str, strategy: Value) -> Deployment {
+fn deployment(image: &str, strategy: &Value) -> Deployment {
     named(
         "web",
         json!({"metadata": {"annotations": {REVISION: "1"}},
@@ -38,7 +38,7 @@ fn seen(deployment: Deployment, sets: Vec<ReplicaSet>) -> Next {
 
 #[test]
 fn a_new_deployment_gets_a_set_of_all_its_replicas() {
-    let wanted = seen(deployment("a", rolling()), vec![]);
+    let wanted = seen(deployment("a", &rolling()), vec![]);
     let Act::Create { object, .. } = &wanted.acts[0] else {
         panic!("{wanted:?}")
     };
@@ -63,7 +63,7 @@ fn a_new_deployment_gets_a_set_of_all_its_replicas() {
 
 #[test]
 fn a_new_template_begins_within_the_surge() {
-    let wanted = seen(deployment("b", rolling()), vec![set("web-a", "a", 3, 1)]);
+    let wanted = seen(deployment("b", &rolling()), vec![set("web-a", "a", 3, 1)]);
     let Act::Create { object, .. } = &wanted.acts[0] else {
         panic!("{wanted:?}")
     };
@@ -74,7 +74,7 @@ fn a_new_template_begins_within_the_surge() {
 #[test]
 fn going_back_to_an_old_template_takes_its_set_and_a_new_revision() {
     let sets = vec![set("web-a", "a", 0, 1), set("web-b", "b", 3, 2)];
-    let wanted = seen(deployment("a", rolling()), sets);
+    let wanted = seen(deployment("a", &rolling()), sets);
     assert_eq!(
         told(&wanted),
         [
@@ -86,7 +86,7 @@ fn going_back_to_an_old_template_takes_its_set_and_a_new_revision() {
 
 #[test]
 fn recreating_waits_until_the_last_old_pod_is_gone() {
-    let recreate = || deployment("b", json!({"type": "Recreate"}));
+    let recreate = || deployment("b", &json!({"type": "Recreate"}));
     let wanted = seen(recreate(), vec![set("web-a", "a", 3, 1)]);
     assert_eq!(deeds(&wanted), [r#"patch web-a {"spec":{"replicas":0}}"#]);
     let empty = || set("web-a", "a", 0, 1);
@@ -102,7 +102,7 @@ fn recreating_waits_until_the_last_old_pod_is_gone() {
 
 #[test]
 fn a_paused_deployment_is_scaled_and_nothing_else() {
-    let mut paused = deployment("b", rolling());
+    let mut paused = deployment("b", &rolling());
     paused.spec.paused = Some(true);
     let wanted = seen(paused, vec![set("web-a", "a", 2, 1)]);
     assert_eq!(deeds(&wanted), [r#"patch web-a {"spec":{"replicas":3}}"#]);
@@ -110,7 +110,7 @@ fn a_paused_deployment_is_scaled_and_nothing_else() {
 
 #[test]
 fn the_status_of_a_complete_rollout_satisfies_kubectl() {
-    let wanted = seen(deployment("a", rolling()), vec![set("web-a", "a", 3, 1)]);
+    let wanted = seen(deployment("a", &rolling()), vec![set("web-a", "a", 3, 1)]);
     let status = status(&wanted, "web");
     for field in [
         "replicas",
@@ -155,7 +155,7 @@ fn after(mut deployment: Deployment, wanted: &Next) -> Deployment {
 
 #[test]
 fn a_status_that_was_written_is_not_written_again() {
-    let first = deployment("a", rolling());
+    let first = deployment("a", &rolling());
     let sets = vec![set("web-a", "a", 3, 1)];
     let settled = after(first.clone(), &seen(first, sets.clone()));
     assert_eq!(seen(settled, sets), Next::default());
@@ -166,7 +166,7 @@ fn a_rollout_that_does_not_get_on_is_late() {
     let mut stuck = set("web-a", "a", 3, 1);
     stuck.status.as_mut().unwrap().available_replicas = None;
     stuck.status.as_mut().unwrap().ready_replicas = None;
-    let first = deployment("a", rolling());
+    let first = deployment("a", &rolling());
     let view = |deployment| with(with(View::default(), [deployment]), [stuck.clone()]);
     let begun = after(first.clone(), &next(&view(first), at(100)));
     assert_eq!(next(&view(begun.clone()), at(699)).acts, []);
@@ -179,7 +179,7 @@ fn a_rollout_that_does_not_get_on_is_late() {
 
 #[test]
 fn only_so_many_old_sets_are_kept() {
-    let first = deployment("c", rolling());
+    let first = deployment("c", &rolling());
     let sets = vec![
         set("web-a", "a", 0, 1),
         set("web-b", "b", 0, 2),

@@ -3,15 +3,15 @@ use serde_json::{Value, json};
 use super::super::trial::{at, deeds, deleting, in_phase, named, owned, pod, status, told, with};
 use super::*;
 
-fn job(spec: Value) -> Job {
+fn job(spec: &Value) -> Job {
     let mut value = json!({"spec": {"completions": 3, "parallelism": 2, "backoffLimit": 2,
         "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}}}});
-    json_patch::merge(&mut value["spec"], &spec);
+    json_patch::merge(&mut value["spec"], spec);
     named("sum", value)
 }
 
 fn plain() -> Job {
-    job(json!({}))
+    job(&json!({}))
 }
 
 fn own(name: &str, phase: &str) -> Pod {
@@ -101,7 +101,7 @@ fn failures_are_waited_out_and_too_many_end_it() {
 
 #[test]
 fn a_job_that_takes_too_long_fails() {
-    let limited = job(json!({"activeDeadlineSeconds": 30}));
+    let limited = job(&json!({"activeDeadlineSeconds": 30}));
     let pods = || vec![own("a", "Running"), own("b", "Running")];
     let started = after(limited.clone(), &seen(limited, pods(), 100));
     assert_eq!(seen(started.clone(), pods(), 110).again_at, Some(at(130)));
@@ -111,7 +111,7 @@ fn a_job_that_takes_too_long_fails() {
 
 #[test]
 fn each_index_is_done_once() {
-    let indexed = || job(json!({"completionMode": "Indexed"}));
+    let indexed = || job(&json!({"completionMode": "Indexed"}));
     let with_index = |name: &str, phase: &str, index: i32| {
         let mut pod = own(name, phase);
         pod.metadata.annotations = Some([(COMPLETION_INDEX.to_owned(), index.to_string())].into());
@@ -135,7 +135,7 @@ fn each_index_is_done_once() {
 
 #[test]
 fn a_suspended_job_runs_nothing_and_begins_anew() {
-    let suspended = job(json!({"suspend": true}));
+    let suspended = job(&json!({"suspend": true}));
     let stopping = seen(suspended.clone(), vec![own("a", "Running")], 10);
     assert_eq!(deeds(&stopping), ["delete a"]);
     let mut resumed = after(suspended, &stopping);
@@ -148,7 +148,7 @@ fn a_suspended_job_runs_nothing_and_begins_anew() {
 
 #[test]
 fn a_finished_job_goes_when_its_time_is_over() {
-    let short = job(json!({"ttlSecondsAfterFinished": 60}));
+    let short = job(&json!({"ttlSecondsAfterFinished": 60}));
     let done = || ["a", "b", "c"].map(|name| own(name, "Succeeded")).to_vec();
     let complete = after(short.clone(), &seen(short, done(), 100));
     let waiting = seen(complete.clone(), done(), 159);

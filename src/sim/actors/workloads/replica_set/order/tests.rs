@@ -31,7 +31,7 @@ fn names(pods: &[&Pod]) -> Vec<String> {
 #[test]
 fn earlier_rules_beat_later_ones() {
     let running = |name: &str| on(ready(pod(name), 50), name);
-    let cases = [
+    let cases = vec![
         (
             "unassigned before assigned",
             ready(pod("a"), 1),
