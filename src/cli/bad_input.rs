@@ -38,10 +38,29 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
+/// What shells report for a program that SIGINT ended: 128 and the number of the signal.
+const INTERRUPTED: u8 = 130;
+
+/// The user ended a command before it was done.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted before the end; nothing is left running")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
 /// Prints the error with its causes, and the hint where there is one; the exit status.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if broken_pipe(error) {
         return ExitCode::SUCCESS;
+    }
+    if error.is::<Interrupted>() {
+        output::talk(error);
+        return ExitCode::from(INTERRUPTED);
     }
     output::talk(format_args!("error: {error:#}"));
     let Some(bad_input) = error.downcast_ref::<BadInput>() else {

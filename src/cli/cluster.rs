@@ -53,25 +53,17 @@ mod serving {
 
 #[cfg(feature = "sim")]
 mod serving {
-    use std::fs::{self, OpenOptions};
-    use std::io::{self, Write};
-    use std::os::unix::fs::OpenOptionsExt;
-    use std::path::Path;
-
     use anyhow::Context;
     use tokio::signal::unix::{SignalKind, signal};
     use tokio_util::sync::CancellationToken;
 
     use super::ServeArgs;
     use crate::api::crd::definitions;
-    use crate::cli::{BadInput, output};
+    use crate::cli::{BadInput, kubeconfig, output};
     use crate::clock::Clock;
     use crate::sim::kube::identity::Keys;
     use crate::sim::kube::serve::{self, ServeError};
     use crate::sim::kube::{ApiServer, Options, write};
-
-    /// How a kubeconfig of ours begins; any other file is somebody's own.
-    const MARK: &str = "# Written by karpenter-ibm cluster serve; it is worthless once that has ended.\n";
 
     pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -93,8 +85,11 @@ mod serving {
         if args.crds {
             install_crds(&server)?;
         }
-        write_kubeconfig(&args.kubeconfig, &serve::kubeconfig(&server, &url))
-            .map_err(|error| unusable_path(&args.kubeconfig, &error))?;
+        kubeconfig::write(
+            "cluster serve",
+            &args.kubeconfig,
+            &serve::kubeconfig(&server, &url),
+        )?;
         output::data(format_args!("listening on {url}"))?;
         let stop = CancellationToken::new();
         let told = stop.clone();
@@ -118,31 +113,6 @@ mod serving {
         Ok(())
     }
 
-    /// Puts the file there whole or not at all, readable for its owner only: it holds a private key.
-    fn write_kubeconfig(path: &Path, text: &str) -> io::Result<()> {
-        if let Ok(present) = fs::read_to_string(path)
-            && !present.is_empty()
-            && !present.starts_with(MARK)
-        {
-            let problem = "there is a file that was not written by this command, and it is left alone";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
-        }
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(format!(".{}", std::process::id()));
-        let draft = Path::new(&draft);
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(draft)
-            .and_then(|mut file| file.write_all(format!("{MARK}{text}").as_bytes()))
-            .and_then(|()| fs::rename(draft, path));
-        if written.is_err() {
-            let _ = fs::remove_file(draft);
-        }
-        written
-    }
-
     fn unusable_address(error: &ServeError) -> anyhow::Error {
         let hint = match error {
             ServeError::NotLoopback(_) => {
@@ -151,12 +121,5 @@ mod serving {
             _ => "choose another port, or 0 for any that is free",
         };
         BadInput::new(format!("--listen: {error}")).hint(hint).into()
-    }
-
-    fn unusable_path(path: &Path, error: &io::Error) -> anyhow::Error {
-        let problem = format!("--kubeconfig: cannot write {}: {error}", path.display());
-        BadInput::new(problem)
-            .hint("name a new file in a directory that exists and that you may write to")
-            .into()
     }
 }

@@ -12,9 +12,11 @@ pub mod cluster;
 pub mod controller;
 pub mod crds;
 pub mod demo;
+#[cfg(feature = "sim")]
+mod kubeconfig;
 pub mod output;
 
-pub use bad_input::BadInput;
+pub use bad_input::{BadInput, Interrupted};
 
 /// A node provisioner for IBM Cloud VPC.
 #[derive(Debug, Parser)]

@@ -15,6 +15,8 @@ mod conformance;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]
+mod demo;
+#[cfg(test)]
 mod determinism;
 #[cfg(test)]
 mod kubectl;
@@ -28,6 +30,8 @@ mod placing;
 mod prices;
 #[cfg(test)]
 mod runtime;
+#[cfg(test)]
+mod scenarios;
 #[cfg(test)]
 mod simulator;
 #[cfg(test)]

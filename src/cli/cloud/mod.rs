@@ -3,7 +3,7 @@
 #[cfg(feature = "sim")]
 mod remote;
 #[cfg(feature = "sim")]
-mod running;
+pub(super) mod running;
 #[cfg(feature = "sim")]
 mod serve;
 

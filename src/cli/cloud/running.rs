@@ -20,7 +20,7 @@ use crate::cli::BadInput;
 const PROBE: Duration = Duration::from_secs(2);
 
 /// The file of a running simulator; dropping it removes the file.
-pub(super) struct Announcement(PathBuf);
+pub(in crate::cli) struct Announcement(PathBuf);
 
 #[derive(Serialize, Deserialize)]
 struct Entry {
@@ -30,14 +30,9 @@ struct Entry {
 
 impl Announcement {
     /// Tells other commands of this user where the simulator is.
-    pub(super) fn publish(url: &str) -> anyhow::Result<Self> {
-        let folder = folder();
+    pub(in crate::cli) fn publish(url: &str) -> anyhow::Result<Self> {
+        let folder = make_folder()?;
         let at = || format!("writing to {}", folder.display());
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .with_context(at)?;
         let pid = std::process::id();
         let path = folder.join(format!("cloud-{pid}.json"));
         let entry = serde_json::to_vec(&Entry {
@@ -122,6 +117,17 @@ async fn probe(client: &reqwest::Client, url: &Url) -> Option<()> {
     let answer = client.get(status).timeout(PROBE).send().await.ok()?;
     let body: Value = answer.json().await.ok()?;
     (body["simulator"] == "karpenter-ibm").then_some(())
+}
+
+/// The folder for what this user's commands know of each other, made if need be.
+pub(in crate::cli) fn make_folder() -> anyhow::Result<PathBuf> {
+    let folder = folder();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .with_context(|| format!("writing to {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// The user's own runtime directory, or one in the temporary directory that bears the user's name.

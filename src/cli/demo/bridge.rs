@@ -24,23 +24,17 @@ struct Crossing {
     answer: oneshot::Sender<Response>,
 }
 
-/// The inner end: answers what comes over.
-pub(super) struct Inside {
-    router: Router,
-    crossings: mpsc::Receiver<Crossing>,
-}
+/// The inner end.
+pub(super) struct Inside(mpsc::Receiver<Crossing>);
 
-/// Both ends of a bridge to a router: the one to serve outside, and the one to run inside.
-pub(super) fn bridge(router: Router) -> (Router, Inside) {
+/// Both ends of a bridge: a router to serve outside, and the end to answer at inside.
+pub(super) fn bridge() -> (Router, Inside) {
     let (sender, crossings) = mpsc::channel(WAITING_MAX);
     let outside = tower::service_fn(move |request: Request<Body>| {
         let sender = sender.clone();
         async move { Ok::<_, Infallible>(cross(&sender, request).await) }
     });
-    (
-        Router::new().fallback_service(outside),
-        Inside { router, crossings },
-    )
+    (Router::new().fallback_service(outside), Inside(crossings))
 }
 
 async fn cross(sender: &mpsc::Sender<Crossing>, request: Request<Body>) -> Response {
@@ -57,10 +51,10 @@ fn gone() -> Response {
 }
 
 impl Inside {
-    /// Answers for as long as it is polled, each request in a task of its own.
-    pub(super) async fn run(mut self) {
-        while let Some(Crossing { request, answer }) = self.crossings.recv().await {
-            let router = self.router.clone();
+    /// Lets `router` answer for as long as this is polled, each request in a task of its own.
+    pub(super) async fn answer_with(mut self, router: Router) {
+        while let Some(Crossing { request, answer }) = self.0.recv().await {
+            let router = router.clone();
             tokio::spawn(async move {
                 let response = match router.oneshot(request).await {
                     Ok(response) => response,
@@ -93,7 +87,7 @@ async fn carry(body: Body, pieces: mpsc::Sender<Result<Bytes, axum::Error>>) {
     }
 }
 
-fn tokio_stream<T>(receiver: mpsc::Receiver<T>) -> impl futures::Stream<Item = T> {
+fn stream_of<T>(receiver: mpsc::Receiver<T>) -> impl futures::Stream<Item = T> {
     futures::stream::unfold(receiver, async |mut receiver| {
         let item = receiver.recv().await?;
         Some((item, receiver))
@@ -102,11 +96,11 @@ fn tokio_stream<T>(receiver: mpsc::Receiver<T>) -> impl futures::Stream<Item = T
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use axum::routing::get;
     use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -125,7 +119,7 @@ mod tests {
             tokio::time::sleep(Duration::from_hours(1)).await;
             format!("{} s", (Instant::now() - before).as_secs())
         };
-        let (router, inside) = bridge(Router::new().route("/hour", get(hour)));
+        let (router, inside) = bridge();
         let outside = tokio::runtime::Runtime::new().unwrap();
         let asked = outside.spawn(async move {
             let request = Request::get("/hour").body(Body::empty()).unwrap();
@@ -133,7 +127,7 @@ mod tests {
             axum::body::to_bytes(answer.into_body(), 100).await.unwrap()
         });
         let answer = inside_runtime().block_on(async {
-            tokio::spawn(inside.run());
+            tokio::spawn(inside.answer_with(Router::new().route("/hour", get(hour))));
             asked.await.unwrap()
         });
         assert_eq!(&answer[..], b"3600 s");
@@ -141,7 +135,7 @@ mod tests {
 
     #[test]
     fn when_the_inside_has_ended_the_outside_says_so() {
-        let (router, inside) = bridge(Router::new());
+        let (router, inside) = bridge();
         drop(inside);
         let runtime = inside_runtime();
         let request = Request::get("/").body(Body::empty()).unwrap();
@@ -153,28 +147,27 @@ mod tests {
     fn a_reader_that_goes_away_ends_the_answer() {
         let runtime = inside_runtime();
         runtime.block_on(async {
-            let held = Arc::new(());
-            let holds = held.clone();
+            let ended = CancellationToken::new();
+            let ends = ended.clone();
             let endless = get(move || {
-                let held = holds.clone();
+                let guard = ends.clone().drop_guard();
                 async move {
-                    Body::from_stream(futures::stream::unfold(held, async |held| {
+                    Body::from_stream(futures::stream::unfold(guard, async |guard| {
                         tokio::time::sleep(Duration::from_secs(1)).await;
-                        Some((Ok::<_, Infallible>(Bytes::from_static(b"x")), held))
+                        Some((Ok::<_, Infallible>(Bytes::from_static(b"x")), guard))
                     }))
                 }
             });
-            let (router, inside) = bridge(Router::new().route("/", endless));
-            let before = Arc::strong_count(&held);
-            tokio::spawn(inside.run());
+            let (router, inside) = bridge();
+            tokio::spawn(inside.answer_with(Router::new().route("/", endless)));
             let request = Request::get("/").body(Body::empty()).unwrap();
             let answer = router.oneshot(request).await.unwrap();
             let mut pieces = answer.into_body().into_data_stream();
             assert_eq!(pieces.next().await.unwrap().unwrap(), "x");
-            assert!(Arc::strong_count(&held) > before);
+            assert!(!ended.is_cancelled());
             drop(pieces);
             tokio::time::sleep(Duration::from_mins(1)).await;
-            assert_eq!(Arc::strong_count(&held), before);
+            assert!(ended.is_cancelled());
         });
     }
 }

@@ -19,6 +19,8 @@ mod parse;
 mod placeholders;
 pub mod player;
 pub mod scene;
+pub mod stage;
+pub mod transcript;
 
 pub use changes::changes;
 pub use document::Mistake;
@@ -153,6 +155,4 @@ pub struct Crash {
     pub replica: usize,
     /// Right after so many more of its effects; at once for 0.
     pub after_effects: u64,
-    /// How long nobody is in its place.
-    pub down: Duration,
 }

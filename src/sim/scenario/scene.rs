@@ -141,10 +141,10 @@ impl Scene {
             .machines
             .values()
             .filter(|machine| machine_state(machine) == MachineState::Running);
+        // Of nothing, `sum` makes minus zero.
         running
             .filter_map(|machine| machine.usd_per_hour)
-            .map(crate::money::Price::usd)
-            .sum()
+            .fold(0.0, |sum, price| sum + price.usd())
     }
 }
 

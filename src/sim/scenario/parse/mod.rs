@@ -15,8 +15,6 @@ use crate::sim::ibm::{Class, FaultKind, HostFailure};
 
 /// How long a story goes on after its last step, unless it says so itself: time for a machine to come and go.
 const AFTERMATH: Duration = Duration::from_mins(10);
-/// How soon Kubernetes starts a container again that ended before: 10 s, the first of its waits.
-const DOWN: Duration = Duration::from_secs(10);
 
 const ACTIONS: &[&str] = &[
     "apply",
@@ -288,11 +286,10 @@ fn percent(place: &Place<'_>) -> Result<u32, Mistake> {
 }
 
 fn crash(place: &Place<'_>) -> Result<Crash, Mistake> {
-    let fields = place.fields(&["replica", "after-effects", "down"])?;
+    let fields = place.fields(&["replica", "after-effects"])?;
     Ok(Crash {
         replica: fields.read("replica", Place::number)?.unwrap_or(0),
         after_effects: fields.read("after-effects", Place::number)?.unwrap_or(0),
-        down: fields.read("down", Place::duration)?.unwrap_or(DOWN),
     })
 }
 

@@ -26,7 +26,7 @@ steps:
   - refill: {profile: bxf-4x16, zone: eu-de-1}
   - fault: {kind: lost-create, times: 1, operation: instances.create}
   - fault: {kind: rate-limit, for: 2m, percent: 20}
-  - crash: {after-effects: 3, down: 30s}
+  - crash: {after-effects: 3}
   - at: 2m30s
     expect:
       within: 5m
@@ -94,7 +94,6 @@ fn everything_that_can_be_said_is_understood() {
     let crash = Crash {
         replica: 0,
         after_effects: 3,
-        down: Duration::from_secs(30),
     };
     assert_eq!(step(12).action, Action::Crash(crash));
     assert_eq!(scenario.lasts, Duration::from_secs(450) + AFTERMATH);

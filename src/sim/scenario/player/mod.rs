@@ -184,6 +184,11 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
+    /// Says something in the narrator's voice.
+    pub fn narrate(&mut self, text: &str) {
+        self.say(Voice::Narrator, text.to_owned());
+    }
+
     /// Tells what happens for as long as it is polled.
     pub async fn watch(&mut self) {
         self.wait_until(Duration::MAX).await;

@@ -165,7 +165,6 @@ async fn faults_and_crashes_reach_those_they_are_for() {
     let crash = Crash {
         replica: 0,
         after_effects: 3,
-        down: Duration::from_secs(10),
     };
     assert_eq!(played.crashes, [crash]);
     let faults = played.hands.cloud.faults();

@@ -1,0 +1,272 @@
+//! The performance: two runtimes, one world.
+//!
+//! *Inside*, a current-thread runtime with paused time holds the servers, the operator, the machines and everybody
+//! else, paced by the wall clock. *Outside*, a normal runtime has the sockets and the signals. Requests cross on a
+//! [`bridge`](super::bridge). When this returns, for whatever reason, both are gone.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::bridge::{self, Inside};
+use super::pace;
+use super::screen::Screen;
+use super::show::{Afterwards, Show, Tempo};
+use crate::cli::cloud::running::{Announcement, make_folder};
+use crate::cli::{BadInput, Interrupted, kubeconfig, output};
+use crate::clock::Clock;
+use crate::sim::ibm::{self, Answers, Cloud, Server};
+use crate::sim::kube::identity::Keys;
+use crate::sim::kube::{ApiServer, Options, serve};
+use crate::sim::scenario::{Failure, Hands, Player, stage};
+use crate::sim::world::cluster::{API_KEY, Cluster};
+use crate::sim::world::product::product;
+
+/// How long the outside may take to end: what it has left to do is to close sockets.
+const CURTAIN: Duration = Duration::from_secs(3);
+
+/// Plays the show to its end, or until the user ends it.
+pub(super) fn perform(show: Show) -> anyhow::Result<()> {
+    let outside = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    let inside = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .context("starting the runtime of the simulated time")?;
+    let stop = CancellationToken::new();
+    let doors = outside.block_on(Doors::open(&show, &stop))?;
+    let outcome = inside.block_on(play(show, doors, outside.handle(), &stop));
+    stop.cancel();
+    drop(inside);
+    outside.shutdown_timeout(CURTAIN);
+    outcome
+}
+
+/// What the world is reached through from outside.
+struct Doors {
+    kube: TcpListener,
+    kube_router: axum::Router,
+    kube_inside: Inside,
+    cloud: Server,
+    cloud_inside: Inside,
+}
+
+impl Doors {
+    /// Takes the ports, and listens for signals from then on.
+    async fn open(show: &Show, stop: &CancellationToken) -> anyhow::Result<Self> {
+        stop_on_signal(stop)?;
+        let kube = serve::listen(show.listen)
+            .await
+            .map_err(|error| unusable("--listen", &error))?;
+        let (cloud_router, cloud_inside) = bridge::bridge();
+        let cloud = Server::bind_router(cloud_router, show.cloud_listen)
+            .await
+            .map_err(|error| unusable("--cloud-listen", &error))?;
+        let (kube_router, kube_inside) = bridge::bridge();
+        Ok(Self {
+            kube,
+            kube_router,
+            kube_inside,
+            cloud,
+            cloud_inside,
+        })
+    }
+}
+
+fn unusable(flag: &str, error: &dyn std::error::Error) -> anyhow::Error {
+    let cause = error.source().map(|cause| format!(": {cause}"));
+    let text = error.to_string();
+    // One of the two errors names its cause itself.
+    let cause = cause
+        .filter(|cause| !text.contains(cause.as_str()))
+        .unwrap_or_default();
+    BadInput::new(format!("{flag}: {text}{cause}"))
+        .hint("choose a port of 127.0.0.1 or [::1] that is free; port 0 takes any")
+        .into()
+}
+
+/// Canceled by SIGINT and SIGTERM.
+fn stop_on_signal(stop: &CancellationToken) -> anyhow::Result<()> {
+    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+        let mut signals = signal(kind).context("listening for signals")?;
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            stop.cancel();
+        });
+    }
+    Ok(())
+}
+
+/// An empty cluster whose time begins now: clients compare its certificates with their own clocks.
+fn cluster(show: &Show) -> Cluster {
+    let now = Clock::system().now();
+    let clock = Clock::simulated(now);
+    let server = ApiServer::new(Options {
+        clock: clock.clone(),
+        seed: show.seed,
+        keys: Keys::Fresh,
+    });
+    let mut options = ibm::Options::new(&show.scenario.region, show.seed, clock.clone());
+    options.answers = Answers::Realistic;
+    options.api_keys = vec![API_KEY.to_owned()];
+    Cluster {
+        server,
+        cloud: Cloud::new(options),
+        clock,
+        operator_clock: Clock::simulated(now),
+    }
+}
+
+async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationToken) -> anyhow::Result<()> {
+    // kube draws the jitter of its back-offs from this thread's generator.
+    fastrand::seed(show.seed);
+    let cluster = cluster(&show);
+    let addresses = Addresses::of(&show, &doors)?;
+    addresses.write_kubeconfig(&cluster.server)?;
+    let served = admit(&cluster, doors, outside, stop);
+    let region = &show.scenario.region;
+    let hands = stage::open(&cluster, region, show.seed, &product())
+        .await
+        .context("setting the stage")?;
+    let _announcement = Announcement::publish(&addresses.cloud);
+    addresses.introduce(&show);
+    let mut screen = match show.tempo {
+        Tempo::Times(speed) => Screen::live(stop.clone(), speed),
+        Tempo::Unbounded => Screen::plain(stop.clone()),
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ended::Early,
+        played = story(&show, &hands, &mut screen) => Ended::Played(played),
+        () = time_passes(&show, &cluster.clock, outside) => Ended::Early,
+    };
+    screen.end()?;
+    stop.cancel();
+    for served in served {
+        served.abort();
+    }
+    outcome.conclude(&show)
+}
+
+/// Serves both servers on their ports.
+fn admit(cluster: &Cluster, doors: Doors, outside: &Handle, stop: &CancellationToken) -> [JoinHandle<()>; 2] {
+    tokio::spawn(doors.kube_inside.answer_with(cluster.server.router()));
+    tokio::spawn(doors.cloud_inside.answer_with(cluster.cloud.router()));
+    let (server, told) = (cluster.server.clone(), stop.clone());
+    let kube = outside.spawn(async move {
+        if let Err(error) = serve::serve_through(&server, doors.kube_router, doors.kube, told).await {
+            output::talk(format_args!("the Kubernetes API cannot be reached: {error}"));
+        }
+    });
+    [kube, outside.spawn(doors.cloud.run(stop.clone()))]
+}
+
+async fn story(show: &Show, hands: &Hands, screen: &mut Screen) -> Result<(), Failure> {
+    let mut player = Player::new(hands, screen);
+    player.play(&show.scenario).await?;
+    if show.afterwards == Afterwards::Open {
+        player.narrate("The stage is yours. Ctrl-C ends the demo.");
+        player.watch().await;
+    }
+    Ok(())
+}
+
+async fn time_passes(show: &Show, clock: &Clock, outside: &Handle) {
+    match show.tempo {
+        Tempo::Times(speed) => pace::follow(pace::metronome(outside), clock, speed).await,
+        Tempo::Unbounded => std::future::pending().await,
+    }
+}
+
+/// How a performance ended.
+enum Ended {
+    /// The user ended it.
+    Early,
+    /// The scenario was played, or failed.
+    Played(Result<(), Failure>),
+}
+
+impl Ended {
+    fn conclude(self, show: &Show) -> anyhow::Result<()> {
+        match (self, show.afterwards) {
+            (Self::Played(Err(failure)), _) => {
+                Err(anyhow::Error::new(failure)
+                    .context(format!("the scenario {} failed", show.scenario.name)))
+            }
+            (Self::Early, Afterwards::Over) => Err(Interrupted.into()),
+            (Self::Early, Afterwards::Open) => {
+                output::talk("the demo has ended; nothing is left running");
+                Ok(())
+            }
+            (Self::Played(Ok(())), _) => Ok(()),
+        }
+    }
+}
+
+/// Where everything is, for the user.
+struct Addresses {
+    kube: String,
+    cloud: String,
+    kubeconfig: PathBuf,
+    /// The kubeconfig is ours to remove.
+    temporary: Option<Temporary>,
+}
+
+/// A file that goes away with this.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What stays is worthless.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Addresses {
+    fn of(show: &Show, doors: &Doors) -> anyhow::Result<Self> {
+        let kube = format!("https://{}", doors.kube.local_addr()?);
+        let cloud = format!("http://{}", doors.cloud.address());
+        let (kubeconfig, temporary) = if let Some(path) = &show.kubeconfig {
+            (path.clone(), None)
+        } else {
+            let path = make_folder()?.join(format!("demo-{}.kubeconfig", std::process::id()));
+            (path.clone(), Some(Temporary(path)))
+        };
+        Ok(Self {
+            kube,
+            cloud,
+            kubeconfig,
+            temporary,
+        })
+    }
+
+    fn write_kubeconfig(&self, server: &ApiServer) -> Result<(), BadInput> {
+        kubeconfig::write("demo", &self.kubeconfig, &serve::kubeconfig(server, &self.kube))
+    }
+
+    /// Says how to look at the stage and meddle.
+    fn introduce(&self, show: &Show) {
+        let kept = match self.temporary {
+            Some(_) => "",
+            None => "  # worthless once the demo has ended",
+        };
+        output::talk(format_args!("{}", show.scenario.about));
+        output::talk(format_args!(
+            "\n  export KUBECONFIG={}{kept}\n  kubectl get nodeclaims,nodes,pods -w\n  karpenter-ibm cloud ls --endpoint {}\n",
+            self.kubeconfig.display(),
+            self.cloud
+        ));
+    }
+}

@@ -1,0 +1,61 @@
+//! The whole stage: both servers, the rest of the cluster, machines that boot, and one replica of the product.
+
+use std::sync::Arc;
+
+use super::Crash;
+use super::player::Hands;
+use crate::sim::faults::{Desk, Parts};
+use crate::sim::history::{Keep, Who};
+use crate::sim::world::cluster::{API_KEY, Cluster, InstallError};
+use crate::sim::world::edges::KubeEdge;
+use crate::sim::world::recorder::Recorder;
+use crate::sim::world::replica::{Outside, Replica};
+use crate::sim::world::{Product, actors};
+
+/// Raises the curtain: installs the product in an empty cluster and starts everybody. They end with the runtime.
+pub async fn open(
+    cluster: &Cluster,
+    region: &str,
+    seed: u64,
+    product: &Product,
+) -> Result<Hands, InstallError> {
+    // Nobody asks for the history of a story; only the last entry of it is kept.
+    let recorder = Recorder::new(&cluster.clock, Keep::Last(1), u64::MAX);
+    let surroundings = cluster.install(region).await?;
+    actors::start(cluster, seed);
+    let outside = Outside {
+        kube: Arc::new(KubeEdge {
+            server: cluster.server.clone(),
+            user: Cluster::operator(),
+            faults: Arc::new(|way| way),
+            recorder: recorder.clone(),
+        }),
+        cloud: cluster.cloud.clone(),
+        clock: cluster.operator_clock.clone(),
+        desk: desk(cluster, &recorder),
+        recorder,
+        seed,
+    };
+    let replica = Replica::start(0, product(&surroundings, 0)?, outside);
+    Ok(Hands {
+        client: cluster.server.admin(),
+        cloud: cluster.cloud.clone(),
+        clock: cluster.clock.clone(),
+        crash: Arc::new(move |crash: Crash| {
+            // There is one replica, whichever is meant.
+            replica.crash_after(crash.after_effects);
+        }),
+    })
+}
+
+fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
+    let told = recorder.clone();
+    Desk::new(Parts {
+        server: cluster.server.clone(),
+        cloud: cluster.cloud.clone(),
+        operator: Cluster::operator().name,
+        clocks: vec![cluster.operator_clock.clone()],
+        api_key: API_KEY.to_owned(),
+        sink: Arc::new(move |what| told.add(Who::World, what)),
+    })
+}

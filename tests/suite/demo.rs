@@ -1,0 +1,231 @@
+//! `karpenter-ibm demo` as its users meet it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// The binary, with nothing of whoever runs the tests but a folder of its own.
+fn demo(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_karpenter-ibm"));
+    command
+        .arg("demo")
+        .args(args)
+        .env_clear()
+        .env("XDG_RUNTIME_DIR", folder)
+        .stdin(Stdio::null());
+    command
+}
+
+/// A folder that goes away with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("karpenter-ibm-demo-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// What commands have left for each other.
+    fn left(&self) -> Vec<String> {
+        let files = fs::read_dir(self.0.join("karpenter-ibm")).into_iter().flatten();
+        files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn ended(output: &Output, code: i32) -> String {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}{}", text(&output.stdout));
+    said
+}
+
+#[test]
+fn the_script_tells_the_recorded_story_and_leaves_nothing_behind() {
+    let folder = Folder::new("script");
+    let output = demo(&folder.0, &["--script"]).output().unwrap();
+    ended(&output, 0);
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/scenarios/demo.transcript");
+    assert_eq!(text(&output.stdout), fs::read_to_string(golden).unwrap());
+    assert_eq!(folder.left(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_step_that_does_not_happen_fails_the_script_by_its_name() {
+    let folder = Folder::new("unmet");
+    let steps = "name: x\nabout: y\nsteps:\n  - expect: {within: 1m, nodes: 1 ready}\n";
+    let output = demo(&folder.0, &["--script", &folder.file("x.yaml", steps)])
+        .output()
+        .unwrap();
+    let said = ended(&output, 1);
+    let expected = "error: the scenario x failed: step 1 (line 4): expected 1 node ready within 60s, but there are no nodes";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
+fn an_unreadable_scenario_names_file_line_and_field() {
+    let folder = Folder::new("unreadable");
+    let wrong = folder.file(
+        "x.yaml",
+        "name: x\nabout: y\nsteps:\n  - at: 5s\n    sya: Hello.\n",
+    );
+    let said = ended(&demo(&folder.0, &["--script", &wrong]).output().unwrap(), 2);
+    assert!(
+        said.contains(&format!("error: {wrong}:5: steps[0].sya: is no field here")),
+        "{said}"
+    );
+    assert!(said.contains("hint: did you mean `say`?"), "{said}");
+    let absent = demo(&folder.0, &["--script", "/nonexistent/x.yaml"])
+        .output()
+        .unwrap();
+    assert!(ended(&absent, 2).contains("cannot read /nonexistent/x.yaml"));
+}
+
+#[test]
+fn wrong_arguments_are_bad_input() {
+    let folder = Folder::new("wrong");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let theirs = folder.file("theirs", "somebody's own\n");
+    let table: [(&[&str], &str); 6] = [
+        (&["--listen", &taken], "--listen: cannot listen on 127.0.0.1:"),
+        (
+            &["--cloud-listen", &taken],
+            "--cloud-listen: cannot listen on 127.0.0.1:",
+        ),
+        (
+            &["--listen", "0.0.0.0:0"],
+            "is not an address of this machine alone",
+        ),
+        (&["--speed", "0"], "--speed must be above 0 and at most 3600"),
+        (&["--kubeconfig", &theirs], "--kubeconfig: cannot write"),
+        (&["--no-story", "--script"], "cannot be used with"),
+    ];
+    for (args, said) in table {
+        let output = demo(&folder.0, args).output().unwrap();
+        let heard = ended(&output, 2);
+        assert!(heard.contains(said), "{args:?}: {heard}");
+    }
+    assert_eq!(fs::read_to_string(theirs).unwrap(), "somebody's own\n");
+    assert_eq!(folder.left(), [] as [&str; 0]);
+}
+
+/// A demo that runs, and is ended with this.
+struct Running(Child);
+
+impl Running {
+    /// Starts one, and waits for its first words and those after `until`.
+    fn start(mut command: Command, until: &str) -> (Self, String, BufReader<std::process::ChildStderr>) {
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut running = Self(child);
+        let mut lines = BufReader::new(running.0.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.contains(until) {
+            assert!(lines.read_line(&mut said).unwrap() > 0, "it ended: {said}");
+        }
+        (running, said, lines)
+    }
+
+    fn interrupt(&self) {
+        let pid = self.0.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The word after `key` in what was said.
+fn word<'a>(said: &'a str, key: &str) -> &'a str {
+    said.split_once(key)
+        .and_then(|(_, rest)| rest.split_whitespace().next())
+        .unwrap()
+}
+
+#[test]
+fn kubectl_and_cloud_work_while_it_runs_and_ctrl_c_leaves_nothing() {
+    let folder = Folder::new("live");
+    let command = demo(&folder.0, &["--no-story", "--speed", "60"]);
+    let (mut running, said, mut rest) = Running::start(command, "--endpoint");
+    let (kubeconfig, endpoint) = (word(&said, "export KUBECONFIG="), word(&said, "--endpoint "));
+    let classes = Command::new("kubectl")
+        .args(["get", "ibmnodeclasses,nodepools", "-o", "name"])
+        .env("KUBECONFIG", kubeconfig)
+        .output()
+        .unwrap();
+    assert_eq!(
+        text(&classes.stdout),
+        "ibmnodeclass.karpenter-ibm.sh/default\nnodepool.karpenter.sh/default\n",
+        "{}",
+        text(&classes.stderr)
+    );
+    // It is found without being named, too.
+    let cloud = Command::new(env!("CARGO_BIN_EXE_karpenter-ibm"))
+        .args(["cloud", "ls"])
+        .env_clear()
+        .env("XDG_RUNTIME_DIR", &folder.0)
+        .output()
+        .unwrap();
+    assert!(cloud.status.success(), "{}", text(&cloud.stderr));
+
+    running.interrupt();
+    let mut goodbye = String::new();
+    rest.read_to_string(&mut goodbye).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(0), "{goodbye}");
+    assert!(
+        goodbye.contains("the demo has ended; nothing is left running"),
+        "{goodbye}"
+    );
+    let address = endpoint.trim_start_matches("http://");
+    assert!(TcpStream::connect(address).is_err(), "{address} still answers");
+    assert_eq!(folder.left(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_script_that_is_interrupted_says_so() {
+    let folder = Folder::new("interrupted");
+    let long = folder.file(
+        "x.yaml",
+        "name: x\nabout: y\nsteps:\n  - at: 9000h\n    say: At last.\n",
+    );
+    let (mut running, _, mut rest) = Running::start(demo(&folder.0, &["--script", &long]), "--endpoint");
+    running.interrupt();
+    let mut goodbye = String::new();
+    rest.read_to_string(&mut goodbye).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(130), "{goodbye}");
+    assert!(goodbye.contains("interrupted before the end"), "{goodbye}");
+    assert_eq!(folder.left(), [] as [&str; 0]);
+}

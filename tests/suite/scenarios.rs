@@ -1,0 +1,94 @@
+//! The scenarios under `examples/scenarios`, each played and compared with its transcript.
+//!
+//! `UPDATE_TRANSCRIPTS=1` writes the transcripts, and the README's, in place of comparing them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use karpenter_ibm::sim::scenario::Scenario;
+use karpenter_ibm::sim::scenario::transcript::transcript;
+use karpenter_ibm::sim::world::product::product;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn path(name: &str, ending: &str) -> PathBuf {
+    root().join(format!("examples/scenarios/{name}.{ending}"))
+}
+
+fn updating() -> bool {
+    std::env::var_os("UPDATE_TRANSCRIPTS").is_some()
+}
+
+/// Plays a scenario, and compares what was told with what should be.
+fn check(name: &str) {
+    let scenario = Scenario::load(&path(name, "yaml")).unwrap();
+    assert_eq!(scenario.name, name, "a scenario is called as its file is");
+    let told = transcript(&scenario, 1, &product()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    if updating() {
+        fs::write(path(name, "transcript"), &told).unwrap();
+    }
+    let golden = fs::read_to_string(path(name, "transcript")).unwrap_or_default();
+    assert_eq!(
+        told, golden,
+        "{name}: UPDATE_TRANSCRIPTS=1 takes what is told now"
+    );
+}
+
+#[test]
+fn one_claim_is_bought_used_and_given_back() {
+    check("one-claim");
+}
+
+#[test]
+fn a_preempted_machine_is_seen_and_cleaned_up() {
+    check("preempted");
+}
+
+#[test]
+fn a_crash_in_the_middle_changes_nothing() {
+    check("crash-in-the-middle");
+}
+
+#[test]
+fn a_machine_whose_answer_was_lost_is_adopted() {
+    check("answer-lost");
+}
+
+#[test]
+fn the_demo_is_told_as_recorded() {
+    check("demo");
+    let (readme, told) = (
+        root().join("README.md"),
+        fs::read_to_string(path("demo", "transcript")).unwrap(),
+    );
+    let text = fs::read_to_string(&readme).unwrap();
+    let (before, rest) = text.split_once("```transcript\n").unwrap();
+    let (shown, after) = rest.split_once("```").unwrap();
+    if updating() {
+        fs::write(&readme, format!("{before}```transcript\n{told}```{after}")).unwrap();
+    } else {
+        assert_eq!(shown, told, "the README shows another story");
+    }
+}
+
+#[test]
+fn every_scenario_has_a_test() {
+    let files = fs::read_dir(root().join("examples/scenarios")).unwrap();
+    let mut names: Vec<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".yaml").map(str::to_owned))
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "answer-lost",
+            "crash-in-the-middle",
+            "demo",
+            "one-claim",
+            "preempted"
+        ]
+    );
+}
