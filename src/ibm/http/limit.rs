@@ -144,6 +144,7 @@ impl Reference for TokioInstant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ibm::http::scripted;
 
     fn budget(per_second: u32, burst: u32) -> Budget {
         Budget::new(
@@ -183,5 +184,25 @@ mod tests {
         };
         assert_eq!(at, until);
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn what_rests_on_something_too_old_by_now_is_not_sent() {
+        let server = scripted::Scripted::new(|_, _| scripted::text(201, ""));
+        let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+        let (budget, now) = (budget(10, 10), Instant::now());
+        let limited = Limited::new(server.clone(), budget.clone(), clock);
+        let request = || {
+            let mut request = Request::new(Bytes::new());
+            request
+                .extensions_mut()
+                .insert(SendBy(now + Duration::from_secs(5)));
+            request
+        };
+        budget.close_until(now + Duration::from_secs(5));
+        assert!(limited.exchange(request()).await.is_ok(), "just in time");
+        budget.close_until(now + Duration::from_secs(6));
+        let late = limited.exchange(request()).await.unwrap_err();
+        assert!(matches!(late, ExchangeError::TooLate), "{late}");
+        assert_eq!(server.sent().len(), 1);
     }
 }

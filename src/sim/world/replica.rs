@@ -275,7 +275,7 @@ mod tests {
                     let _exists = maps.create(&PostParams::default(), &map).await;
                     edges.clock.sleep(Duration::from_secs(1)).await;
                 }
-                std::future::pending().await
+                std::future::pending::<()>().await;
             })
         })
     }
@@ -417,7 +417,7 @@ mod tests {
                 let request = http::Request::get("https://us-south.iaas.cloud.ibm.com/v1/instances");
                 let request = request.body(bytes::Bytes::new()).unwrap();
                 edges.ibm.cloud.exchange(request).await.unwrap();
-                std::future::pending().await
+                std::future::pending::<()>().await;
             })
         });
         let world = world(buyer, no_faults());
