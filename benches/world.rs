@@ -50,6 +50,7 @@ fn play(seed: u64, lasts: Duration) -> Result<Outcome> {
         plan: Plan::draw(seed, &Shape { replicas: REPLICAS }, lasts),
         product: product::product(),
         replicas: REPLICAS,
+        quiet: world::QUIET,
         keep: Keep::Last(50),
         observers: Vec::new(),
     })?;

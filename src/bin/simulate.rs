@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::Parser;
 use karpenter_ibm::sim::campaign::command::{self, Args};
 
+/// A third of a world's time went into the C library's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What stands for the operating system's entropy.
 static ENTROPY: AtomicU64 = AtomicU64::new(0);
 

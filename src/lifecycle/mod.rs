@@ -75,8 +75,9 @@ pub struct Observed {
     pub resource_group: Option<String>,
     /// The Node of its name.
     pub node: Option<Node>,
-    /// For how long this process has followed the present attempt, on the monotonic clock. The wall clock may jump, and
-    /// a jump ends no attempt.
+    /// For how long this process has followed the present attempt's machine, on the monotonic clock. Not reckoned from
+    /// the intent, which may have waited for an outage to end, nor on the wall clock, which may jump. A restart begins
+    /// anew, which costs time and no machine.
     pub followed_for: Duration,
 }
 
@@ -357,16 +358,9 @@ fn launch(
         },
         MachineStatus::Failed | MachineStatus::Stopped => retire(machine, allocation),
         MachineStatus::Running => run(claim, machine),
-        _ if is_overdue(allocation, observed, limits, now) => retire(machine, allocation),
+        _ if observed.followed_for >= launch_limit(allocation, limits) => retire(machine, allocation),
         _ => Step::Wait(later(now, limits.poll)),
     }
-}
-
-/// Whether an attempt has taken too long, by its own beginning and by what this process saw of it. A restart begins to
-/// follow anew, which costs time and no machine.
-fn is_overdue(allocation: &Allocation, observed: &Observed, limits: &Limits, now: Timestamp) -> bool {
-    let limit = launch_limit(allocation, limits);
-    later(allocation.since.0, limit) <= now && observed.followed_for >= limit
 }
 
 fn run(claim: &NodeClaim, machine: &Machine) -> Step {

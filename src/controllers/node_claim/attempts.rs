@@ -1,7 +1,7 @@
-//! For how long this process has followed each attempt to launch a machine, on the monotonic clock.
+//! For how long this process has followed each machine on its way, on the monotonic clock.
 //!
-//! The beginning of an attempt is in the claim, on the wall clock, which may jump: a clock that was put forward by an hour
-//! made every machine on its way look overdue. What was also followed for so long is overdue indeed.
+//! What is in the claim does not tell: the intent may be old when the order is at last sent, and the wall clock may jump,
+//! which once made every machine on its way look overdue.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,9 +12,17 @@ use tokio::time::Instant;
 use crate::api::NodeClaim;
 use crate::lifecycle::facts::Facts;
 
-/// Since when each claim's present attempt has been followed, by the claim's uid. A restart forgets it.
+/// Since when each claim's present attempt, with or without a machine, has been followed, by the claim's uid. A restart
+/// forgets it.
 #[derive(Debug, Default)]
-pub(super) struct Attempts(Mutex<BTreeMap<String, (i64, Instant)>>);
+pub(super) struct Attempts(Mutex<BTreeMap<String, Followed>>);
+
+#[derive(Debug)]
+struct Followed {
+    attempt: i64,
+    machine: Option<String>,
+    since: Instant,
+}
 
 impl Attempts {
     /// How long the claim's present attempt has been followed, from the first call on.
@@ -23,11 +31,20 @@ impl Attempts {
             return Duration::ZERO;
         };
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = followed.entry(uid.clone()).or_insert((allocation.attempt, now));
-        if entry.0 != allocation.attempt {
-            *entry = (allocation.attempt, now);
+        let present = Followed {
+            attempt: allocation.attempt,
+            machine: allocation.instance_id.clone(),
+            since: now,
+        };
+        match followed.get(uid) {
+            Some(known) if (known.attempt, &known.machine) == (present.attempt, &present.machine) => {
+                now.saturating_duration_since(known.since)
+            }
+            _ => {
+                followed.insert(uid.clone(), present);
+                Duration::ZERO
+            }
         }
-        now.saturating_duration_since(entry.1)
     }
 
     /// The claim is gone.
@@ -45,26 +62,31 @@ mod tests {
 
     use super::*;
 
-    fn claim(attempt: i64) -> NodeClaim {
+    fn claim(attempt: i64, machine: Option<&str>) -> NodeClaim {
         serde_json::from_value(json!({
             "metadata": {"name": "a", "uid": "u"},
             "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
             "status": {"allocation": {"profile": "bxf-4x16", "zone": "us-south-1", "capacityType": "spot",
-                "subnet": "s", "instanceName": "i", "attempt": attempt, "since": "2026-11-16T10:00:00Z"}},
+                "subnet": "s", "instanceName": "i", "instanceID": machine, "attempt": attempt, "since": "2026-11-16T10:00:00Z"}},
         }))
         .unwrap()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_is_followed_from_when_it_was_first_seen_and_the_next_anew() {
+    async fn a_machine_is_followed_from_when_it_was_first_known_and_the_next_anew() {
         let attempts = Attempts::default();
-        let start = Instant::now();
-        let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(attempts.follow(&claim(1), start), Duration::ZERO);
-        assert_eq!(attempts.follow(&claim(1), after(60)), Duration::from_secs(60));
-        assert_eq!(attempts.follow(&claim(2), after(90)), Duration::ZERO);
-        assert_eq!(attempts.follow(&claim(2), after(95)), Duration::from_secs(5));
-        attempts.forget(&claim(2));
-        assert_eq!(attempts.follow(&claim(2), after(99)), Duration::ZERO);
+        let start = tokio::time::Instant::now();
+        let follow = |attempt, machine, seconds| {
+            let now = start + Duration::from_secs(seconds);
+            attempts.follow(&claim(attempt, machine), now).as_secs()
+        };
+        assert_eq!(follow(1, None, 0), 0);
+        assert_eq!(follow(1, None, 300), 300);
+        assert_eq!(follow(1, Some("a"), 400), 0, "an order that was sent late");
+        assert_eq!(follow(1, Some("a"), 460), 60);
+        assert_eq!(follow(2, None, 500), 0);
+        assert_eq!(follow(2, None, 505), 5);
+        attempts.forget(&claim(2, None));
+        assert_eq!(follow(2, None, 509), 0);
     }
 }

@@ -85,12 +85,11 @@ impl FromStr for Seeds {
     fn from_str(text: &str) -> Result<Self, NotARange> {
         let wrong = || NotARange(text.to_owned());
         let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
-        let (first, end) = match text.split_once("..") {
-            Some((first, end)) => (number(first)?, number(end)?),
-            None => {
-                let seed = number(text)?;
-                (seed, seed.checked_add(1).ok_or_else(wrong)?)
-            }
+        let (first, end) = if let Some((first, end)) = text.split_once("..") {
+            (number(first)?, number(end)?)
+        } else {
+            let seed = number(text)?;
+            (seed, seed.checked_add(1).ok_or_else(wrong)?)
         };
         if first < end {
             Ok(Self { first, end })

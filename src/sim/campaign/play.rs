@@ -13,7 +13,7 @@ use crate::sim::world::churn::{self, Demand};
 use crate::sim::world::cluster::InstallError;
 use crate::sim::world::compare::compare;
 use crate::sim::world::recorder::Observer;
-use crate::sim::world::{self, Outcome, Setup, product, story};
+use crate::sim::world::{self, Outcome, QUIET, Setup, product, story};
 
 /// Two, as the chart has it: one leads.
 const REPLICAS: usize = 2;
@@ -123,22 +123,29 @@ pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<P
     let calm = if cast.plan.injections.is_empty() && cast.mutant.is_none() {
         None
     } else {
-        Some(run(ask.seed, &calm, Keep::Last(0), Vec::new())?)
+        Some(run(ask.seed, &calm, Duration::ZERO, Keep::Last(0), Vec::new())?)
     };
-    let mut outcome = run(ask.seed, &cast, keep, observers)?;
+    let mut outcome = run(ask.seed, &cast, QUIET, keep, observers)?;
     if let Some(calm) = calm {
         outcome.violations.extend(compare(&calm, &outcome));
     }
     Ok(Played { cast, outcome })
 }
 
-fn run(seed: u64, cast: &Cast, keep: Keep, observers: Vec<Observer>) -> Result<Outcome, InstallError> {
+fn run(
+    seed: u64,
+    cast: &Cast,
+    quiet: Duration,
+    keep: Keep,
+    observers: Vec<Observer>,
+) -> Result<Outcome, InstallError> {
     world::run(Setup {
         seed,
         scenario: cast.scenario.clone(),
         plan: cast.plan.clone(),
         product: cast.mutant.map_or_else(product::product, product::mutant),
         replicas: REPLICAS,
+        quiet,
         keep,
         observers,
     })

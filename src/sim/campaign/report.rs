@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::line::{Line, Verdict};
+use super::line::{Breach, Line, Verdict};
 
 /// What a campaign came to.
 #[derive(Clone, Debug, Default)]
@@ -136,29 +136,26 @@ fn table(f: &mut fmt::Formatter<'_>, title: &str, rows: &BTreeMap<String, Tally>
 
 /// A failing seed, with the command that tells its story.
 fn failure(line: &Line) -> String {
-    let mut text = format!("seed {}: {}", line.seed, line.verdict);
-    for breach in line.breaches.iter().take(NAMED) {
-        text += &format!(
-            "\n  {:>6} s  {}: {}",
-            breach.at_seconds, breach.id, breach.message
-        );
-    }
-    let mutant = line.mutant.as_ref().map(|name| format!(" --mutant {name}"));
-    let scenario = match line.scenario.as_str() {
+    let told = |breach: &Breach| format!("  {:>6} s  {}: {}", breach.at_seconds, breach.id, breach.message);
+    let breaches: Vec<String> = line.breaches.iter().take(NAMED).map(told).collect();
+    let option = |name: &str, value: &str| match value {
         "" => String::new(),
-        name => format!(" --scenario {name}"),
+        value => format!(" --{name} {value}"),
     };
-    text + &format!(
-        "\n  replay: cargo run --release --bin simulate -- --replay {}{scenario}{}",
+    format!(
+        "seed {}: {}\n{}\n  replay: cargo run --release --bin simulate -- --replay {}{}{}",
         line.seed,
-        mutant.unwrap_or_default()
+        line.verdict,
+        breaches.join("\n"),
+        line.seed,
+        option("scenario", &line.scenario),
+        option("mutant", line.mutant.as_deref().unwrap_or_default())
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::campaign::line::Breach;
     use crate::sim::campaign::line::tests::fine;
 
     fn failing(seed: u64) -> Line {

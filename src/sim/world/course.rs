@@ -30,8 +30,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long nothing was done when everybody is taken to be finished: the longest time between two steps of a claim, a
 /// machine that starts slowly and boots.
 const STILL: Duration = Duration::from_mins(4);
-/// How long nothing may happen after that. Sweeps, resyncs and token renewals all come round in this time.
-const QUIET: Duration = Duration::from_mins(20);
 
 /// A world while it runs.
 pub(super) struct World {
@@ -42,6 +40,7 @@ pub(super) struct World {
     replicas: Arc<Vec<Replica>>,
     play: JoinHandle<Vec<String>>,
     plan: Plan,
+    quiet: Duration,
     /// The places in the plan of the injections that are on.
     on: BTreeSet<usize>,
 }
@@ -105,6 +104,7 @@ impl World {
             replicas,
             play: tokio::spawn(play.run()),
             plan: setup.plan,
+            quiet: setup.quiet,
             on: BTreeSet::new(),
         })
     }
@@ -114,7 +114,7 @@ impl World {
         self.heal().await;
         self.get_well().await;
         self.recorder.turn(Who::World, "quiet");
-        self.cluster.clock.sleep(QUIET).await;
+        self.cluster.clock.sleep(self.quiet).await;
         self.verdict().await
     }
 

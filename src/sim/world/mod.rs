@@ -36,6 +36,9 @@ use recorder::Observer;
 pub use compare::compare;
 pub use product::{Product, Surroundings};
 
+/// How long nothing may happen when everything is as it should be. Sweeps, resyncs and token renewals all come round in this time.
+pub const QUIET: Duration = Duration::from_mins(20);
+
 /// What a run is made of.
 pub struct Setup {
     /// Where all chance comes from.
@@ -48,6 +51,8 @@ pub struct Setup {
     pub product: Product,
     /// How many replicas of it there are.
     pub replicas: usize,
+    /// How long nothing may happen in the end: usually [`QUIET`].
+    pub quiet: Duration,
     /// How much of the history is remembered.
     pub keep: Keep,
     /// Who else sees each entry.

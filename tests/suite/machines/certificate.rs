@@ -60,12 +60,12 @@ async fn a_kubelet_asks_for_the_next_certificate_before_the_present_one_ends() {
     };
     let minute = Duration::from_mins(1);
     let lives = async |boots| {
-        let both = async {
+        let both = Box::pin(async {
             tokio::join!(
                 kubelet::run(guest(boots)),
                 approver::run(admin.clone(), clock.clone())
             )
-        };
+        });
         let _ = timeout(minute, both).await;
     };
     let current = || {
