@@ -1,7 +1,7 @@
 //! `simulate`: what is asked for on its command line, and carrying it out.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::mutants::{Catch, catch_all, recorded};
 use super::options::{Ask, Faults, Seeds};
 use super::play;
 use super::progress::Progress;
+use super::regressions::Regression;
 use super::sampling::{Limits, run};
 use super::shrink::shrink;
 use crate::clock::Clock;
@@ -28,6 +29,8 @@ use crate::sim::world::recorder::Observer;
 const PATIENCE: Duration = Duration::from_mins(3);
 /// From so many seeds on, a rare thing that never happened is a hole in the campaign and not bad luck.
 const SEEDS_FOR_PROBES: u64 = 500;
+/// Where histories are kept that once failed.
+const REGRESSIONS: &str = "tests/regressions";
 /// How many runs shrinking may take.
 const SHRINK_RUNS_MAX: u64 = 300;
 
@@ -56,6 +59,12 @@ pub struct Args {
     /// Find the fewest faults with which a failing seed still fails
     #[arg(long, value_name = "SEED", conflicts_with_all = ["mutants", "seed"])]
     pub shrink: Option<u64>,
+    /// With --shrink: keep what is left under this name among the regressions
+    #[arg(long, value_name = "NAME", requires = "shrink")]
+    pub save: Option<String>,
+    /// Play the regressions: histories that once failed
+    #[arg(long, conflicts_with_all = ["replay", "shrink", "mutants", "seed"])]
+    pub regressions: bool,
     /// Show that every deliberately broken variant is caught
     #[arg(long, conflicts_with = "seed")]
     pub mutants: bool,
@@ -149,8 +158,11 @@ async fn several(args: &Args) -> anyhow::Result<ExitCode> {
     if args.mutants {
         return hunt(&trial).await;
     }
+    if args.regressions {
+        return regress(&trial).await;
+    }
     match args.shrink {
-        Some(seed) => shorten(&args.ask(seed), &trial).await,
+        Some(seed) => shorten(args, &args.ask(seed), &trial).await,
         None => sample(args, &trial).await,
     }
 }
@@ -252,8 +264,20 @@ fn describe(catch: &Catch) -> String {
     }
 }
 
+/// Plays what once failed; all of it must hold.
+async fn regress(trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+    let mut failed = 0;
+    for (name, regression) in Regression::load_all(Path::new(REGRESSIONS))? {
+        let line = regression.play(trial).await?;
+        failed += u64::from(line.verdict != Verdict::Ok);
+        let why = line.breaches.first().map_or("", |breach| breach.message.as_str());
+        say(format!("{name}: {} {why}", line.verdict).trim_end())?;
+    }
+    Ok(status(failed == 0))
+}
+
 /// Runs shorter and shorter plans, and prints the shortest that still fails in the same way.
-async fn shorten(ask: &Ask, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+async fn shorten(args: &Args, ask: &Ask, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     let first = trial.run(ask).await?;
     if first.verdict == Verdict::Ok {
         say(&format!("seed {} does not fail: nothing to shrink", ask.seed))?;
@@ -289,6 +313,19 @@ async fn shorten(ask: &Ask, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
         shrunk.runs
     ))?;
     say(&serde_saphyr::to_string(&plan)?)?;
+    if let Some(name) = &args.save {
+        let regression = Regression {
+            about: first
+                .breaches
+                .first()
+                .map_or_else(String::new, |breach| breach.message.clone()),
+            seed: ask.seed,
+            scenario: cast.scenario_name,
+            plan,
+        };
+        let file = regression.save(Path::new(REGRESSIONS), name)?;
+        say(&format!("kept as {}", file.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

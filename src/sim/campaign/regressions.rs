@@ -1,0 +1,141 @@
+//! Histories that once failed, kept as plans of faults by name: they must never fail again.
+//!
+//! A plan and not only a seed, because what a seed draws changes with the code, and a plan does not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::child::{Trial, TrialError};
+use super::line::Line;
+use super::options::Ask;
+use crate::sim::faults::Plan;
+
+/// A history that once failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Regression {
+    /// What was wrong.
+    pub about: String,
+    /// Where all other chance comes from.
+    pub seed: u64,
+    /// What people do.
+    pub scenario: String,
+    /// What goes wrong.
+    pub plan: Plan,
+}
+
+/// Why regressions cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum RegressionError {
+    /// A file cannot be read or written.
+    #[error("{}", .0.display())]
+    File(PathBuf, #[source] std::io::Error),
+    /// A file is no regression.
+    #[error("{}: {problem}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Nothing can be run.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+}
+
+impl Regression {
+    /// All of a folder, by name, in order.
+    pub fn load_all(folder: &Path) -> Result<Vec<(String, Self)>, RegressionError> {
+        let wrong = |error| RegressionError::File(folder.to_owned(), error);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).map_err(wrong)? {
+            files.push(entry.map_err(wrong)?.path());
+        }
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+        files.sort();
+        files
+            .iter()
+            .map(|file| Ok((name_of(file), Self::load(file)?)))
+            .collect()
+    }
+
+    fn load(file: &Path) -> Result<Self, RegressionError> {
+        let text = fs::read_to_string(file).map_err(|error| RegressionError::File(file.to_owned(), error))?;
+        serde_saphyr::from_str(&text).map_err(|error| RegressionError::Format {
+            path: file.to_owned(),
+            problem: error.to_string(),
+        })
+    }
+
+    /// Keeps it under a name.
+    pub fn save(&self, folder: &Path, name: &str) -> Result<PathBuf, RegressionError> {
+        let file = folder.join(name).with_extension("yaml");
+        let text = serde_saphyr::to_string(self).map_err(|error| RegressionError::Format {
+            path: file.clone(),
+            problem: error.to_string(),
+        })?;
+        fs::write(&file, text).map_err(|error| RegressionError::File(file.clone(), error))?;
+        Ok(file)
+    }
+
+    /// Plays it.
+    pub async fn play(&self, trial: &dyn Trial) -> Result<Line, RegressionError> {
+        let file = std::env::temp_dir().join(format!("regression-{}-{}.yaml", std::process::id(), self.seed));
+        let text = serde_saphyr::to_string(&self.plan).unwrap_or_default();
+        fs::write(&file, text).map_err(|error| RegressionError::File(file.clone(), error))?;
+        let ask = Ask {
+            scenario: Some(self.scenario.clone()),
+            plan: Some(file.clone()),
+            ..Ask::seed(self.seed)
+        };
+        let line = trial.run(&ask).await;
+        // A file that cannot be removed harms nobody.
+        let _ = fs::remove_file(&file);
+        Ok(line?)
+    }
+}
+
+fn name_of(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sim::faults::Shape;
+
+    fn regression() -> Regression {
+        Regression {
+            about: "A machine was given up as soon as it was bought.".to_owned(),
+            seed: 56,
+            scenario: "churn".to_owned(),
+            plan: Plan::draw(56, &Shape { replicas: 2 }, Duration::from_mins(40)),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_by_its_name() {
+        let folder = std::env::temp_dir().join(format!("regressions-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        regression().save(&folder, "given-up-too-soon").unwrap();
+        let found = Regression::load_all(&folder).unwrap();
+        assert_eq!(found, [("given-up-too-soon".to_owned(), regression())]);
+        fs::write(folder.join("broken.yaml"), "seed: many").unwrap();
+        let refused = Regression::load_all(&folder).unwrap_err().to_string();
+        assert!(refused.contains("broken.yaml"), "{refused}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn every_history_that_is_kept_can_be_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
+        let kept = Regression::load_all(&folder).unwrap();
+        assert!(!kept.is_empty());
+        assert!(kept.iter().all(|(_, regression)| !regression.about.is_empty()));
+    }
+}
