@@ -1,7 +1,7 @@
 //! Node lifecycle: who no longer hears of a node says so, keeps pods off it, and in the end takes them away.
 //!
-//! Three decisions, each of which leads to the next by what it writes: [`health`] turns silence into `Ready=Unknown`,
-//! [`tainting`] turns conditions into taints, [`eviction`] turns `NoExecute` taints into deletions when tolerations run
+//! Three decisions, each of which leads to the next by what it writes: `health` turns silence into `Ready=Unknown`,
+//! `tainting` turns conditions into taints, `eviction` turns `NoExecute` taints into deletions when tolerations run
 //! out. Everything is worked out from objects and the time; nothing is remembered.
 //!
 //! A Node whose machine is gone stays: giving it back is the operator's work. On IBM Cloud the cloud controller manager

@@ -6,7 +6,7 @@
 //! changed. A pod whose claims wait for their first consumer is nominated to its node, and bound when the volumes are
 //! there; a pod that made others go is nominated too, and its room is kept.
 //!
-//! Not here: back-off, balanced allocation and image locality (see [`score`]), dynamic resources, scheduling gates (a
+//! Not here: back-off, balanced allocation and image locality (see `score`), dynamic resources, scheduling gates (a
 //! gated pod is simply not looked at), other profiles than `default-scheduler`.
 
 mod board;

@@ -1,7 +1,7 @@
 //! Volumes: made for claims, attached to the nodes of the pods that use them, given up when nobody does.
 //!
-//! What the volume controllers of kube-controller-manager and the side-cars of a CSI driver do together. [`provision`]
-//! makes volumes and binds them, [`attach`] attaches and detaches, [`release`] lets go of what is not claimed any more.
+//! What the volume controllers of kube-controller-manager and the side-cars of a CSI driver do together. `provision`
+//! makes volumes and binds them, `attach` attaches and detaches, `release` lets go of what is not claimed any more.
 //! All of it is worked out from objects and the time. An attachment lasts from its creation, a detachment from its
 //! deletion, both of which the API server dates, so a restart loses nothing.
 //!
