@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::ibm::http::{Exchange, ExchangeError};
 
-/// Lists that end after their first page, and whose totals say nothing. Pages are asked for one item at a time: with
+/// Lists that end after their first page, and whose totals say nothing. Pages are asked for two items at a time: with
 /// the hundred that the product asks for, a world of dozens of machines would never see a second one.
 pub(super) fn first_page_only(inner: Arc<dyn Exchange>) -> Arc<dyn Exchange> {
     Arc::new(Censored {
@@ -48,7 +48,7 @@ impl Exchange for Censored {
 }
 
 fn in_short_pages(mut request: Request<Bytes>) -> Request<Bytes> {
-    let short = request.uri().to_string().replace("limit=100", "limit=1");
+    let short = request.uri().to_string().replace("limit=100", "limit=2");
     if let Ok(uri) = short.parse() {
         *request.uri_mut() = uri;
     }
@@ -112,7 +112,7 @@ mod tests {
         };
         assert_eq!(
             ask("https://a/v1/instances?limit=100&b=1"),
-            "https://a/v1/instances?limit=1&b=1"
+            "https://a/v1/instances?limit=2&b=1"
         );
         assert_eq!(ask("https://a/v1/instances/x"), "https://a/v1/instances/x");
     }
