@@ -6,6 +6,7 @@
 use fastrand::Rng;
 
 use super::geography;
+use crate::hash;
 
 /// The account everything belongs to: 32 hexadecimal digits, as IBM's are.
 pub(super) const ACCOUNT: &str = "4329073d16d2f3663f74bfa955259139";
@@ -41,11 +42,9 @@ pub(super) fn stable_uuid(text: &str) -> String {
     uuid(&mut Rng::with_seed(fingerprint(text)))
 }
 
-/// FNV-1a, 64 bits: a fixed number for a text, the same in every build.
+/// A fixed number for a text, the same in every build.
 pub(super) fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    hash::fnv1a(text.as_bytes())
 }
 
 /// `r006-<uuid>`: VPCs, images, keys, security groups, volumes, placement groups.

@@ -8,6 +8,7 @@ use super::geography::zone_reference;
 use super::instances::{
     Attachment, HostFailure, Instance, NetworkStyle, Preemption, Status, VolumeAttachment, reason_text,
 };
+use super::interfaces::VirtualInterface;
 use super::network::{merge, stamp};
 use super::state::State;
 use super::{groups, ids, images, placement, profiles};
@@ -180,13 +181,7 @@ fn attachment(state: &State, instance: &Instance, attachment: &Attachment) -> Va
         "resource_type": "instance_network_attachment",
     });
     if let Some(interface) = state.interfaces.get(&attachment.interface) {
-        body["primary_ip"] = state.primary_ip(interface, shown_address(instance, interface.address));
-        body["subnet"] = json!(
-            state
-                .subnets
-                .get(&interface.subnet)
-                .map(|subnet| subnet.reference(&state.region))
-        );
+        place(state, instance, interface, &mut body);
         body["virtual_network_interface"] = interface.reference(&state.region);
     }
     body
@@ -200,15 +195,16 @@ pub(super) fn interface(state: &State, instance: &Instance, attachment: &Attachm
         "resource_type": "network_interface",
     });
     if let Some(interface) = state.interfaces.get(&attachment.interface) {
-        body["primary_ip"] = state.primary_ip(interface, shown_address(instance, interface.address));
-        body["subnet"] = json!(
-            state
-                .subnets
-                .get(&interface.subnet)
-                .map(|subnet| subnet.reference(&state.region))
-        );
+        place(state, instance, interface, &mut body);
     }
     body
+}
+
+/// Where an interface is: its address and its subnet.
+fn place(state: &State, instance: &Instance, interface: &VirtualInterface, body: &mut Value) {
+    body["primary_ip"] = state.primary_ip(interface, shown_address(instance, interface.address));
+    let subnet = state.subnets.get(&interface.subnet);
+    body["subnet"] = json!(subnet.map(|subnet| subnet.reference(&state.region)));
 }
 
 /// `0.0.0.0` until the instance has been provisioned.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::duration;
+use crate::sim::kube::builtin::label_selector;
 use crate::sim::kube::object::{at, name, texts};
 
 /// A column.
@@ -136,30 +137,7 @@ pub(super) fn labels(object: &Value, path: &str) -> String {
 
 /// A label selector as `a=b,c in (d,e),!f`, by key.
 pub(super) fn selector(object: &Value, path: &str) -> String {
-    let selector = at(object, path);
-    let mut terms: Vec<(String, String)> = texts(&selector["matchLabels"])
-        .into_iter()
-        .map(|(key, value)| (key.clone(), format!("{key}={value}")))
-        .collect();
-    for expression in list(selector, "matchExpressions") {
-        let key = text(expression, "key");
-        let mut values: Vec<&str> = list(expression, "values")
-            .iter()
-            .filter_map(Value::as_str)
-            .collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        let term = match text(expression, "operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        };
-        terms.push((key.to_owned(), term));
-    }
-    terms.sort_by(|one, other| one.0.cmp(&other.0));
-    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
-    terms.join(",")
+    label_selector::as_text(at(object, path))
 }
 
 /// `<none>` for nothing.
