@@ -13,7 +13,7 @@
 //! lifecycle/    the next step of a NodeClaim's life
 //! model/        what decisions see
 //! api/          what users write: the CRDs and their validation
-//! clock entropy hash money quantity    small values
+//! clock entropy hash money quantity resources    small values
 //! ```
 
 pub mod api;
@@ -29,5 +29,6 @@ pub mod model;
 pub mod money;
 pub mod operator;
 pub mod quantity;
+pub mod resources;
 #[cfg(feature = "sim")]
 pub mod sim;
