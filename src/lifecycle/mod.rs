@@ -25,7 +25,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
 use crate::api::{Allocation, NodeClaim, names};
-use crate::clock::later;
+use crate::clock::{earlier, later};
 use crate::model::{Machine, MachineStatus};
 use facts::{Doubt, Facts};
 pub use joining::NodeChange;
@@ -401,8 +401,19 @@ fn vanished(
     limits: &Limits,
     now: Timestamp,
 ) -> Step {
-    leaving::unconfirmed(claim, allocation.since.0, limits, now)
+    leaving::unconfirmed(claim, begun(allocation, observed, now), limits, now)
         .unwrap_or_else(|| try_again(allocation, observed, limits, now))
+}
+
+/// Since when what is seen is about this attempt. Where the clock was ahead when the attempt began, only what this
+/// process has seen itself counts.
+fn begun(allocation: &Allocation, observed: &Observed, now: Timestamp) -> Timestamp {
+    let since = allocation.since.0;
+    if since <= now {
+        since
+    } else {
+        earlier(now, observed.followed_for)
+    }
 }
 
 /// The attempt's machine has come to its end; the next attempt, once others had their turn.
