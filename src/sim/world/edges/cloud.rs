@@ -91,8 +91,7 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
     if served.is_some_and(|status| status.is_success())
         && let Some(deed) = effect(Edge::Cloud, &sent.method, sent.uri.path())
     {
-        edge.recorder
-            .effect(deed.to(claim_of(&edge.desk, &sent).unwrap_or_default()));
+        edge.recorder.effect(deed.to(claim));
         edge.life.landed();
     }
     let told = match &answer {
