@@ -42,8 +42,24 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Label: the Windows build of a Node.
 pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
 
-/// Labels that pods may select even where a NodePool does not define them, since every offering has them.
-pub const WELL_KNOWN_LABELS: [&str; 8] = [
+/// Label: the series of a Node's machine profile, like `bxf` of `bxf-4x16`.
+pub const INSTANCE_FAMILY: &str = "karpenter-ibm.sh/instance-family";
+/// Label: the size of a Node's machine profile, like `4x16` of `bxf-4x16`.
+pub const INSTANCE_SIZE: &str = "karpenter-ibm.sh/instance-size";
+/// Label: how many virtual processors a Node's machine has.
+pub const INSTANCE_CPU: &str = "karpenter-ibm.sh/instance-cpu";
+/// Label: the nominal memory of a Node's machine, in MiB.
+pub const INSTANCE_MEMORY: &str = "karpenter-ibm.sh/instance-memory";
+/// Label: the model of a Node's GPUs in lower case, like `l40s`. Absent without GPUs.
+pub const INSTANCE_GPU_NAME: &str = "karpenter-ibm.sh/instance-gpu-name";
+/// Label: how many GPUs a Node has. Absent without GPUs.
+pub const INSTANCE_GPU_COUNT: &str = "karpenter-ibm.sh/instance-gpu-count";
+/// Label: the bandwidth of a Node's machine in Mb/s, network and volumes together, as its profile sells it.
+pub const INSTANCE_NETWORK_BANDWIDTH: &str = "karpenter-ibm.sh/instance-network-bandwidth";
+
+/// Labels that pods may select even where a NodePool does not define them, since every instance type says what they
+/// are, or that they are absent.
+pub const WELL_KNOWN_LABELS: [&str; 15] = [
     NODE_POOL,
     ZONE,
     REGION,
@@ -52,6 +68,13 @@ pub const WELL_KNOWN_LABELS: [&str; 8] = [
     OS,
     CAPACITY_TYPE,
     WINDOWS_BUILD,
+    INSTANCE_FAMILY,
+    INSTANCE_SIZE,
+    INSTANCE_CPU,
+    INSTANCE_MEMORY,
+    INSTANCE_GPU_NAME,
+    INSTANCE_GPU_COUNT,
+    INSTANCE_NETWORK_BANDWIDTH,
 ];
 
 /// Older names of well-known labels and what they are read as.
