@@ -10,12 +10,14 @@
 //! ibm/          IBM Cloud as a Cloud: transport, tokens, typed endpoints, prices
 //! cloud/        the trait Cloud, its vocabulary and its error, whose variants are decisions
 //! ── pure from here down ──
+//! allocation/   what to buy for a claim, or why nothing can be bought
 //! lifecycle/    the next step of a NodeClaim's life
 //! model/        what decisions see
 //! api/          what users write: the CRDs and their validation
 //! clock entropy hash money quantity resources    small values
 //! ```
 
+pub mod allocation;
 pub mod api;
 pub mod cli;
 pub mod clock;

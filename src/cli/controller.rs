@@ -75,6 +75,16 @@ pub struct Args {
     /// Cloud-init document for machines whose class has none; NODE_NAME in it stands for the node's name
     #[arg(long)]
     user_data_file: Option<PathBuf>,
+    /// Share of the on-demand price that is paid for spot, above 0 and up to 1, or of one series: bxf=0.3. Wins over
+    /// the catalogue's prices; may be given several times
+    #[arg(long, value_name = "[SERIES=]FACTOR")]
+    spot_discount_factor: Vec<String>,
+    /// The same in percent, as the Go provider has it
+    #[arg(long, env = "KARPENTER_SPOT_DISCOUNT_PERCENT", hide = true)]
+    spot_discount_percent: Option<String>,
+    /// File with settings that may change while this runs: spotDiscountFactor
+    #[arg(long, value_name = "PATH", env = "KARPENTER_CONFIG_FILE")]
+    config_file: Option<PathBuf>,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -163,6 +173,9 @@ fn raw(args: Args) -> RawSettings {
         namespace: args.namespace.filter(|name| !name.is_empty()),
         pod: args.pod.filter(|name| !name.is_empty()),
         user_data_file: args.user_data_file,
+        spot_discount_factors: args.spot_discount_factor,
+        spot_discount_percent: args.spot_discount_percent.filter(|percent| !percent.is_empty()),
+        config_file: args.config_file.filter(|path| !path.as_os_str().is_empty()),
     }
 }
 

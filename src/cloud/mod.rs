@@ -1,5 +1,7 @@
 //! What the rest of the program knows of a cloud: what it can be asked, its vocabulary and its error.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 pub mod error;
@@ -7,7 +9,7 @@ pub mod instance_name;
 pub mod order;
 pub mod provider_id;
 
-pub use crate::model::{Machine, MachineStatus, StatusReason};
+pub use crate::model::{Kind, Machine, MachineStatus, StatusReason};
 pub use error::{Answer, Effect, Error};
 pub use instance_name::{ClusterId, InstanceName};
 pub use order::{Order, Ours, Subnet};
@@ -35,6 +37,9 @@ pub trait Cloud: Send + Sync {
 
     /// Gives a machine another name, which frees the one it had.
     async fn rename(&self, id: &str, name: &str) -> Result<(), Error>;
+
+    /// Every kind of machine that is sold in the region, by name. It may be some minutes old.
+    async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error>;
 
     /// The subnets of a network.
     async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, Error>;

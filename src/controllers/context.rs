@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::discounts::Discounts;
 use super::events::Events;
 use super::metrics::Metrics;
 use crate::clock::Clock;
@@ -17,6 +18,8 @@ pub struct Context {
     pub client: kube::Client,
     /// The cloud.
     pub cloud: Arc<dyn Cloud>,
+    /// What spot costs where the user says so.
+    pub discounts: Discounts,
     /// Time.
     pub clock: Clock,
     /// Chance.

@@ -4,6 +4,7 @@
 //! not polling it is a pause, and both leave no task behind.
 
 pub mod context;
+pub mod discounts;
 pub mod events;
 pub mod garbage;
 pub mod metrics;
@@ -11,6 +12,7 @@ pub mod node_claim;
 pub mod node_class;
 
 pub use context::{Context, Settings};
+pub use discounts::Discounts;
 
 use crate::cloud::ClusterId;
 

@@ -6,6 +6,7 @@ pub mod endpoints;
 pub mod http;
 pub mod iam;
 pub mod machines;
+pub mod offerings;
 pub mod prices;
 pub mod resource_groups;
 pub mod search;

@@ -15,9 +15,11 @@ use super::settings::Settings;
 use crate::clock::Clock;
 use crate::cloud::ClusterId;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Context};
+use crate::controllers::{self, Context, Discounts};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
+use crate::ibm::offerings::Kinds;
+use crate::ibm::prices::{Catalog, Prices};
 use crate::ibm::{Client, Machines, Transports};
 
 /// Everything outside of a replica: exchanged between a cluster, a laptop and a simulation.
@@ -48,16 +50,28 @@ pub fn context(settings: &Settings, edges: Edges) -> Result<Context, StartError>
         &edges.clock,
         edges.entropy.clone(),
     );
-    context_with(settings, edges, &ibm)
+    let prices = Prices::new(
+        Catalog::new(ibm.catalog.clone()),
+        &settings.region,
+        edges.clock.clone(),
+    );
+    context_with(settings, edges, &ibm, prices)
 }
 
-/// Like [`context`], around a client of IBM Cloud that is there already.
-pub(super) fn context_with(settings: &Settings, edges: Edges, ibm: &Client) -> Result<Context, StartError> {
+/// Like [`context`], around a client of IBM Cloud and prices that are there already.
+pub(super) fn context_with(
+    settings: &Settings,
+    edges: Edges,
+    ibm: &Client,
+    prices: Prices,
+) -> Result<Context, StartError> {
     let identity = &settings.controllers.identity;
+    let kinds = Kinds::new(ibm.vpc.clone(), prices, edges.clock.clone());
     Ok(Context {
         events: Events::new(edges.kube.clone(), edges.clock.clone(), identity),
         metrics: controllers::metrics::Metrics::register(&edges.registry)?,
-        cloud: Arc::new(Machines::new(ibm)),
+        discounts: Discounts::new(settings.discounts.at_start()),
+        cloud: Arc::new(Machines::new(ibm, kinds)),
         settings: Arc::new(settings.controllers.clone()),
         client: edges.kube,
         clock: edges.clock,

@@ -1,5 +1,7 @@
 //! What a running process needs: validated settings, leadership, a log, health and metrics, an orderly end.
 
+pub mod config_file;
+pub mod discounts;
 pub mod edges;
 pub mod lease;
 pub mod run;

@@ -65,7 +65,12 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Star
         entropy,
         registry: registry.clone(),
     };
-    let context = edges::context_with(&settings, edges, &client)?;
+    let prices = Prices::new(
+        Catalog::new(client.catalog.clone()),
+        &settings.region,
+        clock.clone(),
+    );
+    let context = edges::context_with(&settings, edges, &client, prices.clone())?;
 
     let listen = settings.listen;
     let listener = TcpListener::bind(listen)
@@ -74,11 +79,12 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Star
     let address = listener.local_addr().unwrap_or(listen);
     tracing::info!(%address, region = settings.region, "serving health and metrics");
     let (_ready, readiness) = watch::channel(Readiness::Ready);
-    let prices = Prices::new(Catalog::new(client.catalog.clone()), &settings.region, clock);
     let served = serve::serve(listener, serve::router(registry, readiness), stop.clone());
+    let discounts = context.discounts.clone();
     tokio::select! {
         biased;
         ended = async { tokio::join!(biased; served, lead(context, stop)) } => ended.0?,
+        () = settings.discounts.follow(&discounts, &clock) => {}
         () = prices.run() => {}
     }
     tracing::info!("stopped");

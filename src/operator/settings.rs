@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::discounts::DiscountSettings;
 use crate::controllers;
 use crate::ibm;
 use crate::ibm::builtin;
@@ -42,6 +43,12 @@ pub struct RawSettings {
     pub pod: Option<String>,
     /// `--user-data-file`
     pub user_data_file: Option<PathBuf>,
+    /// `--spot-discount-factor`, each time
+    pub spot_discount_factors: Vec<String>,
+    /// `KARPENTER_SPOT_DISCOUNT_PERCENT`
+    pub spot_discount_percent: Option<String>,
+    /// `--config-file`
+    pub config_file: Option<PathBuf>,
 }
 
 /// Settings that can be relied upon.
@@ -53,6 +60,8 @@ pub struct Settings {
     pub ibm: ibm::Config,
     /// Where health and metrics are served.
     pub listen: SocketAddr,
+    /// What spot costs where the user says so.
+    pub discounts: DiscountSettings,
     /// What the controllers are told.
     pub controllers: controllers::Settings,
 }
@@ -110,6 +119,7 @@ impl Settings {
         Ok(Self {
             region,
             ibm,
+            discounts: DiscountSettings::validate(raw)?,
             controllers,
             listen: raw.listen.unwrap_or(LISTEN_DEFAULT),
         })

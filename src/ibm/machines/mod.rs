@@ -4,12 +4,13 @@
 //! is an error and no guess.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
 use super::Client;
 use super::http::SendBy;
+use super::offerings::Kinds;
 use super::resource_groups::ResourceGroups;
 use super::vpc::Vpc;
 use super::vpc::images::ImageFilter;
@@ -20,21 +21,24 @@ use super::vpc::types::{
 };
 use crate::api::CapacityType;
 use crate::cloud::{
-    Answer, Cloud, Effect, Error, InstanceName, Machine, MachineStatus, Order, Ours, StatusReason, Subnet,
+    Answer, Cloud, Effect, Error, InstanceName, Kind, Machine, MachineStatus, Order, Ours, StatusReason,
+    Subnet,
 };
 
 /// The virtual servers of a region.
 pub struct Machines {
     vpc: Vpc,
     resource_groups: ResourceGroups,
+    kinds: Kinds,
     /// Resolved before: a group's id never changes, and every sweep needs it.
     groups: Mutex<BTreeMap<Option<String>, String>>,
 }
 
 impl Machines {
-    /// Those that `client` reaches.
-    pub fn new(client: &Client) -> Self {
+    /// Those that `client` reaches, and `kinds` of which more can be bought.
+    pub fn new(client: &Client, kinds: Kinds) -> Self {
         Self {
+            kinds,
             vpc: client.vpc.clone(),
             resource_groups: client.resource_groups.clone(),
             groups: Mutex::default(),
@@ -106,6 +110,10 @@ impl Cloud for Machines {
             ..InstancePatch::default()
         };
         self.vpc.patch_instance(id, &patch).await.map(drop)
+    }
+
+    async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        self.kinds.get().await
     }
 
     async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, Error> {

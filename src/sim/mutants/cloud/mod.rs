@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::cloud::{Answer, Cloud, Error, InstanceName, Machine, Order, Ours, Subnet};
+use crate::cloud::{Answer, Cloud, Error, InstanceName, Kind, Machine, Order, Ours, Subnet};
 
 /// How a cloud is misunderstood.
 pub(super) enum Flaw {
@@ -125,6 +125,10 @@ impl Cloud for Flawed {
 
     async fn rename(&self, id: &str, name: &str) -> Result<(), Error> {
         self.inner.rename(id, name).await
+    }
+
+    async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        self.inner.kinds().await
     }
 
     async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, Error> {

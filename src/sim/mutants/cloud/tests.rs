@@ -66,6 +66,10 @@ impl Cloud for Fake {
         Ok(())
     }
 
+    async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        Ok(Arc::default())
+    }
+
     async fn subnets(&self, _: &str) -> Result<Vec<Subnet>, Error> {
         Ok(Vec::new())
     }
