@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::discounts::Discounts;
 use super::events::Events;
 use super::metrics::Metrics;
+use super::unavailable::{Holds, Unavailable};
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::entropy::Entropy;
@@ -18,6 +19,8 @@ pub struct Context {
     pub client: kube::Client,
     /// The cloud.
     pub cloud: Arc<dyn Cloud>,
+    /// What is not to be bought for a while.
+    pub unavailable: Unavailable,
     /// What spot costs where the user says so.
     pub discounts: Discounts,
     /// Time.
@@ -45,6 +48,8 @@ pub struct Settings {
     pub user_data: Option<String>,
     /// How long things may take.
     pub limits: Limits,
+    /// For how long offerings are withheld.
+    pub holds: Holds,
     /// How often cloud and cluster are compared.
     pub sweep_every: Duration,
     /// How much later what looks like garbage must look so again.
@@ -60,6 +65,7 @@ impl Settings {
             identity: identity.to_owned(),
             user_data: None,
             limits: Limits::default(),
+            holds: Holds::default(),
             sweep_every: Duration::from_mins(2),
             sweep_again_after: Duration::from_secs(30),
         }

@@ -8,6 +8,7 @@ pub struct Metrics {
     steps: IntCounterVec,
     failures: IntCounterVec,
     garbage: IntCounterVec,
+    withheld: IntCounterVec,
 }
 
 impl Metrics {
@@ -34,6 +35,11 @@ impl Metrics {
                 "Machines without a claim and claims without a machine that were deleted.",
                 "kind",
             )?,
+            withheld: counter(
+                "karpenter_ibm_offerings_withheld_total",
+                "Times that an offering was withheld.",
+                "reason",
+            )?,
         })
     }
 
@@ -45,6 +51,11 @@ impl Metrics {
     /// A step failed.
     pub fn failed(&self, step: &str) {
         self.failures.with_label_values(&[step]).inc();
+    }
+
+    /// An offering was withheld for that reason.
+    pub fn withheld(&self, reason: &str) {
+        self.withheld.with_label_values(&[reason]).inc();
     }
 
     /// A `machine` or a `claim` was collected.

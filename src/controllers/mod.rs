@@ -10,15 +10,18 @@ pub mod garbage;
 pub mod metrics;
 pub mod node_claim;
 pub mod node_class;
+pub mod unavailable;
 
 pub use context::{Context, Settings};
 pub use discounts::Discounts;
+pub use unavailable::Unavailable;
 
 use crate::cloud::ClusterId;
 
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
+    let unavailable = context.unavailable.clone();
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, garbage);
+    tokio::join!(biased; claims, garbage, unavailable.run());
 }

@@ -15,7 +15,7 @@ use super::settings::Settings;
 use crate::clock::Clock;
 use crate::cloud::ClusterId;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Context, Discounts};
+use crate::controllers::{self, Context, Discounts, Unavailable};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::offerings::Kinds;
@@ -67,9 +67,16 @@ pub(super) fn context_with(
 ) -> Result<Context, StartError> {
     let identity = &settings.controllers.identity;
     let kinds = Kinds::new(ibm.vpc.clone(), prices, edges.clock.clone());
+    let metrics = controllers::metrics::Metrics::register(&edges.registry)?;
+    let (kube, clock, holds) = (
+        edges.kube.clone(),
+        edges.clock.clone(),
+        settings.controllers.holds,
+    );
     Ok(Context {
         events: Events::new(edges.kube.clone(), edges.clock.clone(), identity),
-        metrics: controllers::metrics::Metrics::register(&edges.registry)?,
+        unavailable: Unavailable::new(kube, clock, holds, metrics.clone()),
+        metrics,
         discounts: Discounts::new(settings.discounts.at_start()),
         cloud: Arc::new(Machines::new(ibm, kinds)),
         settings: Arc::new(settings.controllers.clone()),
