@@ -44,10 +44,15 @@ fn play(seed: u64, lasts: Duration) -> Result<Outcome> {
         lasts,
         ..Demand::USUAL
     };
+    let scenario = churn::draw(seed, &demand);
+    let shape = Shape {
+        replicas: REPLICAS,
+        moments: scenario.steps.iter().map(|step| step.at).collect(),
+    };
     let outcome = world::run(Setup {
         seed,
-        scenario: churn::draw(seed, &demand),
-        plan: Plan::draw(seed, &Shape { replicas: REPLICAS }, lasts),
+        scenario,
+        plan: Plan::draw(seed, &shape, lasts),
         product: product::product(),
         replicas: REPLICAS,
         quiet: world::QUIET,

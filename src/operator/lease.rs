@@ -68,6 +68,15 @@ pub(super) struct Holding<'a> {
     leases: Api<Lease>,
 }
 
+/// What a replica knows of the Lease.
+#[derive(Default)]
+struct Knowledge {
+    /// When it was last seen to change.
+    seen: Option<Sighting>,
+    /// As we wrote it last.
+    written: Option<Lease>,
+}
+
 /// Whether one attempt left the Lease in our hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
@@ -87,8 +96,8 @@ impl<'a> Holding<'a> {
 
     /// Returns when the Lease is ours.
     pub(super) async fn acquire(&self) {
-        let mut seen = None;
-        while self.attempt(&mut seen).await != Attempt::Held {
+        let mut known = Knowledge::default();
+        while self.attempt(&mut known).await != Attempt::Held {
             let wait = self.context.entropy.jitter(RETRY);
             self.context.clock.sleep(wait).await;
         }
@@ -97,13 +106,13 @@ impl<'a> Holding<'a> {
 
     /// Renews the Lease; returns when it is lost, or could not be renewed in time.
     pub(super) async fn keep(&self) {
-        let mut seen = None;
+        let mut known = Knowledge::default();
         let mut renewed_at = self.context.clock.instant();
         let deadline = self.context.clock.real(RENEW_DEADLINE);
         // Also after a sleep: a process that was held up learns from its own clock that it is too late.
         while self.context.clock.instant() - renewed_at < deadline {
             let tried_at = self.context.clock.instant();
-            match self.attempt(&mut seen).await {
+            match self.attempt(&mut known).await {
                 Attempt::Held => renewed_at = tried_at,
                 Attempt::NotHeld => return,
                 Attempt::Failed => {}
@@ -130,9 +139,9 @@ impl<'a> Holding<'a> {
         }
     }
 
-    async fn attempt(&self, seen: &mut Option<Sighting>) -> Attempt {
+    async fn attempt(&self, known: &mut Knowledge) -> Attempt {
         let limit = self.context.clock.real(ATTEMPT);
-        match tokio::time::timeout(limit, self.try_once(seen)).await {
+        match tokio::time::timeout(limit, self.try_once(known)).await {
             Ok(Ok(attempt)) => attempt,
             // Somebody wrote meanwhile, perhaps another field: the next attempt shows who holds it.
             Ok(Err(kube::Error::Api(status))) if status.is_conflict() || status.is_already_exists() => {
@@ -146,22 +155,33 @@ impl<'a> Holding<'a> {
         }
     }
 
-    async fn try_once(&self, seen: &mut Option<Sighting>) -> kube::Result<Attempt> {
+    async fn try_once(&self, known: &mut Knowledge) -> kube::Result<Attempt> {
+        // Half the requests of a leader: while nobody else writes, what was written last is what there is. An answer
+        // that does not come leaves nothing known, and the Lease is read again.
+        if let Some(lease) = known.written.take() {
+            match self.write(&self.held(lease)).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {}
+                written => {
+                    known.written = Some(written?);
+                    return Ok(Attempt::Held);
+                }
+            }
+        }
         let Some(lease) = self.leases.get_opt(names::LEADER_LEASE).await? else {
             let lease = self.held(Lease::default());
-            self.leases.create(&PostParams::default(), &lease).await?;
+            known.written = Some(self.leases.create(&PostParams::default(), &lease).await?);
             return Ok(Attempt::Held);
         };
         let now = self.context.clock.instant();
         let version = lease.resource_version();
-        let seen = match seen {
+        let seen = match &mut known.seen {
             Some(seen) if seen.version == version => seen,
             other => other.insert(Sighting { version, at: now }),
         };
         match decide(lease.spec.as_ref(), &self.context.settings.identity, seen, now) {
             Decision::Yield(_) => Ok(Attempt::NotHeld),
             Decision::Acquire | Decision::Renew => {
-                self.write(&self.held(lease)).await?;
+                known.written = Some(self.write(&self.held(lease)).await?);
                 Ok(Attempt::Held)
             }
         }

@@ -62,7 +62,7 @@ pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
     };
     let plan = match (&ask.plan, ask.faults) {
         (Some(path), _) => read_plan(path)?,
-        (None, Faults::Drawn) => Plan::draw(ask.seed, &Shape { replicas: REPLICAS }, scenario.lasts),
+        (None, Faults::Drawn) => Plan::draw(ask.seed, &shape(&scenario), scenario.lasts),
         (None, Faults::None) => Plan::none(),
     };
     let mutant = ask.mutant.as_deref().map(str::parse::<Mutant>).transpose()?;
@@ -72,6 +72,14 @@ pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
         plan,
         mutant,
     })
+}
+
+/// What of a scenario a plan has to know.
+fn shape(scenario: &Scenario) -> Shape {
+    Shape {
+        replicas: REPLICAS,
+        moments: scenario.steps.iter().map(|step| step.at).collect(),
+    }
 }
 
 /// How much people want, and for how long.

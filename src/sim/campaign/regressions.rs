@@ -110,11 +110,15 @@ mod tests {
     use crate::sim::faults::Shape;
 
     fn regression() -> Regression {
+        let shape = Shape {
+            replicas: 2,
+            moments: Vec::new(),
+        };
         Regression {
             about: "A machine was given up as soon as it was bought.".to_owned(),
             seed: 56,
             scenario: "churn".to_owned(),
-            plan: Plan::draw(56, &Shape { replicas: 2 }, Duration::from_mins(40)),
+            plan: Plan::draw(56, &shape, Duration::from_mins(40)),
         }
     }
 

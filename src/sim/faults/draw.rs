@@ -8,8 +8,8 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::kube::KubeFault;
-use super::names::{FaultName, KubeKind};
-use super::plan::{Fault, Injection, Plan};
+use super::names::{FaultName, KubeKind, MeddlingKind};
+use super::plan::{Fault, Injection, Plan, Upon};
 use super::third_parties::Meddling;
 use crate::sim::ibm::{self, FaultKind};
 
@@ -18,6 +18,8 @@ use crate::sim::ibm::{self, FaultKind};
 pub struct Shape {
     /// How many replicas of the operator there are.
     pub replicas: usize,
+    /// When people do something. Most of what can go wrong goes wrong while the operator works on it.
+    pub moments: Vec<Duration>,
 }
 
 /// Which side a seed is about.
@@ -74,7 +76,11 @@ impl Plan {
             // Drawn for absent kinds too, so that a new kind at the end of the list changes no seed's others.
             let mut own = rng.fork();
             if occurs && side.has(name) && possible(name) {
-                injections.extend((0..often).map(|_| injection(name, world, lasts, &mut own)));
+                for _ in 0..often {
+                    let injection = injection(name, world, lasts, &mut own);
+                    injections.extend(companion(&injection, &mut own));
+                    injections.push(injection);
+                }
             }
         }
         injections.sort_by_key(|injection| injection.at);
@@ -88,9 +94,47 @@ fn possible(name: FaultName) -> bool {
     name != FaultName::Cloud(FaultKind::PageMisses)
 }
 
+/// What must go wrong besides for a fault to show: a page can fail only where there are several, and nobody misses a
+/// claim that comes and goes while watches tell everything.
+fn companion(injection: &Injection, rng: &mut Rng) -> Option<Injection> {
+    let stream = rng.u64(..);
+    let fault = match injection.fault.name() {
+        FaultName::Cloud(FaultKind::PageFails | FaultKind::PageTokenExpired | FaultKind::PageRepeats) => {
+            Fault::Cloud(ibm::Fault::new(FaultKind::SmallPages))
+        }
+        FaultName::Meddling(MeddlingKind::CreatedAndDeleted) if rng.bool() => {
+            Fault::Kube(KubeFault::new(KubeKind::Coalesced).delay(COALESCED))
+        }
+        _ => return None,
+    };
+    let at = injection.at.saturating_sub(Duration::from_secs(1));
+    Some(Injection {
+        at,
+        lasts: injection.at + injection.lasts.max(COALESCED) - at,
+        stream,
+        fault,
+    })
+}
+
+/// For so long a claim that comes and goes at once is kept from everybody.
+const COALESCED: Duration = Duration::from_secs(5);
+
+/// Half of the time shortly before somebody does something, else at any time.
+fn beginning(world: &Shape, millis: u64, rng: &mut Rng) -> u64 {
+    let any = rng.u64(..millis * 9 / 10);
+    let before = rng.u64(..15_000);
+    match rng.choice(&world.moments) {
+        Some(moment) if rng.bool() => {
+            let moment = u64::try_from(moment.as_millis()).unwrap_or(u64::MAX);
+            moment.saturating_sub(before).min(millis * 9 / 10)
+        }
+        _ => any,
+    }
+}
+
 fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> Injection {
     let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(10);
-    let at = rng.u64(..millis * 9 / 10);
+    let at = beginning(world, millis, rng);
     let span = Duration::from_millis(span(rng).min(millis - at));
     let fault = fault(name, world, rng);
     let lasts = if is_momentary(&fault) {
@@ -129,7 +173,10 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
             replica,
             after_effects: rng.u64(..12),
         },
-        FaultName::Pause => Fault::Pause { replica },
+        FaultName::Pause => Fault::Pause {
+            replica,
+            upon: if rng.bool() { Upon::Now } else { Upon::Order },
+        },
         FaultName::Skew => Fault::Skew { seconds: skew(rng) },
     }
 }
@@ -156,7 +203,8 @@ fn kube(kind: KubeKind, rng: &mut Rng) -> KubeFault {
     }
     let resource = WATCHED[rng.usize(..WATCHED.len())];
     match kind {
-        // One kind lags behind the others, or nothing does.
+        // One kind lags behind the others, half of the time that of claims.
+        KubeKind::Lag if rng.bool() => fault.on("nodeclaims").delay(Duration::from_secs(rng.u64(1..40))),
         KubeKind::Lag => fault.on(resource).delay(Duration::from_secs(rng.u64(1..40))),
         KubeKind::AdmissionRejects => fault.on("nodeclaims"),
         KubeKind::BookmarksOnly | KubeKind::TimeTravel if rng.bool() => fault.on(resource),
@@ -186,13 +234,20 @@ mod tests {
 
     const LASTS: Duration = Duration::from_mins(40);
 
+    fn shape() -> Shape {
+        Shape {
+            replicas: 2,
+            moments: vec![Duration::ZERO, Duration::from_mins(10)],
+        }
+    }
+
     fn plans() -> impl Iterator<Item = Plan> {
-        (0..400).map(|seed| Plan::draw(seed, &Shape { replicas: 2 }, LASTS))
+        (0..400).map(|seed| Plan::draw(seed, &shape(), LASTS))
     }
 
     #[test]
     fn the_seed_is_the_plan() {
-        let shape = Shape { replicas: 2 };
+        let shape = shape();
         assert_eq!(Plan::draw(3, &shape, LASTS), Plan::draw(3, &shape, LASTS));
         assert_ne!(Plan::draw(3, &shape, LASTS), Plan::draw(4, &shape, LASTS));
     }
@@ -222,6 +277,24 @@ mod tests {
             assert!(plan.ends() <= LASTS, "{plan:?}");
             assert!(plan.injections.is_sorted_by_key(|injection| injection.at));
         }
+    }
+
+    #[test]
+    fn pages_fail_only_where_there_are_several() {
+        let failing = |injection: &&Injection| matches!(&injection.fault, Fault::Cloud(fault) if fault.kind == FaultKind::PageFails);
+        let mut seen = 0;
+        for plan in plans() {
+            for fails in plan.injections.iter().filter(failing) {
+                let short = plan.injections.iter().any(|other| {
+                    matches!(&other.fault, Fault::Cloud(fault) if fault.kind == FaultKind::SmallPages)
+                        && other.at <= fails.at
+                        && other.at + other.lasts >= fails.at + fails.lasts
+                });
+                assert!(short, "{plan:?}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 10);
     }
 
     #[test]

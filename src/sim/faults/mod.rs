@@ -15,5 +15,5 @@ pub mod third_parties;
 pub use desk::{Desk, Parts, Sink};
 pub use draw::Shape;
 pub use names::{FaultName, KubeKind, MeddlingKind};
-pub use plan::{Fault, Injection, Plan};
+pub use plan::{Fault, Injection, Plan, Upon};
 pub use third_parties::Meddling;

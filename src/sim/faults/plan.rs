@@ -45,10 +45,13 @@ pub enum Fault {
         /// After so many more effects of its own: 0 is at once.
         after_effects: u64,
     },
-    /// A replica stands still for as long as the injection lasts.
+    /// A replica stands still until the injection ends.
     Pause {
         /// Which, from 0.
         replica: usize,
+        /// From when on.
+        #[serde(default, skip_serializing_if = "Upon::is_now")]
+        upon: Upon,
     },
     /// The operator's wall clock is wrong by so much.
     Skew {
@@ -57,6 +60,27 @@ pub enum Fault {
     },
     /// Somebody else does something.
     ThirdParty(Meddling),
+}
+
+/// When something that was planned happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Upon {
+    /// At once.
+    #[default]
+    Now,
+    /// When the replica next orders a machine, right after the order has left: the worst moment there is.
+    Order,
+}
+
+impl Upon {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "the signature that serde asks for"
+    )]
+    fn is_now(&self) -> bool {
+        *self == Self::Now
+    }
 }
 
 impl Fault {
@@ -105,7 +129,10 @@ mod tests {
     #[test]
     fn a_plan_is_read_as_it_was_written() {
         for seed in 0..50 {
-            let shape = Shape { replicas: 2 };
+            let shape = Shape {
+                replicas: 2,
+                moments: vec![Duration::from_mins(3)],
+            };
             let plan = Plan::draw(seed, &shape, Duration::from_mins(40));
             let text = serde_saphyr::to_string(&plan).unwrap();
             assert_eq!(serde_saphyr::from_str::<Plan>(&text).unwrap(), plan, "{text}");

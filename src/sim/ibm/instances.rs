@@ -337,7 +337,14 @@ impl State {
             .get(id)
             .is_some_and(|instance| instance.class == Class::Spot);
         if spot && self.faults.hits(FaultKind::Preemption, "instances.run") {
-            let delay = self.faults.delay(Duration::from_hours(1));
+            // Where spot capacity runs dry, a machine may be taken back before it has booted.
+            let soon = self.faults.pick(4) == 0;
+            let within = if soon {
+                Duration::from_mins(1)
+            } else {
+                Duration::from_hours(1)
+            };
+            let delay = self.faults.delay(within);
             self.then(id, delay, Step::Preempt);
         }
         if self.faults.hits(FaultKind::HostFailure, "instances.run") {

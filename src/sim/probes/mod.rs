@@ -48,7 +48,7 @@ probes! {
     RELISTED = "watch-expired", "a watch ended with 410";
     CRASH_BEFORE_CREATE = "crash-between-intent-and-create", "a replica died with an intent written and nothing bought";
     CRASH_BEFORE_RECORD = "crash-between-create-and-record", "a replica died with a machine bought and not recorded";
-    LEADER_LOST = "leader-lost-mid-create", "a Lease passed on while an order was under way";
+    LEADER_LOST = "leader-lost-mid-create", "a Lease passed on between an order and the record of its machine";
     TWO_LEADERS = "two-leaders-overlap", "a replica acted although another held its Lease";
     PAUSED = "paused-past-its-lease", "a replica stood still for longer than its Lease lasts, then went on";
 }

@@ -1,6 +1,6 @@
 //! Rare moments of replicas: crashes at the worst time, Leases that pass on, two that think they lead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 use serde_json::Value;
@@ -19,6 +19,8 @@ pub(super) struct Leaders {
     holders: BTreeMap<String, String>,
     /// As whom a replica took a Lease.
     identities: BTreeMap<usize, String>,
+    /// The uids of claims for which an order was sent and no machine recorded yet.
+    ordering: BTreeSet<String>,
 }
 
 impl Leaders {
@@ -27,6 +29,9 @@ impl Leaders {
         let Who::Replica { number, .. } = entry.who else {
             return;
         };
+        if let What::Request(request) = &entry.what {
+            self.ordering.extend(bought_for(request));
+        }
         match &entry.what {
             What::Request(request)
                 if self.was_deposed(number)
@@ -52,13 +57,17 @@ impl Leaders {
     }
 
     fn follow(&mut self, book: &Book, hits: &mut Hits<'_>) {
+        for change in &book.changed.claims {
+            if change.deleted || change.after["status"]["allocation"]["instanceID"].is_string() {
+                self.ordering.remove(object::uid(&change.after));
+            }
+        }
         for change in &book.changed.leases {
             let name = object::name(&change.after).to_owned();
             let holder = holder(&change.after).to_owned();
             let before = self.holders.insert(name, holder.clone());
             let passed = before.is_some_and(|before| before != holder);
-            let ordering = book.open.values().any(|sent| bought_for(&sent.request).is_some());
-            if passed && ordering {
+            if passed && !self.ordering.is_empty() {
                 hits.hit(LEADER_LOST);
             }
         }

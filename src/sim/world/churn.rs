@@ -37,6 +37,9 @@ const OFFERINGS: [(&str, &str); 5] = [
 ];
 const ZONES: [&str; 3] = ["${zone-1}", "${zone-2}", "${zone-3}"];
 
+/// A machine has started, booted and joined after this, mostly.
+const ON_ITS_WAY: Duration = Duration::from_mins(3);
+
 /// What people do in the world of a seed.
 pub fn draw(seed: u64, demand: &Demand) -> Scenario {
     // Not the seed itself: the servers and the plan draw from that too.
@@ -52,7 +55,13 @@ pub fn draw(seed: u64, demand: &Demand) -> Scenario {
         };
         steps.push(apply(at, claim(&name, &mut rng)));
         if rng.bool() {
-            steps.push(delete(moment(&mut rng, at, demand.lasts), &name));
+            // Some change their mind while the machine is on its way.
+            let by = if rng.u8(..3) == 0 {
+                demand.lasts.min(at + ON_ITS_WAY)
+            } else {
+                demand.lasts
+            };
+            steps.push(delete(moment(&mut rng, at, by), &name));
         }
     }
     steps.sort_by_key(|step| step.at);

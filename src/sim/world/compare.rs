@@ -1,8 +1,11 @@
 //! A run under faults against the run of the same seed without any.
 //!
 //! A controller that deletes and rebuys a healthy machine ends in the right state and is still wrong: only the count of
-//! what it did shows it. So creates and deletes are counted by kind, and what exceeds the calm run must be explained by
-//! machines or claims that really were lost.
+//! what it did shows it. So creates and deletes are counted, object by object and all together, and what exceeds the
+//! calm run must be explained by machines or claims that really were lost.
+
+use std::collections::BTreeMap;
+use std::fmt;
 
 use super::Outcome;
 use super::effects::{Deed, Verb};
@@ -25,40 +28,81 @@ const COSTLY: &[&str] = &[
 pub fn compare(calm: &Outcome, outcome: &Outcome) -> Vec<Violation> {
     let losses = |name: &&str| outcome.faults.get(*name).copied().unwrap_or_default();
     let excused: u64 = COSTLY.iter().map(losses).sum();
-    let deeds = outcome
-        .counts
-        .iter()
-        .filter(|(deed, _)| deed.verb != Verb::Update);
-    let excess = deeds.filter_map(|(deed, &count)| {
-        let calm = calm.counts.get(deed).copied().unwrap_or_default();
-        // Whether a machine had become a Node when it was given back is a matter of minutes, which faults cost.
-        let usual = if deed.kind == "nodes" {
-            calm.max(returned(outcome))
-        } else {
-            calm
-        };
-        (count > usual + excused).then(|| Violation {
-            id: "R1",
-            at: outcome.simulated,
-            message: format!(
-                "{} {}: {count} times, {usual} without faults, {excused} excused by losses",
-                deed.verb.as_str(),
-                deed.kind
-            ),
-        })
-    });
-    excess.collect()
+    let mut found = Vec::new();
+    for ((verb, kind), excess) in excesses(calm, outcome) {
+        let total: u64 = excess.iter().map(|one| one.more).sum();
+        if total > excused {
+            let objects: Vec<String> = excess.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "{} {kind}: {}; {excused} excused by losses",
+                verb.as_str(),
+                objects.join(", ")
+            );
+            found.push(Violation {
+                id: "R1",
+                at: outcome.simulated,
+                message,
+            });
+        }
+    }
+    found
 }
 
-/// Machines that were given back, each of which may have left a Node behind.
-fn returned(outcome: &Outcome) -> u64 {
-    let returns = |(deed, _): &(&Deed, &u64)| deed.kind == "instances" && deed.verb == Verb::Delete;
-    outcome
+/// How much more was done to one object.
+struct Excess<'a> {
+    object: &'a str,
+    count: u64,
+    more: u64,
+}
+
+impl fmt::Display for Excess<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let object = if self.object.is_empty() { "?" } else { self.object };
+        write!(f, "{object} {} times ({} more)", self.count, self.more)
+    }
+}
+
+/// By what was done to which kind.
+fn excesses<'a>(calm: &Outcome, outcome: &'a Outcome) -> BTreeMap<(Verb, &'a str), Vec<Excess<'a>>> {
+    let mut all: BTreeMap<(Verb, &str), Vec<Excess<'_>>> = BTreeMap::new();
+    for (deed, &count) in outcome
         .counts
         .iter()
-        .filter(returns)
-        .map(|(_, count)| count)
-        .sum()
+        .filter(|(deed, _)| deed.verb != Verb::Update)
+    {
+        let usual = usual(calm, outcome, deed);
+        if count > usual {
+            let excess = Excess {
+                object: &deed.object,
+                count,
+                more: count - usual,
+            };
+            all.entry((deed.verb, &deed.kind)).or_default().push(excess);
+        }
+    }
+    all
+}
+
+/// How often something is done to an object without faults. Once is nothing strange: whether a claim that lives for
+/// seconds gets a machine, and whether that becomes a Node before it is given back, is a matter of moments.
+fn usual(calm: &Outcome, outcome: &Outcome, deed: &Deed) -> u64 {
+    let calm = calm.counts.get(deed).copied().unwrap_or_default();
+    let once = u64::from(!deed.object.is_empty());
+    let returned = match deed.kind.as_str() {
+        "nodes" => returned(outcome, &deed.object),
+        _ => 0,
+    };
+    calm.max(once).max(returned)
+}
+
+/// Machines of a claim that were given back, each of which may have left a Node behind.
+fn returned(outcome: &Outcome, claim: &str) -> u64 {
+    let deed = Deed {
+        kind: "instances".to_owned(),
+        verb: Verb::Delete,
+        object: claim.to_owned(),
+    };
+    outcome.counts.get(&deed).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -71,35 +115,55 @@ mod tests {
     use crate::sim::probes::Probes;
     use crate::sim::world::Verdict;
 
-    fn outcome(bought: u64, preempted: u64) -> Outcome {
-        let deed = Deed {
+    fn bought(object: &str) -> Deed {
+        Deed {
             kind: "instances".to_owned(),
             verb: Verb::Create,
-        };
+            object: object.to_owned(),
+        }
+    }
+
+    fn outcome(bought: &[(Deed, u64)], preempted: u64) -> Outcome {
         Outcome {
             verdict: Verdict::Passed,
             violations: Vec::new(),
             probes: Probes::default(),
             faults: BTreeMap::from([("c10-preemption", preempted)]),
             requests: 0,
-            effects: bought,
+            effects: 0,
             events: 0,
             simulated: Duration::ZERO,
             trace: 0,
-            counts: BTreeMap::from([(deed, bought)]),
+            counts: bought.iter().cloned().collect(),
             history: History::new(Keep::All),
         }
     }
 
     #[test]
     fn a_purchase_too_many_is_a_violation_and_one_for_a_lost_machine_is_not() {
-        assert_eq!(compare(&outcome(3, 0), &outcome(3, 0)), []);
-        assert_eq!(compare(&outcome(3, 0), &outcome(2, 0)), []);
-        assert_eq!(compare(&outcome(3, 0), &outcome(4, 1)), []);
-        let excess = compare(&outcome(3, 0), &outcome(5, 1));
+        let three = outcome(&[(bought("a"), 3)], 0);
+        let run = |count, preempted| outcome(&[(bought("a"), count)], preempted);
+        assert_eq!(compare(&three, &run(3, 0)), []);
+        assert_eq!(compare(&three, &run(2, 0)), []);
+        assert_eq!(compare(&three, &run(4, 1)), []);
+        let excess = compare(&three, &run(5, 1));
+        assert!(
+            excess[0]
+                .message
+                .starts_with("create instances: a 5 times (2 more)"),
+            "{excess:?}"
+        );
+    }
+
+    #[test]
+    fn what_one_object_was_spared_does_not_pay_for_another() {
+        let calm = outcome(&[(bought("a"), 1), (bought("b"), 1)], 0);
+        let excess = compare(&calm, &outcome(&[(bought("a"), 2)], 0));
         assert_eq!(excess.len(), 1);
         assert!(
-            excess[0].message.starts_with("create instances: 5 times"),
+            excess[0]
+                .message
+                .starts_with("create instances: a 2 times (1 more)"),
             "{excess:?}"
         );
     }

@@ -19,7 +19,7 @@ use super::steps::{self, Play};
 use super::timeline::{Change, timeline};
 use super::{Outcome, Setup, Verdict, actors};
 use crate::sim::faults::kube::Layer;
-use crate::sim::faults::{Desk, Fault, FaultName, Parts, Plan};
+use crate::sim::faults::{Desk, Fault, FaultName, Parts, Plan, Upon};
 use crate::sim::history::Who;
 use crate::sim::invariants::SETTLES_WITHIN;
 
@@ -190,10 +190,15 @@ impl World {
                     replica.crash_after(after_effects);
                 }
             }
-            Fault::Pause { replica } => {
+            Fault::Pause { replica, upon } => {
                 if let Some(paused) = self.replicas.get(replica) {
-                    self.desk.strike(FaultName::Pause, &format!("replica {replica}"));
-                    paused.pause();
+                    match upon {
+                        Upon::Now => {
+                            self.desk.strike(FaultName::Pause, &format!("replica {replica}"));
+                            paused.pause();
+                        }
+                        Upon::Order => paused.pause_on_order(),
+                    }
                 }
             }
             _ => self.desk.start(&injection).await,
@@ -205,8 +210,11 @@ impl World {
         self.on.remove(&place);
         let injection = self.plan.injections[place].clone();
         match injection.fault {
-            Fault::Pause { replica } => {
-                let pauses = |other: &usize| self.plan.injections[*other].fault == injection.fault;
+            Fault::Pause { replica, .. } => {
+                let pauses = |other: &usize| {
+                    let fault = &self.plan.injections[*other].fault;
+                    matches!(fault, Fault::Pause { replica: other, .. } if *other == replica)
+                };
                 if !self.on.iter().any(pauses)
                     && let Some(paused) = self.replicas.get(replica)
                 {

@@ -7,13 +7,24 @@ use http::Method;
 
 use crate::sim::history::Edge;
 
-/// What was done to which kind: the key under which effects are counted.
+/// What was done to which object: the key under which effects are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deed {
     /// The plural name, with the subresource after a slash: `nodeclaims/status`, `instances`.
     pub kind: String,
     /// `create`, `update`, `delete`.
     pub verb: Verb,
+    /// The object's name; a machine goes by that of its claim, since its own differs from run to run. Empty if unknown.
+    pub object: String,
+}
+
+impl Deed {
+    /// The same, done to that object.
+    #[must_use]
+    pub fn to(mut self, object: String) -> Self {
+        self.object = object;
+        self
+    }
 }
 
 /// How a deed changes the world.
@@ -58,7 +69,15 @@ pub fn effect(edge: Edge, method: &Method, path: &str) -> Option<Deed> {
         Edge::Kube => !NO_EFFECT.contains(&kind.as_str()),
         Edge::Cloud => true,
     };
-    counts.then_some(Deed { kind, verb })
+    let object = match edge {
+        Edge::Kube => kube_parts(path).and_then(|(_, name, _)| name),
+        Edge::Cloud => None,
+    };
+    counts.then(|| Deed {
+        kind,
+        verb,
+        object: object.unwrap_or_default().to_owned(),
+    })
 }
 
 /// Kinds whose writes are forgotten or renewed by themselves.

@@ -30,6 +30,8 @@ struct State {
     effects: u64,
     /// Dies when so many effects have landed.
     dies_at: Option<u64>,
+    /// Stands still when it next orders a machine.
+    halts_on_order: bool,
 }
 
 /// What a life is like.
@@ -54,6 +56,7 @@ impl Life {
                 waker: None,
                 effects: 0,
                 dies_at: None,
+                halts_on_order: false,
             }),
         }))
     }
@@ -107,8 +110,24 @@ impl Life {
         self.change(Mode::Paused);
     }
 
+    /// Stops polling it when it next orders a machine.
+    pub fn pause_on_order(&self) {
+        self.state().halts_on_order = true;
+    }
+
+    /// An order of it has left: says whether it stands still from now on.
+    pub fn ordered(&self) -> bool {
+        let halts = std::mem::take(&mut self.state().halts_on_order);
+        let halts = halts && self.mode() == Mode::Running;
+        if halts {
+            self.pause();
+        }
+        halts
+    }
+
     /// Polls it again, unless it is over.
     pub fn resume(&self) {
+        self.state().halts_on_order = false;
         self.change(Mode::Running);
     }
 
@@ -241,6 +260,17 @@ mod tests {
         life.resume();
         seconds(3).await;
         assert!((6..=7).contains(&count.load(Ordering::Relaxed)));
+    }
+
+    #[test]
+    fn it_stands_still_from_its_next_order_on_and_only_once() {
+        let life = Life::new(0, 0);
+        assert!(!life.ordered());
+        life.pause_on_order();
+        assert!(life.ordered());
+        assert_eq!(life.mode(), Mode::Paused);
+        life.resume();
+        assert!(!life.ordered());
     }
 
     #[tokio::test(start_paused = true)]

@@ -90,13 +90,18 @@ impl Replica {
         }
     }
 
+    /// Stops polling it when it next orders a machine.
+    pub fn pause_on_order(&self) {
+        self.life().pause_on_order();
+    }
+
     /// Polls it again.
     pub fn resume(&self) {
         let life = self.life();
         if life.mode() == Mode::Paused {
             self.turn(&life, "resumed");
-            life.resume();
         }
+        life.resume();
     }
 
     /// How often it panicked, and how often it ended by itself.

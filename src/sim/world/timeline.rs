@@ -36,7 +36,7 @@ pub fn timeline(plan: &Plan) -> Vec<(Duration, Change)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::faults::Injection;
+    use crate::sim::faults::{Injection, Upon};
 
     fn injection(at: u64, lasts: u64, fault: Fault) -> Injection {
         Injection {
@@ -49,7 +49,10 @@ mod tests {
 
     #[test]
     fn ends_go_before_beginnings_and_crashes_have_none() {
-        let pause = || Fault::Pause { replica: 0 };
+        let pause = || Fault::Pause {
+            replica: 0,
+            upon: Upon::Now,
+        };
         let crash = Fault::Crash {
             replica: 0,
             after_effects: 0,

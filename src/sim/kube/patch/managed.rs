@@ -8,6 +8,7 @@ use super::Format;
 use super::compare::compare;
 use super::fieldset::FieldSet;
 use super::managers::{Holding, Manager, Managers};
+use super::renewal;
 use super::shape::Shape;
 use super::zero::zero;
 use crate::sim::kube::kind::Kind;
@@ -42,7 +43,10 @@ pub fn created(kind: &Kind, ask: &Ask, server: &ApiServer, object: &mut Value) {
         Some(_) => Value::Object(serde_json::Map::new()),
         None => zero(Shape::of(kind)),
     };
-    record(kind, ask, &server.timestamp(), managers, &nothing, object);
+    put(
+        record(kind, ask, &server.timestamp(), managers, &nothing, object),
+        object,
+    );
 }
 
 /// Records changed fields as their changer's. `sent` is the record that came with the request, if any: an application
@@ -60,13 +64,25 @@ pub fn updated(
         put(sent, object);
         return;
     }
-    let managers = known(ask, old, &sent);
-    if managers.is_empty() {
-        // Nobody began to keep a record of this object, or somebody wiped it.
-        object::metadata_mut(object).remove("managedFields");
+    let now = server.timestamp();
+    let untouched = sent.is_null() || sent == old["metadata"]["managedFields"];
+    let renewed = untouched.then(|| renewal::renewed(kind, ask, &now, old, object));
+    let record = if let Some(record) = renewed.flatten() {
+        debug_assert_eq!(record, reckoned(kind, ask, &now, old, &sent, object), "{object}");
+        record
     } else {
-        record(kind, ask, &server.timestamp(), managers, old, object);
+        reckoned(kind, ask, &now, old, &sent, object)
+    };
+    put(record, object);
+}
+
+/// The record of a changed object; none where nobody began to keep one, or somebody wiped it.
+fn reckoned(kind: &Kind, ask: &Ask, now: &str, old: &Value, sent: &Value, object: &Value) -> Value {
+    let managers = known(ask, old, sent);
+    if managers.is_empty() {
+        return Value::Null;
     }
+    record(kind, ask, now, managers, old, object)
 }
 
 /// Whether nothing differs but times in the record of ownership: a write that changes nothing emits nothing.
@@ -164,7 +180,7 @@ fn known(ask: &Ask, old: &Value, sent: &Value) -> Managers {
     }
 }
 
-fn record(kind: &Kind, ask: &Ask, now: &str, mut managers: Managers, old: &Value, new: &mut Value) {
+fn record(kind: &Kind, ask: &Ask, now: &str, mut managers: Managers, old: &Value, new: &Value) -> Value {
     let subresource = subresource(ask);
     let changes = compare(old, new, Shape::of(kind)).without(&out_of_reach(kind, subresource));
     let api_version = kind.api_version();
@@ -185,7 +201,7 @@ fn record(kind: &Kind, ask: &Ask, now: &str, mut managers: Managers, old: &Value
     }
     managers.take(&changes, &manager);
     managers.cap();
-    write(&managers, new);
+    managers.print().into()
 }
 
 /// Gives an object the record of another.

@@ -3,14 +3,18 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{Request, Response};
+use http::{Method, Request, Response};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{carried_out, is_awaited};
+use crate::cloud::InstanceName;
 use crate::ibm::http::{Exchange, ExchangeError};
-use crate::sim::faults::Desk;
+use crate::sim::faults::{Desk, FaultName};
 use crate::sim::history::Edge;
 use crate::sim::ibm::InProcess;
+use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::object;
 use crate::sim::world::effects::effect;
 use crate::sim::world::life::Life;
 use crate::sim::world::recorder::{Recorder, Sent, Worth};
@@ -38,6 +42,29 @@ impl Exchange for CloudEdge {
     }
 }
 
+/// The name of the claim whose machine a request is about.
+fn claim_of(desk: &Desk, sent: &Sent) -> Option<String> {
+    let machine = if is_order(sent) {
+        let order: Value = serde_json::from_slice(&sent.body).ok()?;
+        order["name"].as_str()?.to_owned()
+    } else {
+        let id = sent.uri.path().split('/').nth(3)?;
+        desk.parts().cloud.instance(id)?.name
+    };
+    let uid = InstanceName::of_machine(&machine)?.claim_uid();
+    let state = desk.parts().server.state();
+    let mut claims = state
+        .store
+        .list(&TableKey::of("karpenter.sh", "nodeclaims"), None)
+        .map(|stored| stored.value());
+    let claim = claims.find(|claim| object::uid(claim) == uid)?;
+    Some(object::name(&claim).to_owned())
+}
+
+fn is_order(sent: &Sent) -> bool {
+    sent.method == Method::POST && sent.uri.path().ends_with("/instances")
+}
+
 type Answered = oneshot::Sender<Result<Response<Bytes>, ExchangeError>>;
 
 /// Carries a request to the cloud and its answer back, whoever still waits for it: a client that gave up at its
@@ -52,12 +79,17 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
         worth: Worth::Kept,
     };
     let number = edge.recorder.request(&sent);
+    if is_order(&sent) && edge.life.ordered() {
+        edge.desk.strike(FaultName::Pause, "upon an order");
+        edge.recorder.turn(edge.life.who(), "paused");
+    }
     let (served, answer) = edge.cloud.witness(request).await;
     edge.desk.gather();
     if served.is_some_and(|status| status.is_success())
         && let Some(deed) = effect(Edge::Cloud, &sent.method, sent.uri.path())
     {
-        edge.recorder.effect(deed);
+        edge.recorder
+            .effect(deed.to(claim_of(&edge.desk, &sent).unwrap_or_default()));
         edge.life.landed();
     }
     let told = match &answer {

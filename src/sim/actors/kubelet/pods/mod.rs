@@ -102,6 +102,8 @@ struct Entry {
     told: Option<Value>,
     is_given_up: bool,
     retry_at: Option<Timestamp>,
+    /// All has been told until then, unless somebody does something about the pod.
+    rests_until: Option<Timestamp>,
 }
 
 impl Pods {
@@ -148,6 +150,7 @@ impl Pods {
         }
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.heed_deletion(now);
+            entry.rests_until = None;
         }
     }
 
@@ -177,6 +180,7 @@ impl Pods {
             told: None,
             is_given_up: false,
             retry_at: None,
+            rests_until: None,
         }
     }
 
@@ -268,6 +272,7 @@ impl Pods {
         let stage = self.create(&pod, now);
         if let Some(entry) = self.entries.get_mut(key) {
             (entry.volumes, entry.stage) = (volumes, stage);
+            entry.rests_until = None;
         }
     }
 
@@ -290,6 +295,7 @@ impl Pods {
         let ends = grace.ends(&wishes, now);
         for (entry, until) in active.into_iter().zip(ends) {
             entry.stage = entry.stage.stopping(until, Why::NodeShutdown);
+            entry.rests_until = None;
         }
     }
 
@@ -297,6 +303,9 @@ impl Pods {
     pub fn next(&mut self, now: Timestamp) -> Vec<PodAct> {
         let mut acts = Vec::new();
         for (key, entry) in &mut self.entries {
+            if entry.rests_until.is_some_and(|until| now < until) {
+                continue;
+            }
             while let Some(stage) = entry.due_stage(now) {
                 entry.restarts += i32::from(matches!(entry.stage, Stage::BackingOff { .. }));
                 entry.stage = stage;
@@ -306,6 +315,7 @@ impl Pods {
             }
             entry.retry_at = None;
             acts.extend(entry.tell(key, &self.host, now));
+            entry.rests_until = Some(entry.stage.due(now).unwrap_or(Timestamp::MAX));
         }
         acts
     }
@@ -316,6 +326,7 @@ impl Pods {
             entry.told = None;
             entry.is_given_up = false;
             entry.retry_at = Some(later(now, AGAIN));
+            entry.rests_until = None;
         }
     }
 
