@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::events::Events;
 use super::metrics::Metrics;
+use super::node_class::AllowLists;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::entropy::Entropy;
@@ -42,6 +43,10 @@ pub struct Settings {
     pub user_data: Option<String>,
     /// How long things may take.
     pub limits: Limits,
+    /// What classes may use.
+    pub allowed: AllowLists,
+    /// How often classes are resolved anew, and machines compared with them.
+    pub resolve_every: Duration,
     /// How often cloud and cluster are compared.
     pub sweep_every: Duration,
     /// How much later what looks like garbage must look so again.
@@ -57,6 +62,8 @@ impl Settings {
             identity: identity.to_owned(),
             user_data: None,
             limits: Limits::default(),
+            allowed: AllowLists::default(),
+            resolve_every: Duration::from_mins(5),
             sweep_every: Duration::from_mins(2),
             sweep_again_after: Duration::from_secs(30),
         }

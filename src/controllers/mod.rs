@@ -4,11 +4,13 @@
 //! not polling it is a pause, and both leave no task behind.
 
 pub mod context;
+pub mod drift;
 pub mod events;
 pub mod garbage;
 pub mod metrics;
 pub mod node_claim;
 pub mod node_class;
+mod pace;
 
 pub use context::{Context, Settings};
 
@@ -17,6 +19,8 @@ use crate::cloud::ClusterId;
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
+    let classes = node_class::run(context.clone());
+    let drift = drift::run(context.clone(), cluster);
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, garbage);
+    tokio::join!(biased; claims, classes, garbage, drift);
 }
