@@ -96,6 +96,9 @@ pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 pub const NODE_CLASS_HASH: &str = "karpenter-ibm.sh/nodeclass-hash";
 /// Annotation beside [`NODE_CLASS_HASH`]: how that hash was computed.
 pub const NODE_CLASS_HASH_VERSION: &str = "karpenter-ibm.sh/nodeclass-hash-version";
+/// Annotation on a NodeClaim, beside [`NODE_CLASS_HASH`]: what the class said its machine is made of, field by field, so
+/// that a difference can be named.
+pub const NODE_CLASS_FIELDS: &str = "karpenter-ibm.sh/nodeclass-fields";
 /// Annotation on a NodeClaim: when its pods are removed at the latest (RFC 3339).
 pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// Annotation on a NodeClaim: whether `minValues` was given up for it, `true` or `false`.
@@ -119,12 +122,27 @@ pub const UNREGISTERED_TAINT: &str = "karpenter.sh/unregistered";
 /// Finalizer on NodeClaims and Nodes: the machine must be gone first.
 pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
 
+/// Finalizer on an `IBMNodeClass`: no NodeClaim may use it any more.
+pub const NODE_CLASS_FINALIZER: &str = "karpenter-ibm.sh/termination";
+
+/// Keys of tags that begin like this are ours: nobody's tags may pretend to be.
+pub const RESERVED_TAG_PREFIX: &str = "karpenter-ibm-";
+/// Tag of a machine and its boot volume: the cluster it belongs to.
+pub const TAG_CLUSTER: &str = "karpenter-ibm-cluster";
+/// Tag of a machine and its boot volume: its NodeClaim.
+pub const TAG_NODE_CLAIM: &str = "karpenter-ibm-nodeclaim";
+/// Tag of a machine and its boot volume: its NodePool.
+pub const TAG_NODE_POOL: &str = "karpenter-ibm-nodepool";
+
 /// The Lease that allocations in a zone need is called this, followed by the zone.
 pub const ALLOCATOR_LEASE_PREFIX: &str = "karpenter-ibm-allocator-";
 
 /// The Lease that the leading replica holds.
 pub const LEADER_LEASE: &str = "karpenter-ibm-leader";
 
+/// Condition of an `IBMNodeClass`: what it names was read from the cloud at the last try. If not, what was resolved before
+/// stands.
+pub const RESOLVED: &str = "Resolved";
 /// Condition of NodePool, NodeClaim and `IBMNodeClass`: everything else that matters is true.
 pub const READY: &str = "Ready";
 /// Condition of a NodePool: [`validate_runtime`](crate::api::NodePool::validate_runtime) found nothing.
@@ -167,6 +185,15 @@ pub const REASON_INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
 pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
 /// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
 pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
+
+/// Drift reason: the class says that machines are made of something else now.
+pub const DRIFT_NODE_CLASS: &str = "NodeClassDrift";
+/// Drift reason: new machines boot another image.
+pub const DRIFT_IMAGE: &str = "ImageDrift";
+/// Drift reason: the class does not use the machine's subnet any more.
+pub const DRIFT_SUBNET: &str = "SubnetDrift";
+/// Drift reason: the machine is not in the security groups of its class.
+pub const DRIFT_SECURITY_GROUP: &str = "SecurityGroupDrift";
 
 /// Reason of an `UnavailableOffering`: a machine of it was preempted.
 pub const WITHHELD_PREEMPTED: &str = "Preempted";

@@ -80,6 +80,8 @@ patterns! {
     INSTANCE_ID = r"^[0-9a-z]{4}_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
     /// The name of a VPC resource.
     RESOURCE_NAME = r"^([a-z]|[a-z][-a-z0-9]*[a-z0-9])$";
+    /// The id of a trusted profile.
+    TRUSTED_PROFILE = r"^Profile-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
     /// The id or name of an image.
     IMAGE = r"^[a-z0-9-]+$";
     /// A word in lower case.

@@ -1,5 +1,6 @@
 //! `karpenter-ibm controller`: the process that runs in a cluster.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::BadInput;
 use super::access::{Access, Discounts, bad_setting};
+use crate::controllers::node_class::AllowLists;
 use crate::operator::{self, RawSettings, Settings, StartError};
 
 /// Runs the provisioner until it is told to stop.
@@ -36,6 +38,27 @@ pub struct Args {
     user_data_file: Option<PathBuf>,
     #[command(flatten)]
     discounts: Discounts,
+    /// Security groups that node classes may use, by id, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_security_groups: Vec<String>,
+    /// Subnets that node classes may use, by id, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_subnets: Vec<String>,
+    /// Images that node classes may use, by id or name, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_images: Vec<String>,
+    /// SSH keys that node classes may use, by id, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_keys: Vec<String>,
+    /// Resource groups that node classes may use, by id or name as classes write them, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_resource_groups: Vec<String>,
+    /// Trusted profiles that node classes may give to machines, by id, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_trusted_profiles: Vec<String>,
+    /// How often node classes are resolved anew, and machines compared with them [default: 300]
+    #[arg(long)]
+    nodeclass_resolve_seconds: Option<u64>,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -97,8 +120,26 @@ fn raw(args: Args) -> RawSettings {
         namespace: args.namespace.filter(|name| !name.is_empty()),
         pod: args.pod.filter(|name| !name.is_empty()),
         user_data_file: args.user_data_file,
+        allowed: AllowLists {
+            security_groups: listed(args.allowed_security_groups),
+            subnets: listed(args.allowed_subnets),
+            images: listed(args.allowed_images),
+            keys: listed(args.allowed_keys),
+            resource_groups: listed(args.allowed_resource_groups),
+            trusted_profiles: listed(args.allowed_trusted_profiles),
+        },
+        resolve_seconds: args.nodeclass_resolve_seconds,
         ..args.discounts.over(args.access.raw())
     }
+}
+
+/// What was listed; an empty entry lists nothing.
+fn listed(entries: Vec<String>) -> BTreeSet<String> {
+    let entries = entries.iter().map(|entry| entry.trim());
+    entries
+        .filter(|entry| !entry.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The log goes to stderr: as text to a terminal, as JSON to anything else.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::discounts::Discounts;
 use super::events::Events;
 use super::metrics::Metrics;
+use super::node_class::AllowLists;
 use super::unavailable::{Holds, Unavailable};
 use crate::clock::Clock;
 use crate::cloud::Cloud;
@@ -50,6 +51,10 @@ pub struct Settings {
     pub limits: Limits,
     /// For how long offerings are withheld.
     pub holds: Holds,
+    /// What classes may use.
+    pub allowed: AllowLists,
+    /// How often classes are resolved anew, and machines compared with them.
+    pub resolve_every: Duration,
     /// How often cloud and cluster are compared.
     pub sweep_every: Duration,
     /// How much later what looks like garbage must look so again.
@@ -66,6 +71,8 @@ impl Settings {
             user_data: None,
             limits: Limits::default(),
             holds: Holds::default(),
+            allowed: AllowLists::default(),
+            resolve_every: Duration::from_mins(5),
             sweep_every: Duration::from_mins(2),
             sweep_again_after: Duration::from_secs(30),
         }

@@ -5,11 +5,13 @@
 
 pub mod context;
 pub mod discounts;
+pub mod drift;
 pub mod events;
 pub mod garbage;
 pub mod metrics;
 pub mod node_claim;
 pub mod node_class;
+mod pace;
 pub mod unavailable;
 
 pub use context::{Context, Settings};
@@ -22,6 +24,8 @@ use crate::cloud::ClusterId;
 pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
     let unavailable = context.unavailable.clone();
+    let classes = node_class::run(context.clone());
+    let drift = drift::run(context.clone(), cluster);
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, garbage, unavailable.run());
+    tokio::join!(biased; claims, classes, garbage, drift, unavailable.run());
 }

@@ -12,6 +12,7 @@
 //! * a failed read leads to no effect;
 //! * a machine that is not provably ours is neither adopted nor touched.
 
+pub mod drift;
 pub mod facts;
 mod joining;
 mod leaving;

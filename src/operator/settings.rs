@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::discounts::DiscountSettings;
 use crate::controllers;
+use crate::controllers::node_class::AllowLists;
 use crate::ibm;
 use crate::ibm::builtin;
 use crate::ibm::endpoints::{Endpoints, Overrides};
@@ -49,6 +50,10 @@ pub struct RawSettings {
     pub spot_discount_percent: Option<String>,
     /// `--config-file`
     pub config_file: Option<PathBuf>,
+    /// The `--allowed-*` settings.
+    pub allowed: AllowLists,
+    /// `--nodeclass-resolve-seconds`
+    pub resolve_seconds: Option<u64>,
 }
 
 /// Settings that can be relied upon.
@@ -85,6 +90,9 @@ const LISTEN_DEFAULT: SocketAddr =
 const REQUESTS_PER_SECOND_MAX: u32 = 100;
 const BURST_MAX: u32 = 1000;
 const DEADLINE_SECONDS_MAX: u64 = 300;
+/// A class takes up to eight requests each time: more often than twice a minute is a burden, less than once an hour is
+/// no watch over what people change in the account.
+const RESOLVE_SECONDS: (u64, u64) = (30, 3600);
 /// Where the chart is installed when nothing else is said.
 const NAMESPACE_DEFAULT: &str = "karpenter-ibm";
 /// The longest user data that the VPC API takes.
@@ -142,6 +150,15 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
     }
     let mut settings = controllers::Settings::new(region, namespace, &format!("{namespace}/{pod}"));
     settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
+    settings.allowed = raw.allowed.clone();
+    if let Some(seconds) = raw.resolve_seconds {
+        let (min, max) = RESOLVE_SECONDS;
+        if !(min..=max).contains(&seconds) {
+            let may_be = format!("{min} to {max} seconds");
+            return Err(out_of_range("--nodeclass-resolve-seconds", seconds, may_be));
+        }
+        settings.resolve_every = Duration::from_secs(seconds);
+    }
     Ok(settings)
 }
 
@@ -330,6 +347,14 @@ mod tests {
             })
             .setting,
             "--ibm-deadline-seconds"
+        );
+        assert_eq!(
+            wrong(&RawSettings {
+                resolve_seconds: Some(29),
+                ..good()
+            })
+            .setting,
+            "--nodeclass-resolve-seconds"
         );
         let clear = Overrides {
             all: Some("http://example.com".to_owned()),

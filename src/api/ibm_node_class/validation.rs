@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     ARCHITECTURES, BANDWIDTH_MBPS, BLOCK_DEVICES_MAX, BOOT_CAPACITY_GB, BlockDeviceMapping, CAPACITY_GB,
-    IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, IOPS, ImageSelector, NAME_LENGTH_MAX,
+    IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, IMAGE_OWNERS, IOPS, ImageSelector, NAME_LENGTH_MAX, PlacementKind,
     SECOND_GENERATION_VOLUME, SECURITY_GROUPS_MAX, SubnetSelection, USER_DATA_BYTES_MAX, VOLUME_TAGS_MAX,
     VolumeSpec,
 };
@@ -96,6 +96,19 @@ impl IBMNodeClassSpec {
             usize::MAX,
             "placementTarget",
             found,
+        );
+        named(
+            &self.trusted_profile,
+            &pattern::TRUSTED_PROFILE,
+            usize::MAX,
+            "trustedProfile",
+            found,
+        );
+        let owner = self.image_owner.as_deref();
+        found.require(
+            owner.is_none_or(|owner| IMAGE_OWNERS.contains(&owner)),
+            at.at("imageOwner"),
+            "is neither ibm nor account",
         );
     }
 
@@ -244,6 +257,12 @@ impl IBMNodeClassStatus {
         for (index, group) in self.resolved_security_groups.iter().flatten().enumerate() {
             found.require(seen.insert(group), groups.nth(index), "occurs twice");
         }
+        let placement = self.resolved_placement.as_deref();
+        found.require(
+            placement.is_none_or(|text| text.parse::<PlacementKind>().is_ok()),
+            at.at("resolvedPlacement"),
+            "is no kind of placement",
+        );
     }
 }
 

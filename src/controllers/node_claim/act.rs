@@ -15,6 +15,7 @@ use crate::clock::later;
 use crate::cloud::{self, InstanceName, Machine, Order, ProviderId};
 use crate::controllers::context::Context;
 use crate::controllers::events::{Kind, Story};
+use crate::controllers::node_class;
 use crate::lifecycle::{Blocker, NodeChange, Step, status};
 
 /// How often a claim that waits for somebody to act is looked at: what it waits for may not be watched.
@@ -156,22 +157,10 @@ fn order(
     let by_read = known.told_at + context.settings.limits.send_within;
     let by_intent = context.clock.instant() + within;
     let resolved = seen.class.as_ref()?;
-    let spec = &resolved.class.spec;
-    let user_data = spec.user_data.as_ref().or(context.settings.user_data.as_ref());
-    Some(Order {
-        name: allocation.instance_name.clone(),
-        profile: allocation.profile.clone(),
-        zone: allocation.zone.clone(),
-        capacity_type: allocation.capacity_type.parse().ok()?,
-        vpc: spec.vpc.clone(),
-        subnet: allocation.subnet.clone(),
-        image: resolved.image.clone()?,
-        security_groups: spec.security_groups.clone().unwrap_or_default(),
-        ssh_keys: spec.ssh_keys.clone().unwrap_or_default(),
-        resource_group: resolved.resource_group.clone()?,
-        user_data: user_data.map(|text| text.replace("NODE_NAME", &known.claim.name_any())),
-        send_by: by_read.min(by_intent),
-    })
+    let written = resolved.class.spec.user_data.as_ref();
+    let user_data = written.or(context.settings.user_data.as_ref());
+    let user_data = user_data.map(|text| text.replace("NODE_NAME", &known.claim.name_any()));
+    resolved.order(&known.claim, allocation, user_data, by_read.min(by_intent))
 }
 
 /// Tells people about a refusal that will not pass by itself.
@@ -209,9 +198,27 @@ async fn launched(context: &Context, known: &Known, machine: &Machine) -> Result
             },
         });
     };
+    // Before the write, so that whoever crashes in between tags again; the same twice is the same.
+    tag(context, known, machine).await;
     let now = context.clock.now();
     let status = status::launched(&known.claim, machine, provider_id.to_string(), now);
     write::status(context, known, "launching", &status).await
+}
+
+/// Tags are for people: nothing waits for them, and nothing fails because of them.
+async fn tag(context: &Context, known: &Known, machine: &Machine) {
+    let class = match node_class::launch::class_of(context, &known.claim).await {
+        Ok(Some(class)) => class,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::warn!(%error, id = machine.id, "a machine is not tagged");
+            return;
+        }
+    };
+    let tags = node_class::launch::tags(&class, &known.claim, &machine.name);
+    if let Err(error) = context.cloud.tag(machine, &tags).await {
+        tracing::warn!(%error, id = machine.id, "a machine is not tagged");
+    }
 }
 
 /// Frees the name, which is faster than waiting for the machine to be gone; where that is refused, deletes it.

@@ -8,7 +8,6 @@
 mod act;
 mod attempts;
 mod observe;
-mod pace;
 mod write;
 
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use kube::runtime::{WatchStreamExt, reflector::reflector, watcher};
 use kube::{Api, ResourceExt};
 
 use super::context::Context;
+use super::pace::Pace;
 use crate::api::{NodeClaim, names};
 use crate::cloud::{self, ClusterId};
 use crate::lifecycle::facts::Facts;
@@ -29,7 +29,6 @@ use act::Outcome;
 use attempts::Attempts;
 use observe::Known;
 pub(super) use observe::look;
-use pace::Pace;
 
 /// Claims that are worked on at once. Each waits for the cloud most of the time; the budget of requests bounds the rest.
 const CONCURRENCY: u16 = 64;
@@ -58,6 +57,9 @@ pub enum Error {
         #[source]
         source: cloud::Error,
     },
+    /// The class is not resolved yet, so nobody knows what to buy.
+    #[error("IBMNodeClass {0} is not resolved yet")]
+    ClassUnresolved(String),
     /// The intent to buy was not kept by the API server: nothing may be bought.
     #[error(
         "the definition of NodeClaim in this cluster drops status.allocation: apply the CRDs of this release"

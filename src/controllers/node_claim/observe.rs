@@ -80,10 +80,7 @@ pub(super) async fn observe(
     }
     if needs_choice(claim, &seen.observed.machine) {
         let choice = node_class::choose(context, cluster, claim, seen.class.as_ref()).await;
-        seen.observed.choice = Some(choice.map_err(|source| Error::Cloud {
-            doing: "reading what can be bought",
-            source,
-        })?);
+        seen.observed.choice = Some(choice.map_err(unread)?);
     }
     Ok(seen)
 }
@@ -163,5 +160,6 @@ fn unread(error: ReadError) -> Error {
             source: Box::new(source),
         },
         ReadError::Cloud(source) => Error::Cloud { doing, source },
+        ReadError::Unresolved(class) => Error::ClassUnresolved(class),
     }
 }

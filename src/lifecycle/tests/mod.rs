@@ -89,6 +89,9 @@ fn machine(status: MachineStatus) -> Machine {
         address: Some("10.0.0.4".to_owned()),
         resource_group: "ours".to_owned(),
         image: None,
+        subnet: None,
+        interface: None,
+        crn: None,
         created_at: None,
     }
 }
