@@ -34,8 +34,8 @@ mod wire;
 pub use condition::Condition;
 pub use duration::{Expiry, parse_duration, parse_expiry};
 pub use ibm_node_class::{
-    BlockDeviceMapping, IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, ImageSelector, PlacementStrategy,
-    ResolvedSubnet, SubnetSelection, VolumeSpec,
+    BlockDeviceMapping, Bootstrap, IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, ImageSelector,
+    KubeletSettings, PlacementStrategy, Repository, ResolvedSubnet, SubnetSelection, VolumeSpec,
 };
 pub use node_claim::{
     Allocation, Credential, NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements, WrittenPrice,
