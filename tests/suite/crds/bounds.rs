@@ -54,7 +54,7 @@ fn minimal(kind: Kind) -> Value {
             "status": status,
             "spec": {
                 "region": "us-south", "vpc": "r006-cd031a72-f3d8-46cf-af44-0d76e89cd51e", "image": "a",
-                "placementStrategy": {"subnetSelection": {}},
+                "placementStrategy": {"subnetSelection": {}}, "bootstrap": {}, "kubelet": {},
                 "blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {}}],
             },
         }),
@@ -186,7 +186,11 @@ fn class_bounds() -> Vec<Sides> {
             json!("é".repeat(32_769)),
         ),
         ("/spec/bootstrap/clusterEndpoint", server(512), server(513)),
-        ("/spec/bootstrap/clusterCA", certificate(16_384), certificate(16_385)),
+        (
+            "/spec/bootstrap/clusterCA",
+            certificate(16_384),
+            certificate(16_385),
+        ),
         ("/spec/bootstrap/repository", repository(512), repository(513)),
         ("/spec/bootstrap/repository", signed(16_384), signed(16_385)),
         ("/spec/kubelet/clusterDNS", dns(45), dns(46)),
