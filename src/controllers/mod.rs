@@ -3,7 +3,9 @@
 //! [`Context`] is the only way in. One replica is one future: nothing here is spawned, so dropping it is a crash and
 //! not polling it is a pause, and both leave no task behind.
 
+pub mod approver;
 pub mod context;
+pub mod credentials;
 pub mod events;
 pub mod garbage;
 pub mod metrics;
@@ -17,6 +19,14 @@ use crate::cloud::ClusterId;
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
+    let approver = approve(context.clone());
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, garbage);
+    tokio::join!(biased; claims, approver, garbage);
+}
+
+/// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.
+async fn approve(context: Context) {
+    if context.settings.user_data.is_none() {
+        approver::run(context).await;
+    }
 }

@@ -1,3 +1,5 @@
+mod schema;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
