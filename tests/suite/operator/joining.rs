@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -21,7 +23,6 @@ use karpenter_ibm::sim::actors::kubelet::{self, Guest, Power};
 use karpenter_ibm::sim::actors::network::InProcess;
 use karpenter_ibm::sim::ibm::Span;
 use karpenter_ibm::sim::kube::identity::Keys;
-use karpenter_ibm::sim::kube::write;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -96,7 +97,7 @@ fn document(world: &World, node: &str, token: karpenter_ibm::secret::Secret) -> 
 }
 
 /// A kubelet on a machine with this document.
-fn boot(world: &World, id: &str, address: [u8; 4], user_data: &str) -> (impl Future<Output = ()>, Booted) {
+fn boot(world: &World, id: &str, address: [u8; 4], user_data: &str) -> (BoxFuture<'static, ()>, Booted) {
     let (power, consoles) = (watch::Sender::new(Power::On), Consoles::default());
     let guest = Guest {
         machine: Machine {
@@ -126,32 +127,26 @@ fn boot(world: &World, id: &str, address: [u8; 4], user_data: &str) -> (impl Fut
         id: id.to_owned(),
         _power: power,
     };
-    (kubelet::run(guest), booted)
+    (kubelet::run(guest).boxed(), booted)
 }
 
 /// A claim whose machine runs, with a credential for it.
-fn insert_claim(world: &World, name: &str, jti: &str) {
-    write::insert(
-        &world.kube,
-        json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name},
-            "spec": {
-                "requirements": [],
-                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
-            },
-            "status": {
-                "providerID": format!("ibm:///us-south/{MACHINE}"),
-                "conditions": [
-                    {"type": "Launched", "status": "True", "lastTransitionTime": "2026-11-16T10:00:00Z"},
-                ],
-                "allocation": {
-                    "profile": "bxf-2x8", "zone": "us-south-1", "capacityType": "spot", "attempt": 1,
-                    "subnet": "0717-0ef923f3-26e4-4b10-9e5d-574c634aef14", "instanceName": "kib-0",
-                    "since": "2026-11-16T10:00:00Z", "credentials": [{"attempt": 1, "jti": jti}],
-                },
-            },
-        }),
-    );
+async fn running_claim(world: &World, name: &str, jti: &str) {
+    world.claim(name).await;
+    let status = json!({"status": {
+        "providerID": format!("ibm:///us-south/{MACHINE}"),
+        "conditions": [{"type": "Launched", "status": "True", "lastTransitionTime": "2026-11-16T10:00:00Z"}],
+        "allocation": {
+            "profile": "bxf-2x8", "zone": "us-south-1", "capacityType": "spot", "attempt": 1,
+            "subnet": "0717-0ef923f3-26e4-4b10-9e5d-574c634aef14", "instanceName": "kib-0",
+            "since": "2026-11-16T10:00:00Z", "credentials": [{"attempt": 1, "jti": jti}],
+        },
+    }});
+    world
+        .claims()
+        .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
 }
 
 /// Boots the machine of a claim that the controller launched, with a credential that its allocation names.
@@ -159,7 +154,7 @@ pub(super) async fn boot_for(
     world: &World,
     context: &Context,
     name: &str,
-) -> (impl Future<Output = ()>, Booted) {
+) -> (BoxFuture<'static, ()>, Booted) {
     let minted = credentials::mint(context, LIFETIME).await.unwrap();
     let recorded = json!({"status": {"allocation": {"credentials": [{"attempt": 1, "jti": minted.jti}]}}});
     world
@@ -197,7 +192,7 @@ async fn a_machine_boots_from_the_document_and_becomes_the_node_that_it_says() {
     let world = World::new();
     let context = context(&world);
     let minted = credentials::mint(&context, LIFETIME).await.unwrap();
-    insert_claim(&world, "node-a", &minted.jti);
+    running_claim(&world, "node-a", &minted.jti).await;
     let user_data = document(&world, "node-a", minted.token);
     let (machine, booted) = boot(&world, MACHINE, [10, 240, 0, 4], &user_data);
     let working = async { _ = tokio::join!(biased; approver::run(context), machine) };
@@ -251,8 +246,8 @@ async fn a_stolen_credential_makes_no_second_node_and_no_other_one() {
     let world = World::new();
     let context = context(&world);
     let minted = credentials::mint(&context, LIFETIME).await.unwrap();
-    insert_claim(&world, "node-a", &minted.jti);
-    insert_claim(&world, "node-b", "another");
+    running_claim(&world, "node-a", &minted.jti).await;
+    running_claim(&world, "node-b", "another").await;
     let own = document(&world, "node-a", minted.token.clone());
     let other = document(&world, "node-b", minted.token);
     let (machine, _first) = boot(&world, MACHINE, [10, 240, 0, 4], &own);
@@ -286,7 +281,7 @@ async fn a_credential_that_has_expired_cannot_even_ask() {
     let world = World::new();
     let context = context(&world);
     let minted = credentials::mint(&context, LIFETIME).await.unwrap();
-    insert_claim(&world, "node-a", &minted.jti);
+    running_claim(&world, "node-a", &minted.jti).await;
     let user_data = document(&world, "node-a", minted.token);
     world.clock.sleep(LIFETIME + Duration::from_mins(2)).await;
     let (machine, booted) = boot(&world, MACHINE, [10, 240, 0, 4], &user_data);
@@ -307,7 +302,7 @@ async fn approved_by_others(world: &World) -> f64 {
     let family = families
         .iter()
         .find(|family| family.name() == "karpenter_ibm_certificates_approved_by_others");
-    family.unwrap().get_metric()[0].get_gauge().value()
+    family.unwrap().get_metric()[0].get_gauge().get_value()
 }
 
 #[tokio::test(start_paused = true)]
