@@ -111,6 +111,9 @@ pub const MACHINE_ABSENT_SINCE: &str = "karpenter-ibm.sh/machine-absent-since";
 /// Annotation on a NodeClaim: until when an order for its machine that was repeated may still be carried out (RFC 3339).
 /// The first order of an attempt needs none: it is bounded by the time of the allocation.
 pub const ORDER_UNSETTLED_UNTIL: &str = "karpenter-ibm.sh/order-unsettled-until";
+/// Annotation on a NodeClaim: the credential that its machine used to join, and the certificate request it was used for,
+/// as `<jti>/<uid>`. A credential is good for one request.
+pub const CERTIFICATE_REQUEST: &str = "karpenter-ibm.sh/certificate-request";
 /// Annotation on a NodePool: the provider it was written for.
 pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
 
@@ -183,6 +186,8 @@ pub const REASON_DRIFTED: &str = "Drifted";
 pub const REASON_INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
 /// Reason of a claim whose order the cloud refuses, and would refuse again.
 pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
+/// Reason of an event on a NodeClaim, or on a certificate request that is for none: the certificate was refused.
+pub const REASON_CERTIFICATE_REFUSED: &str = "CertificateRefused";
 /// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
 pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
 

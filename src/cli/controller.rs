@@ -33,6 +33,9 @@ pub struct Args {
     /// Name of this process's pod, by which it holds its Leases [default: karpenter-ibm]
     #[arg(long, env = "POD_NAME")]
     pod: Option<String>,
+    /// ServiceAccount in that namespace with whose tokens machines join [default: karpenter-ibm-joiner]
+    #[arg(long)]
+    joiner_service_account: Option<String>,
     /// Cloud-init document for machines whose class has none; NODE_NAME in it stands for the node's name
     #[arg(long)]
     user_data_file: Option<PathBuf>,
@@ -119,6 +122,7 @@ fn raw(args: Args) -> RawSettings {
         listen: args.listen,
         namespace: args.namespace.filter(|name| !name.is_empty()),
         pod: args.pod.filter(|name| !name.is_empty()),
+        joiner: args.joiner_service_account,
         user_data_file: args.user_data_file,
         allowed: AllowLists {
             security_groups: listed(args.allowed_security_groups),

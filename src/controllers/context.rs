@@ -47,6 +47,10 @@ pub struct Settings {
     pub identity: String,
     /// What machines run first when their class does not say: `NODE_NAME` in it stands for the claim's name.
     pub user_data: Option<String>,
+    /// The ServiceAccount, in that namespace, with whose tokens machines ask for their certificates.
+    pub joiner: String,
+    /// How long a machine that runs may take to join.
+    pub registration: Duration,
     /// How long things may take.
     pub limits: Limits,
     /// For how long offerings are withheld.
@@ -61,7 +65,15 @@ pub struct Settings {
     pub sweep_again_after: Duration,
 }
 
+/// What the chart calls the account when nothing else is said.
+const JOINER_DEFAULT: &str = "karpenter-ibm-joiner";
+
 impl Settings {
+    /// The user that machines are before they are nodes.
+    pub fn joiner_user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.joiner)
+    }
+
     /// The usual times, for a replica in a region.
     pub fn new(region: &str, namespace: &str, identity: &str) -> Self {
         Self {
@@ -69,6 +81,8 @@ impl Settings {
             namespace: namespace.to_owned(),
             identity: identity.to_owned(),
             user_data: None,
+            joiner: JOINER_DEFAULT.to_owned(),
+            registration: Duration::from_mins(15),
             limits: Limits::default(),
             holds: Holds::default(),
             allowed: AllowLists::default(),

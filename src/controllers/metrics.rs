@@ -1,6 +1,6 @@
 //! What controllers count.
 
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 
 /// The counters of all controllers. Clones count together.
 #[derive(Clone, Debug)]
@@ -9,6 +9,8 @@ pub struct Metrics {
     failures: IntCounterVec,
     garbage: IntCounterVec,
     withheld: IntCounterVec,
+    certificates: IntCounterVec,
+    approved_by_others: IntGauge,
 }
 
 impl Metrics {
@@ -19,7 +21,18 @@ impl Metrics {
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };
+        let approved_by_others = IntGauge::new(
+            "karpenter_ibm_certificates_approved_by_others",
+            "Rights by which kube-controller-manager approves the certificate requests of machines that join: should be 0.",
+        )?;
+        registry.register(Box::new(approved_by_others.clone()))?;
         Ok(Self {
+            approved_by_others,
+            certificates: counter(
+                "karpenter_ibm_certificate_requests_total",
+                "Certificate requests of machines and nodes that were decided.",
+                "decision",
+            )?,
             steps: counter(
                 "karpenter_ibm_nodeclaim_steps_total",
                 "Steps in the lives of NodeClaims that were carried out.",
@@ -61,5 +74,15 @@ impl Metrics {
     /// A `machine` or a `claim` was collected.
     pub fn collected(&self, kind: &str) {
         self.garbage.with_label_values(&[kind]).inc();
+    }
+
+    /// A certificate request was `approved` or `denied`.
+    pub fn certificate(&self, decision: &str) {
+        self.certificates.with_label_values(&[decision]).inc();
+    }
+
+    /// So many rights let others approve what machines ask for.
+    pub fn approved_by_others(&self, rights: i64) {
+        self.approved_by_others.set(rights);
     }
 }

@@ -3,7 +3,9 @@
 //! [`Context`] is the only way in. One replica is one future: nothing here is spawned, so dropping it is a crash and
 //! not polling it is a pause, and both leave no task behind.
 
+pub mod approver;
 pub mod context;
+pub mod credentials;
 pub mod discounts;
 pub mod drift;
 pub mod events;
@@ -26,6 +28,14 @@ pub async fn run(context: Context, cluster: ClusterId) {
     let unavailable = context.unavailable.clone();
     let classes = node_class::run(context.clone());
     let drift = drift::run(context.clone(), cluster);
+    let approver = approve(context.clone());
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, classes, garbage, drift, unavailable.run());
+    tokio::join!(biased; claims, classes, approver, garbage, drift, unavailable.run());
+}
+
+/// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.
+async fn approve(context: Context) {
+    if context.settings.user_data.is_none() {
+        approver::run(context).await;
+    }
 }

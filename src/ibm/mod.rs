@@ -10,9 +10,9 @@ pub mod offerings;
 pub mod prices;
 pub mod resource_groups;
 pub mod search;
-pub mod secret;
 pub mod tags;
 pub mod vpc;
 
+pub use crate::secret;
 pub use client::{Client, Config, Transports};
 pub use machines::Machines;

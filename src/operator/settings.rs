@@ -42,6 +42,8 @@ pub struct RawSettings {
     pub namespace: Option<String>,
     /// `POD_NAME`
     pub pod: Option<String>,
+    /// `--joiner-service-account`
+    pub joiner: Option<String>,
     /// `--user-data-file`
     pub user_data_file: Option<PathBuf>,
     /// `--spot-discount-factor`, each time
@@ -138,7 +140,14 @@ impl Settings {
 fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings, SettingError> {
     let namespace = raw.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
     let pod = raw.pod.as_deref().unwrap_or(NAMESPACE_DEFAULT);
-    for (setting, value) in [("POD_NAMESPACE", namespace), ("POD_NAME", pod)] {
+    let mut settings = controllers::Settings::new(region, namespace, &format!("{namespace}/{pod}"));
+    let joiner = raw.joiner.clone().unwrap_or(settings.joiner);
+    let names = [
+        ("POD_NAMESPACE", namespace),
+        ("POD_NAME", pod),
+        ("--joiner-service-account", joiner.as_str()),
+    ];
+    for (setting, value) in names {
         let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
         if value.is_empty() || value.len() > 253 || !value.chars().all(legal) {
             return Err(SettingError {
@@ -148,7 +157,7 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
             });
         }
     }
-    let mut settings = controllers::Settings::new(region, namespace, &format!("{namespace}/{pod}"));
+    settings.joiner = joiner;
     settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
     settings.allowed = raw.allowed.clone();
     if let Some(seconds) = raw.resolve_seconds {

@@ -9,11 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::pattern;
 use super::{schema, wire};
 
+mod bootstrap;
 mod hash;
+mod kubelet;
 mod status;
 mod validation;
 
+pub use bootstrap::{Bootstrap, Repository};
 pub use hash::{Ingredients, NODE_CLASS_HASH_VERSION};
+pub use kubelet::KubeletSettings;
 pub use status::{IBMNodeClassStatus, PlacementKind, ResolvedImage, ResolvedSubnet};
 
 /// Most security groups a network interface may be in.
@@ -115,11 +119,23 @@ pub struct IBMNodeClassSpec {
     )]
     #[schemars(schema_with = "schema::tags")]
     pub tags: Option<BTreeMap<String, String>>,
-    /// Replaces the bootstrap script: what the machine runs first. At most 64 KiB.
+    /// Replaces all that we would have the machine run first, its credential for joining included. At most 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = USER_DATA_BYTES_MAX))]
     #[x_kube(validation = ("size(bytes(self)) <= 65536", "'userData' has at most 65536 bytes"))]
     pub user_data: Option<String>,
+    /// Adds to what the machine runs first, after everything else: a script (`#!`) runs once the kubelet is started; of
+    /// a `#cloud-config` the lists are appended and the maps merged, and neither may redefine what is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = USER_DATA_BYTES_MAX))]
+    #[x_kube(validation = ("size(bytes(self)) <= 65536", "'userDataAppend' has at most 65536 bytes"))]
+    pub user_data_append: Option<String>,
+    /// How machines become nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<Bootstrap>,
+    /// How the kubelet of every node is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<KubeletSettings>,
     /// The volumes of every node. If any is given, exactly one is the root volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxItems" = BLOCK_DEVICES_MAX, "x-kubernetes-list-type" = "atomic"))]

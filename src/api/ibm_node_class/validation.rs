@@ -74,7 +74,23 @@ impl IBMNodeClassSpec {
             at.at("userData"),
             "'userData' has at most 65536 bytes",
         );
+        self.validate_joining(at, found);
         self.validate_volumes(at.at("blockDeviceMappings"), found);
+    }
+
+    fn validate_joining(&self, at: Field<'_>, found: &mut Violations) {
+        let bytes = self.user_data_append.as_ref().map_or(0, String::len);
+        found.require(
+            bytes <= USER_DATA_BYTES_MAX,
+            at.at("userDataAppend"),
+            "'userDataAppend' has at most 65536 bytes",
+        );
+        if let Some(bootstrap) = &self.bootstrap {
+            bootstrap.validate(at.at("bootstrap"), found);
+        }
+        if let Some(kubelet) = &self.kubelet {
+            kubelet.validate(at.at("kubelet"), found);
+        }
     }
 
     fn validate_names(&self, at: Field<'_>, found: &mut Violations) {
