@@ -6,7 +6,7 @@ use std::time::Duration;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::kube::identity::service_account;
 use karpenter_ibm::sim::kube::write;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{NAMESPACE, World, while_working};
 
@@ -52,6 +52,14 @@ async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() 
     for object in &objects {
         write::insert(&world.kube, object.clone());
     }
+    // A hold whose time was over long ago.
+    write::insert(
+        &world.kube,
+        json!({
+            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering", "metadata": {"name": "spot.all"},
+            "spec": {"key": "spot:*:*", "reason": "Quota", "until": "2026-11-16T01:00:00Z"},
+        }),
+    );
     let user = service_account(NAMESPACE, RELEASE);
     let name = user.name.clone();
     let replica = operator::factory(World::settings("one"))(world.edges(user));
