@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use karpenter_ibm::operator;
-use serde_json::Value;
+use karpenter_ibm::sim::kube::write;
+use serde_json::{Value, json};
 
 use super::{NAMESPACE, World, chart, joining, while_working};
 
@@ -49,6 +50,14 @@ fn used(world: &World, account: &str) -> BTreeSet<Permission> {
 async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() {
     let world = World::new();
     let user = chart::install(&world);
+    // A hold whose time was over long ago.
+    write::insert(
+        &world.kube,
+        json!({
+            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering", "metadata": {"name": "spot.all"},
+            "spec": {"key": "spot:*:*", "reason": "Quota", "until": "2026-11-16T01:00:00Z"},
+        }),
+    );
     let context = operator::context(&joining::settings("one"), world.edges(user.clone())).unwrap();
     let replica = operator::factory(joining::settings("one"))(world.edges(user));
     while_working(replica, async {
