@@ -5,12 +5,14 @@
 //! both, counts as not to be had. Then the cheapest offering of that capacity type that satisfies labels, resources,
 //! zone and subnet together. Pure, and independent of the order in which types and subnets are listed.
 
+mod breakers;
 mod ledger;
 mod why_not;
 
 use std::cmp::Reverse;
 
 pub use crate::model::SubnetFacts;
+pub use breakers::{Breakers, HOUR, Load, Purchases, Tripped};
 pub use ledger::{Ledger, Overdrawn};
 pub use why_not::{Hope, Missing, WhyNot};
 

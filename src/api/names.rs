@@ -184,6 +184,14 @@ pub const REASON_DRIFTED: &str = "Drifted";
 
 /// Reason of a NodeClaim's end: no offering that fits could be bought.
 pub const REASON_INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
+/// Reason of a NodeClaim's end: one machine after another failed, for want of something else than capacity.
+pub const REASON_LAUNCH_FAILED: &str = "LaunchFailed";
+/// Reason of a NodeClaim's end: its machine runs and has not joined in time.
+pub const REASON_REGISTRATION_TIMEOUT: &str = "RegistrationTimeout";
+/// Reason of a NodeClaim's end: its Node has joined and did not become ready for work in time.
+pub const REASON_INITIALIZATION_TIMEOUT: &str = "InitializationTimeout";
+/// Reason of an event on a NodeClaim: a breaker holds its purchase back.
+pub const REASON_HELD_BACK: &str = "LaunchHeldBack";
 /// Reason of a claim whose order the cloud refuses, and would refuse again.
 pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
 /// Reason of an event on a NodeClaim, or on a certificate request that is for none: the certificate was refused.

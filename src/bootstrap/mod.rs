@@ -16,10 +16,10 @@ mod packages;
 use std::collections::BTreeMap;
 
 use crate::api::{CapacityType, KubeletSettings, Taint};
-use crate::resources::Resources;
 use crate::secret::Secret;
 
 pub use labels::may_be_set_by_kubelet;
+pub use crate::model::Reservation;
 pub use packages::{Family, Packages, Version};
 
 /// The longest user data that the VPC API takes.
@@ -61,17 +61,6 @@ pub struct Join {
     pub user_data: Option<String>,
     /// Comes after everything.
     pub user_data_append: Option<String>,
-}
-
-/// What is kept from pods, processors in thousandths and the rest in whole units.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reservation {
-    /// For Kubernetes' own processes.
-    pub kube: Resources,
-    /// For those of the system.
-    pub system: Resources,
-    /// What must stay free.
-    pub eviction: Resources,
 }
 
 /// A rendered document. It holds a credential, so it is as secret as that.

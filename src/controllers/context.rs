@@ -8,6 +8,7 @@ use super::events::Events;
 use super::metrics::Metrics;
 use super::node_class::AllowLists;
 use super::unavailable::{Holds, Unavailable};
+use crate::allocation::Breakers;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::entropy::Entropy;
@@ -49,10 +50,13 @@ pub struct Settings {
     pub user_data: Option<String>,
     /// The ServiceAccount, in that namespace, with whose tokens machines ask for their certificates.
     pub joiner: String,
-    /// How long a machine that runs may take to join.
-    pub registration: Duration,
     /// How long things may take.
     pub limits: Limits,
+    /// Where machines find the cluster; without it only classes that bring their own user data, or say it themselves,
+    /// can be used.
+    pub cluster: Option<ClusterAccess>,
+    /// Bounds on what is bought in all.
+    pub breakers: Breakers,
     /// For how long offerings are withheld.
     pub holds: Holds,
     /// What classes may use.
@@ -63,6 +67,17 @@ pub struct Settings {
     pub sweep_every: Duration,
     /// How much later what looks like garbage must look so again.
     pub sweep_again_after: Duration,
+}
+
+/// How machines reach the cluster that they are to join, where their class does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterAccess {
+    /// Where the API server is, `https://host:port`.
+    pub endpoint: String,
+    /// The certificates that it is known by, PEM.
+    pub authority: String,
+    /// The name servers of the cluster.
+    pub dns: Vec<String>,
 }
 
 /// What the chart calls the account when nothing else is said.
@@ -82,8 +97,9 @@ impl Settings {
             identity: identity.to_owned(),
             user_data: None,
             joiner: JOINER_DEFAULT.to_owned(),
-            registration: Duration::from_mins(15),
             limits: Limits::default(),
+            cluster: None,
+            breakers: Breakers::default(),
             holds: Holds::default(),
             allowed: AllowLists::default(),
             resolve_every: Duration::from_mins(5),

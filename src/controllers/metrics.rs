@@ -9,6 +9,8 @@ pub struct Metrics {
     failures: IntCounterVec,
     garbage: IntCounterVec,
     withheld: IntCounterVec,
+    held_back: IntCounterVec,
+    ended: IntCounterVec,
     certificates: IntCounterVec,
     approved_by_others: IntGauge,
 }
@@ -48,6 +50,16 @@ impl Metrics {
                 "Machines without a claim and claims without a machine that were deleted.",
                 "kind",
             )?,
+            held_back: counter(
+                "karpenter_ibm_purchases_held_back_total",
+                "Times that a breaker held a purchase back.",
+                "breaker",
+            )?,
+            ended: counter(
+                "karpenter_ibm_nodeclaims_ended_total",
+                "NodeClaims that came to their end before they were ready for work.",
+                "reason",
+            )?,
             withheld: counter(
                 "karpenter_ibm_offerings_withheld_total",
                 "Times that an offering was withheld.",
@@ -64,6 +76,16 @@ impl Metrics {
     /// A step failed.
     pub fn failed(&self, step: &str) {
         self.failures.with_label_values(&[step]).inc();
+    }
+
+    /// A breaker held a purchase back.
+    pub fn held_back(&self, breaker: &str) {
+        self.held_back.with_label_values(&[breaker]).inc();
+    }
+
+    /// A claim has come to its end for that reason.
+    pub fn ended(&self, reason: &str) {
+        self.ended.with_label_values(&[reason]).inc();
     }
 
     /// An offering was withheld for that reason.

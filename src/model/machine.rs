@@ -67,6 +67,8 @@ pub enum StatusReason {
     Preempted,
     /// There was no hardware for it.
     NoCapacity,
+    /// Its subnet had no address for it.
+    NoAddress,
     /// Anything else, in the cloud's own word.
     Other(String),
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
+use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, Resources};
 
 fn join() -> Join {
     Join {

@@ -96,7 +96,7 @@ async fn reconcile(request: Arc<CertificateSigningRequest>, context: Arc<Context
     let seen = Seen {
         claim: claim.as_ref(),
         node,
-        patience: context.settings.registration,
+        patience: context.settings.limits.registration,
         now: context.clock.now(),
     };
     match decide(&request, &requester, &seen) {

@@ -8,6 +8,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::Error;
+use super::census::Moment;
 use super::observe::Known;
 use crate::api::{NodeClaim, NodeClaimStatus, names};
 use crate::controllers::context::Context;
@@ -127,5 +128,6 @@ fn told(
         claim,
         told_at,
         bought: None,
+        moment: Moment::default(),
     })
 }

@@ -33,7 +33,7 @@ use crate::cloud;
 pub use allow::AllowLists;
 use facts::Facts;
 use judge::Verdict;
-pub use launch::{ReadError, Resolved, choose, read};
+pub use launch::{ReadError, Resolved, read, usable};
 use leaving::Leave;
 
 /// Who owns what is written here.

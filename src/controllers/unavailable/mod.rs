@@ -126,6 +126,13 @@ impl Unavailable {
         self.remove(self.holdings.with_reason(cause.as_str())).await;
     }
 
+    /// Waits until all holds are known.
+    pub async fn known(&self) {
+        let mut knowledge = self.knowledge.subscribe();
+        // The sender is ours: it does not go while we wait.
+        _ = knowledge.wait_for(|known| *known == Knowledge::Whole).await;
+    }
+
     /// What is withheld at `now`; `None` as long as not all holds are known.
     pub fn snapshot(&self, now: Timestamp) -> Option<Withheld> {
         let known = *self.knowledge.borrow() == Knowledge::Whole;

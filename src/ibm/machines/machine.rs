@@ -65,6 +65,7 @@ fn reason(code: &StatusReasonCode) -> StatusReason {
     match code {
         StatusReasonCode::StoppedByPreemption => StatusReason::Preempted,
         StatusReasonCode::CannotStartCapacity => StatusReason::NoCapacity,
+        StatusReasonCode::CannotStartIpAddress => StatusReason::NoAddress,
         StatusReasonCode::Other(word) => StatusReason::Other(word.clone()),
         // The API's own spelling, which is how it serializes.
         other => StatusReason::Other(

@@ -1,14 +1,16 @@
 //! What an `IBMNodeClass` means for one claim: its resolution, and the order that follows from it.
 
+mod sold;
+
 use std::collections::BTreeSet;
 
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
-use crate::api::{Allocation, BlockDeviceMapping, IBMNodeClass, NodeClaim, Operator, names};
-use crate::cloud::{self, Afterwards, ClusterId, InstanceName, Order, Subnet, VolumeOrder};
+use crate::api::{Allocation, BlockDeviceMapping, IBMNodeClass, NodeClaim, names};
+use crate::cloud::{self, Afterwards, InstanceName, Order, VolumeOrder};
 use crate::controllers::context::Context;
-use crate::lifecycle::{Choice, Unresolved};
+use crate::lifecycle::Unresolved;
 
 /// A class, as an order needs it.
 #[derive(Clone, Debug)]
@@ -68,107 +70,19 @@ pub async fn class_of(context: &Context, claim: &NodeClaim) -> Result<Option<IBM
     classes.get_opt(&reference.name).await
 }
 
-/// What to buy for `claim`: the first value that each of its requirements allows, in a subnet of that zone.
-pub async fn choose(
-    context: &Context,
-    cluster: ClusterId,
-    claim: &NodeClaim,
-    resolved: Option<&Resolved>,
-) -> Result<Result<Choice, Unresolved>, ReadError> {
-    let Some(resolved) = resolved else {
-        let name = &claim.spec.node_class_ref.name;
+/// Whether a class can be used; why not, if somebody must act first.
+pub fn usable(class: Option<&Resolved>, name: &str) -> Result<Result<(), Unresolved>, ReadError> {
+    let Some(class) = class.map(|resolved| &resolved.class) else {
         return Ok(Err(Unresolved(format!("there is no IBMNodeClass {name}"))));
     };
-    let (profile, zone, capacity_type) = match wishes(claim) {
-        Ok(wishes) => wishes,
-        Err(unresolved) => return Ok(Err(unresolved)),
-    };
-    if let Err(unresolved) = complete(resolved, &zone, &capacity_type)? {
-        return Ok(Err(unresolved));
-    }
-    let subnet = roomiest(usable_subnets(context, resolved).await?, &zone);
-    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    Ok(match (subnet, InstanceName::new(cluster, uid)) {
-        (Some(subnet), Some(name)) => Ok(Choice {
-            profile,
-            zone,
-            capacity_type,
-            subnet,
-            instance_name: name.to_string(),
-        }),
-        (None, _) => Err(Unresolved(format!(
-            "the class has no subnet with enough free addresses in {zone}"
-        ))),
-        (_, None) => Err(Unresolved(format!("the claim's uid {uid:?} is not a UUID"))),
-    })
-}
-
-/// The subnets of a class that have room for another machine, as the cloud counts now.
-pub async fn usable_subnets(context: &Context, resolved: &Resolved) -> Result<Vec<Subnet>, cloud::Error> {
-    let status = resolved.class.resolution();
-    let chosen: BTreeSet<&str> = status
-        .into_iter()
-        .flat_map(|status| status.resolved_subnets.iter().flatten())
-        .map(|subnet| subnet.id.as_str())
-        .collect();
-    let needed = resolved.class.spec.minimum_free_addresses();
-    let mut subnets = context.cloud.subnets(&resolved.class.spec.vpc).await?;
-    subnets.retain(|subnet| chosen.contains(subnet.id.as_str()) && subnet.free >= needed);
-    Ok(subnets)
-}
-
-/// The subnet with the most free addresses in a zone.
-fn roomiest(subnets: Vec<Subnet>, zone: &str) -> Option<String> {
-    let there = subnets.into_iter().filter(|subnet| subnet.zone == zone);
-    there
-        .max_by_key(|subnet| (subnet.free, subnet.id.clone()))
-        .map(|subnet| subnet.id)
-}
-
-/// Profile, zone and capacity type.
-fn wishes(claim: &NodeClaim) -> Result<(String, String, String), Unresolved> {
-    let first = |key: &str| {
-        let requirement = claim
-            .spec
-            .requirements
-            .iter()
-            .find(|it| it.key == key && it.operator() == Some(Operator::In));
-        requirement
-            .and_then(|it| it.values().first().cloned())
-            .ok_or_else(|| Unresolved(format!("no requirement says which {key}")))
-    };
-    Ok((
-        first(names::INSTANCE_TYPE)?,
-        first(names::ZONE)?,
-        first(names::CAPACITY_TYPE)?,
-    ))
-}
-
-/// Whether the class can be used for a machine there, bought like that.
-fn complete(
-    resolved: &Resolved,
-    zone: &str,
-    capacity_type: &str,
-) -> Result<Result<(), Unresolved>, ReadError> {
-    let class = &resolved.class;
-    let name = class.name_any();
     let Some(ready) = class.readiness() else {
-        return Err(ReadError::Unresolved(name));
+        return Err(ReadError::Unresolved(name.to_owned()));
     };
-    let Some(status) = class.resolution() else {
-        let why = ready.message.as_deref().unwrap_or_default();
-        let problem = format!("IBMNodeClass {name} is not ready: {why}");
-        return Ok(Err(Unresolved(problem)));
-    };
-    let is_spot = capacity_type == names::CAPACITY_TYPE_SPOT;
-    let problem = if !status.zones().contains(zone) {
-        format!("IBMNodeClass {name} has no subnet in zone {zone}")
-    } else if is_spot && status.placement().is_some_and(|kind| !kind.allows_spot()) {
-        format!("IBMNodeClass {name} places machines on dedicated hosts, where there is no spot")
-    } else {
+    if class.resolution().is_some() {
         return Ok(Ok(()));
-    };
-    Ok(Err(Unresolved(problem)))
+    }
+    let why = ready.message.as_deref().unwrap_or_default();
+    Ok(Err(Unresolved(format!("IBMNodeClass {name} is not ready: {why}"))))
 }
 
 impl Resolved {

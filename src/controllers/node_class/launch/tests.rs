@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cloud::{Subnet, Usable};
+use crate::model::Placement;
 
 const NAME: &str = "kib-8b19fa72-0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4";
 
@@ -50,31 +52,43 @@ fn allocation() -> Allocation {
 }
 
 #[test]
-fn a_class_that_was_judged_as_it_is_written_can_be_used_where_it_has_subnets() {
-    let usable = |zone| complete(&resolved("True", 2, None), zone, "spot").unwrap();
-    assert_eq!(usable("us-south-1"), Ok(()));
-    assert!(usable("us-south-2").unwrap_err().0.contains("no subnet in zone us-south-2"));
+fn a_class_that_was_judged_as_it_is_written_can_be_used() {
+    assert_eq!(usable(Some(&resolved("True", 2, None)), "default").unwrap(), Ok(()));
+    let missing = usable(None, "default").unwrap().unwrap_err();
+    assert!(missing.0.contains("there is no IBMNodeClass default"));
 }
 
 #[test]
 fn a_class_that_is_not_ready_says_why_and_one_that_is_not_judged_yet_is_waited_for() {
-    let refused = complete(&resolved("False", 2, None), "us-south-1", "spot").unwrap();
+    let refused = usable(Some(&resolved("False", 2, None)), "default").unwrap();
     assert!(refused.unwrap_err().0.contains("there is no VPC"));
     for not_yet in [resolved("True", 1, None), resolved("Unknown", 2, None)] {
-        let answer = complete(&not_yet, "us-south-1", "spot");
+        let answer = usable(Some(&not_yet), "default");
         assert!(matches!(answer, Err(ReadError::Unresolved(_))));
     }
 }
 
 #[test]
-fn on_dedicated_hosts_nothing_is_bought_as_spot() {
-    let dedicated = resolved("True", 2, Some("DedicatedHostGroup"));
-    let spot = complete(&dedicated, "us-south-1", "spot").unwrap();
-    assert!(spot.unwrap_err().0.contains("no spot"));
-    assert_eq!(
-        complete(&dedicated, "us-south-1", "on-demand").unwrap(),
-        Ok(())
-    );
+fn of_the_networks_subnets_those_of_the_class_come_into_question_and_full_ones_have_no_address() {
+    let subnet = |id: &str, free| Subnet {
+        id: id.to_owned(),
+        zone: "us-south-1".to_owned(),
+        free,
+        cidr: None,
+        state: Usable::Yes,
+    };
+    let class = resolved("True", 2, Some("DedicatedHost"));
+    let all = [subnet("n", 7), subnet("other", 7)];
+    let free = |avoided: &[&str]| {
+        let avoided = avoided.iter().map(|id| (*id).to_owned()).collect();
+        let subnets = class.subnets(&all, &avoided);
+        subnets.iter().map(|it| (it.id.clone(), it.free)).collect::<Vec<_>>()
+    };
+    assert_eq!(free(&[]), [("n".to_owned(), 7)]);
+    assert_eq!(free(&["n"]), [("n".to_owned(), 0)]);
+    let facts = class.facts(Vec::new());
+    assert_eq!(facts.placement, Placement::Dedicated);
+    assert_eq!((facts.boot_volume_bytes, facts.arch.as_str()), (100_000_000_000, "amd64"));
 }
 
 #[tokio::test]
