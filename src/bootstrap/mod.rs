@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use crate::api::{CapacityType, KubeletSettings, Taint};
 use crate::secret::Secret;
 
-pub use labels::may_be_set_by_kubelet;
 pub use crate::model::Reservation;
+pub use labels::may_be_set_by_kubelet;
 pub use packages::{Family, Packages, Version};
 
 /// The longest user data that the VPC API takes.

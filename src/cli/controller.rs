@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::BadInput;
 use super::access::{Access, Discounts, bad_setting};
+use crate::allocation::Purchases;
 use crate::controllers::node_class::AllowLists;
 use crate::operator::{self, RawSettings, Settings, StartError};
 
@@ -39,6 +40,24 @@ pub struct Args {
     /// Cloud-init document for machines whose class has none; NODE_NAME in it stands for the node's name
     #[arg(long)]
     user_data_file: Option<PathBuf>,
+    /// Address of the API server as machines reach it, https://host:port [default: the one that this process uses]
+    #[arg(long, env = "CLUSTER_ENDPOINT")]
+    cluster_endpoint: Option<String>,
+    /// Addresses of the cluster's name servers, separated by commas [default: those of the image]
+    #[arg(long, value_delimiter = ',')]
+    cluster_dns: Vec<String>,
+    /// Most machines at once; more are not bought [default: 2000]
+    #[arg(long)]
+    max_machines: Option<u64>,
+    /// Most machines launched within an hour; more wait [default: 2000]
+    #[arg(long)]
+    max_launches_per_hour: Option<u64>,
+    /// Buys nothing; everything else goes on
+    #[arg(long, env = "KARPENTER_STOP_PURCHASES")]
+    stop_purchases: bool,
+    /// How long a node that has joined may take until it is ready for work [default: 30]
+    #[arg(long)]
+    initialization_minutes: Option<u64>,
     #[command(flatten)]
     discounts: Discounts,
     /// Security groups that node classes may use, by id, separated by commas [default: all]
@@ -124,6 +143,20 @@ fn raw(args: Args) -> RawSettings {
         pod: args.pod.filter(|name| !name.is_empty()),
         joiner: args.joiner_service_account,
         user_data_file: args.user_data_file,
+        cluster_endpoint: args.cluster_endpoint.filter(|text| !text.is_empty()),
+        cluster_dns: args
+            .cluster_dns
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect(),
+        machines_max: args.max_machines,
+        launches_per_hour_max: args.max_launches_per_hour,
+        purchases: if args.stop_purchases {
+            Purchases::Stopped
+        } else {
+            Purchases::Allowed
+        },
+        initialization_minutes: args.initialization_minutes,
         allowed: AllowLists {
             security_groups: listed(args.allowed_security_groups),
             subnets: listed(args.allowed_subnets),

@@ -8,6 +8,7 @@ use super::events::Events;
 use super::metrics::Metrics;
 use super::node_class::AllowLists;
 use super::unavailable::{Holds, Unavailable};
+use super::zones::Zones;
 use crate::allocation::Breakers;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
@@ -23,6 +24,8 @@ pub struct Context {
     pub cloud: Arc<dyn Cloud>,
     /// What is not to be bought for a while.
     pub unavailable: Unavailable,
+    /// Where it may be bought.
+    pub zones: Zones,
     /// What spot costs where the user says so.
     pub discounts: Discounts,
     /// Time.

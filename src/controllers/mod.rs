@@ -15,10 +15,12 @@ pub mod node_claim;
 pub mod node_class;
 mod pace;
 pub mod unavailable;
+pub mod zones;
 
 pub use context::{Context, Settings};
 pub use discounts::Discounts;
 pub use unavailable::Unavailable;
+pub use zones::Zones;
 
 use crate::cloud::ClusterId;
 

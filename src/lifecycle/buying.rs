@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::facts::{self, Doubt, Facts};
-use super::{Blocker, Choice, Credential, End, HeldBack, Limits, NoChoice, Observed, Sighting, Standing, Step, Withholding};
+use super::{
+    Blocker, Choice, Credential, End, HeldBack, Limits, NoChoice, Observed, Sighting, Standing, Step,
+    Withholding,
+};
 use super::{is_ours, leaving, stranger};
 use crate::api::{Allocation, NodeClaim, WrittenPrice, names};
 use crate::clock::later;
@@ -70,7 +73,9 @@ impl Buying<'_> {
     fn buy(&self, allocation: &Allocation) -> Step {
         match &self.observed.machine {
             Sighting::Unknown => Step::Retry,
-            Sighting::Present(machine) if !is_ours(machine, Some(allocation), self.observed) => stranger(machine),
+            Sighting::Present(machine) if !is_ours(machine, Some(allocation), self.observed) => {
+                stranger(machine)
+            }
             // The name is free when it is gone.
             Sighting::Present(machine) if machine.status == MachineStatus::Deleting => self.poll(),
             Sighting::Present(machine) => Step::Record(machine.as_ref().clone()),
@@ -86,13 +91,15 @@ impl Buying<'_> {
             (Standing::Lost, _) => self.allocate(Some(allocation), allocation.attempt),
             (Standing::HeldBack(why), _) => self.hold_back(why),
             (Standing::Good, Credential::Lost) => Step::Credential,
-            (Standing::Good, Credential::AtHand) => match facts::time_to_send(self.claim, self.limits, self.now) {
-                Some(within) => Step::Create {
-                    allocation: allocation.clone(),
-                    within,
-                },
-                None => Step::RenewIntent(later(self.now, facts::window(self.limits))),
-            },
+            (Standing::Good, Credential::AtHand) => {
+                match facts::time_to_send(self.claim, self.limits, self.now) {
+                    Some(within) => Step::Create {
+                        allocation: allocation.clone(),
+                        within,
+                    },
+                    None => Step::RenewIntent(later(self.now, facts::window(self.limits))),
+                }
+            }
         }
     }
 
@@ -138,7 +145,11 @@ impl Buying<'_> {
             MachineStatus::Running => self.run(machine),
             _ if self.observed.followed_for >= launch_limit(allocation, self.limits) => {
                 let minutes = launch_limit(allocation, self.limits).as_secs() / 60;
-                self.fault(machine, allocation, format!("the machine did not run within {minutes} minutes"))
+                self.fault(
+                    machine,
+                    allocation,
+                    format!("the machine did not run within {minutes} minutes"),
+                )
             }
             _ => self.poll(),
         }

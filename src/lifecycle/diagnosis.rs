@@ -56,10 +56,21 @@ fn progress(claim: &NodeClaim, node: Option<&Node>, requests: &[CertificateSigni
 
 /// Whether a request was made with a credential of the claim.
 fn is_own(claim: &NodeClaim, request: &CertificateSigningRequest) -> bool {
-    let ids = request.spec.extra.as_ref().and_then(|extra| extra.get(CREDENTIAL_ID));
+    let ids = request
+        .spec
+        .extra
+        .as_ref()
+        .and_then(|extra| extra.get(CREDENTIAL_ID));
     let credentials = claim.allocation().and_then(|it| it.credentials.as_ref());
-    let mut jtis = credentials.into_iter().flatten().map(|credential| &credential.jti);
-    jtis.any(|jti| ids.into_iter().flatten().any(|id| id.strip_prefix("JTI=") == Some(jti)))
+    let mut jtis = credentials
+        .into_iter()
+        .flatten()
+        .map(|credential| &credential.jti);
+    jtis.any(|jti| {
+        ids.into_iter()
+            .flatten()
+            .any(|id| id.strip_prefix("JTI=") == Some(jti))
+    })
 }
 
 fn refusal(request: &CertificateSigningRequest) -> Option<String> {

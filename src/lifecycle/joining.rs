@@ -224,7 +224,9 @@ fn unprepared(claim: &NodeClaim, node: &Node) -> Option<String> {
         return Some("its node has another provider id now".to_owned());
     }
     let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
-    let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+    let ready = conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "Ready");
     if ready.is_none_or(|ready| ready.status != "True") {
         let why = ready.and_then(|ready| ready.message.clone()).unwrap_or_default();
         return Some(format!("its node is not ready: {why}"));
@@ -237,7 +239,10 @@ fn unprepared(claim: &NodeClaim, node: &Node) -> Option<String> {
             || startup.contains(&(taint.key.as_str(), taint.effect.as_str()))
     };
     if let Some(taint) = taints.find(waits_for) {
-        return Some(format!("its node still has the taint {}:{}", taint.key, taint.effect));
+        return Some(format!(
+            "its node still has the taint {}:{}",
+            taint.key, taint.effect
+        ));
     }
     missing_resource(claim, node).map(|resource| format!("its node does not report the resource {resource}"))
 }
@@ -245,7 +250,10 @@ fn unprepared(claim: &NodeClaim, node: &Node) -> Option<String> {
 /// A resource that pods of the claim want and that the Node does not report, like one whose driver is not there yet.
 fn missing_resource(claim: &NodeClaim, node: &Node) -> Option<String> {
     let requests = claim.spec.resources.as_ref()?.requests.as_ref()?;
-    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let allocatable = node
+        .status
+        .as_ref()
+        .and_then(|status| status.allocatable.as_ref());
     let reported = |resource: &String| {
         let written = allocatable.and_then(|it| it.get(resource));
         let amount = written.and_then(|amount| amount.0.parse::<Quantity>().ok());

@@ -31,8 +31,8 @@ use crate::api::{Allocation, NodeClaim};
 use crate::clock::later;
 use crate::model::{Machine, MachineStatus};
 use crate::money::Price;
-use facts::{Doubt, Facts};
 pub use buying::launch_limit;
+use facts::{Doubt, Facts};
 pub use joining::{NodeChange, is_overdue};
 pub use step::{Blocker, End, Step, Withholding};
 

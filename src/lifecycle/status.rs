@@ -55,7 +55,13 @@ pub fn entitle(allocation: &mut Allocation, credential: Credential) {
 
 /// With what went wrong with the present attempt.
 pub fn faulty(claim: &NodeClaim, message: &str, now: Timestamp) -> NodeClaimStatus {
-    said(claim, names::LAUNCHED, ("Unknown", names::REASON_LAUNCH_FAILED), message, now)
+    said(
+        claim,
+        names::LAUNCHED,
+        ("Unknown", names::REASON_LAUNCH_FAILED),
+        message,
+        now,
+    )
 }
 
 /// With the word that nothing is left to buy for now.
@@ -114,7 +120,9 @@ fn said(
 ) -> NodeClaimStatus {
     let mut status = owned(claim);
     let conditions = status.conditions.get_or_insert_default();
-    let same = conditions.iter().find(|it| it.type_ == type_ && it.status == word);
+    let same = conditions
+        .iter()
+        .find(|it| it.type_ == type_ && it.status == word);
     let since = same.map_or_else(|| now.into(), |it| it.last_transition_time.clone());
     conditions.retain(|it| it.type_ != type_);
     conditions.push(Condition {

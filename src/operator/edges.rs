@@ -9,13 +9,14 @@ use kube::Api;
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::lease;
 use super::run::StartError;
 use super::settings::Settings;
+use super::{lease, zone_leases};
+use crate::api::names;
 use crate::clock::Clock;
 use crate::cloud::ClusterId;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Context, Discounts, Unavailable};
+use crate::controllers::{self, Context, Discounts, Unavailable, Zones};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::offerings::Kinds;
@@ -77,6 +78,7 @@ pub(super) fn context_with(
         events: Events::new(edges.kube.clone(), edges.clock.clone(), identity),
         unavailable: Unavailable::new(kube, clock, holds, metrics.clone()),
         metrics,
+        zones: Zones::default(),
         discounts: Discounts::new(settings.discounts.at_start()),
         cloud: Arc::new(Machines::new(ibm, kinds)),
         settings: Arc::new(settings.controllers.clone()),
@@ -89,13 +91,20 @@ pub(super) fn context_with(
 /// Runs every controller while this replica leads: waits for leadership, and returns when it is lost or on `stop`,
 /// giving it back in that case.
 pub async fn control(context: Context, stop: CancellationToken) -> Result<(), StartError> {
-    let lease = lease::Holding::of(&context);
+    let lease = lease::Holding::of(&context, names::LEADER_LEASE);
+    let zones = zone_leases::ZoneLeases::of(&context);
     let work = async {
         let cluster = cluster_id(&context).await?;
-        lease.acquire().await;
+        tokio::select! {
+            biased;
+            () = lease.acquire() => {}
+            () = zones.watch() => {}
+        }
+        zones.take().await;
         tokio::select! {
             biased;
             () = lease.keep() => tracing::warn!("leadership is lost"),
+            () = zones.keep() => {}
             () = controllers::run(context.clone(), cluster) => {}
         }
         Ok(())
@@ -103,6 +112,7 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     tokio::select! {
         biased;
         () = stop.cancelled() => {
+            zones.release().await;
             lease.release().await;
             Ok(())
         }

@@ -1,5 +1,6 @@
 //! What a running process needs: validated settings, leadership, a log, health and metrics, an orderly end.
 
+mod cluster;
 pub mod config_file;
 pub mod discounts;
 pub mod edges;
@@ -7,6 +8,7 @@ pub mod lease;
 pub mod run;
 pub mod serve;
 pub mod settings;
+mod zone_leases;
 
 pub use crate::controllers::Context;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};

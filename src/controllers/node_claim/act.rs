@@ -83,7 +83,10 @@ async fn tell(context: &Context, known: &Known, step: Step) -> Result<Known, Err
         Step::NoteFault(why) => ("telling the fault", status::faulty(claim, &why, now)),
         Step::NoteShortage(why) => ("telling the shortage", status::short(claim, &why, now)),
         Step::GiveUp(end) => ("giving up", status::ended(claim, &end, now)),
-        Step::Register => ("registering the node", status::registered(claim, &claim.name_any(), now)),
+        Step::Register => (
+            "registering the node",
+            status::registered(claim, &claim.name_any(), now),
+        ),
         Step::Initialize => ("initializing the node", status::initialized(claim, now)),
         // Every other step has its own way.
         _ => return Ok(known.clone()),

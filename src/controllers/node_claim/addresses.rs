@@ -37,7 +37,12 @@ pub(super) struct Addresses {
 
 impl Addresses {
     /// What the subnets of `vpc` have free. Machines that `census` has are in the count if it is made anew.
-    pub(super) async fn free(&self, context: &Context, vpc: &str, census: &Census) -> Result<Free, cloud::Error> {
+    pub(super) async fn free(
+        &self,
+        context: &Context,
+        vpc: &str,
+        census: &Census,
+    ) -> Result<Free, cloud::Error> {
         let mut networks = self.networks.lock().await;
         let now = context.clock.instant();
         let fresh = context.clock.real(FRESH);

@@ -57,13 +57,8 @@ impl Censuses {
     pub(super) async fn before(&self, context: &Context) -> Moment {
         let last = self.last.lock().await;
         let fresh = context.clock.real(RECENT);
-        let is_recent = |census: &&Census| {
-            context
-                .clock
-                .instant()
-                .saturating_duration_since(census.asked_at)
-                < fresh
-        };
+        let is_recent =
+            |census: &&Census| context.clock.instant().saturating_duration_since(census.asked_at) < fresh;
         let recent = last.as_ref().filter(is_recent);
         recent.map_or_else(|| self.moment(), |census| Moment(census.number - 1))
     }

@@ -48,12 +48,18 @@ impl Promises {
     }
 
     /// All claims but `but`, each as it was last told.
-    fn over<'a>(&'a mut self, census: &'a Census, but: &'a str) -> impl Iterator<Item = &'a NodeClaim> + Clone {
+    fn over<'a>(
+        &'a mut self,
+        census: &'a Census,
+        but: &'a str,
+    ) -> impl Iterator<Item = &'a NodeClaim> + Clone {
         self.0.retain(|_, (moment, _)| !census.is_after(*moment));
         let written = &self.0;
         let listed = census.claims.iter();
         let latest = listed.filter(|claim| !written.contains_key(&claim.name_any()));
-        latest.chain(written.values().map(|(_, claim)| claim)).filter(move |claim| claim.name_any() != but)
+        latest
+            .chain(written.values().map(|(_, claim)| claim))
+            .filter(move |claim| claim.name_any() != but)
     }
 }
 
@@ -94,7 +100,11 @@ impl Market {
             Ok(wish) => wish,
             Err(unreadable) => return unresolved(unreadable.to_string()),
         };
-        let kinds = context.cloud.kinds().await.map_err(Error::cloud("reading what is sold"))?;
+        let kinds = context
+            .cloud
+            .kinds()
+            .await
+            .map_err(Error::cloud("reading what is sold"))?;
         context.unavailable.known().await;
         let mut turn = self.promises.clone().lock_owned().await;
         let census = self.recent(context).await?;
@@ -111,6 +121,11 @@ impl Market {
         }
         let ledger = Ledger::of(others, &free.counted);
         let chosen = allocation::choose(&wish, &types, &facts.subnets, &ledger);
+        if let Ok(choice) = &chosen
+            && !context.zones.allow(&choice.zone)
+        {
+            return Err(Error::ZoneNotHeld(choice.zone.clone()));
+        }
         let chosen = chosen.map_err(|why| NoChoice::Exhausted(why.to_string()));
         Ok((chosen.map(|choice| named(choice, &name)), Some(turn)))
     }
@@ -127,7 +142,11 @@ impl Market {
             return Ok(Judged::at_once(Standing::Unknown));
         };
         context.unavailable.known().await;
-        let kinds = context.cloud.kinds().await.map_err(Error::cloud("reading what is sold"))?;
+        let kinds = context
+            .cloud
+            .kinds()
+            .await
+            .map_err(Error::cloud("reading what is sold"))?;
         if is_withheld(allocation, &kinds, &holds(context)?, context) {
             return Ok(Judged::at_once(Standing::Lost));
         }
@@ -150,7 +169,10 @@ impl Market {
             Standing::Lost
         } else {
             let checked = context.settings.breakers.check(load);
-            checked.map_or_else(|tripped| Standing::HeldBack(held_back(tripped)), |()| Standing::Good)
+            checked.map_or_else(
+                |tripped| Standing::HeldBack(held_back(tripped)),
+                |()| Standing::Good,
+            )
         };
         Ok(Judged {
             standing,
@@ -195,8 +217,16 @@ pub(super) async fn instance_type(
     class: &Resolved,
     profile: &str,
 ) -> Result<Option<InstanceType>, Error> {
-    let kinds = context.cloud.kinds().await.map_err(Error::cloud("reading what is sold"))?;
-    let kind: Vec<Kind> = kinds.iter().filter(|kind| kind.name == profile).cloned().collect();
+    let kinds = context
+        .cloud
+        .kinds()
+        .await
+        .map_err(Error::cloud("reading what is sold"))?;
+    let kind: Vec<Kind> = kinds
+        .iter()
+        .filter(|kind| kind.name == profile)
+        .cloned()
+        .collect();
     let facts = class.facts(Vec::new());
     let (factors, now) = (context.discounts.current(), context.clock.now());
     let types = types_for(&facts, &kind, &Withheld::nothing(), &factors, now);

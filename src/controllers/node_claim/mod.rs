@@ -41,8 +41,8 @@ use act::Outcome;
 use attempts::Attempts;
 use market::Market;
 use observe::Known;
-use tokens::Tokens;
 pub(super) use observe::look;
+use tokens::Tokens;
 
 /// Claims that are worked on at once. Each waits for the cloud most of the time; the budget of requests bounds the rest.
 const CONCURRENCY: u16 = 64;
@@ -81,6 +81,9 @@ pub enum Error {
     /// Nobody knows yet what is withheld.
     #[error("it is not known yet what is withheld")]
     HoldsUnknown,
+    /// Another process may be allocating there.
+    #[error("the Lease of zone {0} is not held")]
+    ZoneNotHeld(String),
     /// The API server's version cannot be read.
     #[error("the API server says it is {0:?}, which is no version")]
     Version(String),

@@ -111,7 +111,10 @@ async fn look_at_the_market(shared: &Shared, known: &Known, seen: &mut Seen) -> 
     }
     if needs_choice(claim, &seen.observed.machine, &seen.observed.standing) {
         let class = seen.class.as_ref();
-        let (choice, turn) = shared.market.choose(context, shared.cluster, claim, class).await?;
+        let (choice, turn) = shared
+            .market
+            .choose(context, shared.cluster, claim, class)
+            .await?;
         (seen.observed.choice, seen.turn) = (Some(choice), turn);
     }
     if let (Sighting::Present(machine), Some(class)) = (&seen.observed.machine, &seen.class)
@@ -129,7 +132,12 @@ async fn diagnosis(context: &Context, claim: &NodeClaim, observed: &Observed) ->
     let ours = ListParams::default().fields(&format!("spec.signerName={}", approver::SIGNER));
     let listed = requests.list(&ours).await;
     let listed = listed.map_err(Error::kube("listing the certificate requests"))?;
-    Ok(diagnose(claim, &observed.machine, observed.node.as_ref(), &listed.items))
+    Ok(diagnose(
+        claim,
+        &observed.machine,
+        observed.node.as_ref(),
+        &listed.items,
+    ))
 }
 
 /// A launched claim is looked after by the sweep; its own machine is read once more when its Node appears.

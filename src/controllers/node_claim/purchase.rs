@@ -193,7 +193,14 @@ pub(super) async fn withhold(
         return Ok(Outcome::Patience);
     };
     let note = format!("{key} is not to be had: {}", cause.as_str());
-    say(shared, known, allocation, names::REASON_INSUFFICIENT_CAPACITY, note).await;
+    say(
+        shared,
+        known,
+        allocation,
+        names::REASON_INSUFFICIENT_CAPACITY,
+        note,
+    )
+    .await;
     hold(shared, known, &key, cause).await
 }
 

@@ -73,11 +73,13 @@ async fn join(
         endpoint.or_else(|| replaced.then(String::new)),
         authority.or_else(|| replaced.then(String::new)),
     ) else {
-        let why = "neither the class nor a setting says where machines reach the API server and how they know it";
+        let why =
+            "neither the class nor a setting says where machines reach the API server and how they know it";
         return Ok(Err(Unmade(why.to_owned())));
     };
     let Some(family) = family(class).or_else(|| replaced.then_some(Family::Debian)) else {
-        let why = "the image's operating system is of no family that can be set up: say spec.bootstrap.family";
+        let why =
+            "the image's operating system is of no family that can be set up: say spec.bootstrap.family";
         return Ok(Err(Unmade(why.to_owned())));
     };
     let packages = Packages::of(written, family, shared.version().await?);
@@ -108,7 +110,12 @@ async fn join(
 
 /// What the class says, else what its image is.
 fn family(class: &Resolved) -> Option<Family> {
-    let written = class.class.spec.bootstrap.as_ref().and_then(|it| it.family.as_deref());
+    let written = class
+        .class
+        .spec
+        .bootstrap
+        .as_ref()
+        .and_then(|it| it.family.as_deref());
     let image = class.class.resolution().and_then(|it| it.resolved_image.as_ref());
     let os = image.and_then(|image| image.operating_system.as_deref());
     written.or(os).and_then(Family::of)

@@ -40,7 +40,10 @@ fn a_shortage_is_withheld_before_the_machine_goes_and_the_next_attempt_follows_a
         panic!("another offering is left");
     };
     assert_eq!(second.attempt, 2);
-    assert_eq!(second.price.map(|price| price.to_string()).as_deref(), Some("0.05"));
+    assert_eq!(
+        second.price.map(|price| price.to_string()).as_deref(),
+        Some("0.05")
+    );
 }
 
 #[test]
@@ -83,7 +86,10 @@ fn when_nothing_is_left_others_have_their_turn_and_it_is_tried_once_more_before_
     let Step::GiveUp(end) = next(&claim, &nothing, &LIMITS, at(30)) else {
         panic!("it was tried once more");
     };
-    assert_eq!((end.reason, end.message.as_str()), (REASON_INSUFFICIENT_CAPACITY, "all is withheld"));
+    assert_eq!(
+        (end.reason, end.message.as_str()),
+        (REASON_INSUFFICIENT_CAPACITY, "all is withheld")
+    );
     claim.status = Some(status::ended(&claim, &end, at(30)));
     assert_eq!(next(&claim, &nothing, &LIMITS, at(30)), Step::End(end));
     let deleted = deleted(&claim, |_| ());
@@ -124,7 +130,14 @@ fn faults_that_are_no_shortage_end_the_claim_after_three_attempts() {
         panic!("people are told");
     };
     assert_eq!(why, "attempt 1: the machine failed: cannot_start_storage");
-    claim.status.as_mut().unwrap().allocation.as_mut().unwrap().attempt = 3;
+    claim
+        .status
+        .as_mut()
+        .unwrap()
+        .allocation
+        .as_mut()
+        .unwrap()
+        .attempt = 3;
     let Step::GiveUp(end) = next(&claim, &failed, &LIMITS, at(3)) else {
         panic!("three are enough");
     };
@@ -147,7 +160,10 @@ fn a_machine_that_does_not_join_within_a_quarter_of_an_hour_ends_the_claim_with_
     let Step::GiveUp(end) = waits(&claim, 900, 900) else {
         panic!("it is overdue");
     };
-    assert_eq!((end.condition, end.message.as_str()), (NODE_REGISTERED, "it does not boot"));
+    assert_eq!(
+        (end.condition, end.message.as_str()),
+        (NODE_REGISTERED, "it does not boot")
+    );
     assert_eq!(
         waits(&claim, 4000, 60),
         Step::Wait(at(4000 + 240)),
@@ -179,7 +195,10 @@ fn a_node_that_does_not_become_ready_ends_the_claim_and_what_it_lacks_is_told() 
         panic!("it is overdue");
     };
     assert_eq!(end.condition, NODE_INITIALIZED);
-    assert_eq!(end.message, "its node does not report the resource nvidia.com/gpu");
+    assert_eq!(
+        end.message,
+        "its node does not report the resource nvidia.com/gpu"
+    );
     let with = reports(json!({"cpu": "4", "nvidia.com/gpu": "1"}));
     assert_eq!(step(&claim, &with, 1000), "change-node");
 }

@@ -82,7 +82,9 @@ pub fn usable(class: Option<&Resolved>, name: &str) -> Result<Result<(), Unresol
         return Ok(Ok(()));
     }
     let why = ready.message.as_deref().unwrap_or_default();
-    Ok(Err(Unresolved(format!("IBMNodeClass {name} is not ready: {why}"))))
+    Ok(Err(Unresolved(format!(
+        "IBMNodeClass {name} is not ready: {why}"
+    ))))
 }
 
 impl Resolved {

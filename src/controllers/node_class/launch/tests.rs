@@ -53,7 +53,10 @@ fn allocation() -> Allocation {
 
 #[test]
 fn a_class_that_was_judged_as_it_is_written_can_be_used() {
-    assert_eq!(usable(Some(&resolved("True", 2, None)), "default").unwrap(), Ok(()));
+    assert_eq!(
+        usable(Some(&resolved("True", 2, None)), "default").unwrap(),
+        Ok(())
+    );
     let missing = usable(None, "default").unwrap().unwrap_err();
     assert!(missing.0.contains("there is no IBMNodeClass default"));
 }
@@ -82,13 +85,19 @@ fn of_the_networks_subnets_those_of_the_class_come_into_question_and_full_ones_h
     let free = |avoided: &[&str]| {
         let avoided = avoided.iter().map(|id| (*id).to_owned()).collect();
         let subnets = class.subnets(&all, &avoided);
-        subnets.iter().map(|it| (it.id.clone(), it.free)).collect::<Vec<_>>()
+        subnets
+            .iter()
+            .map(|it| (it.id.clone(), it.free))
+            .collect::<Vec<_>>()
     };
     assert_eq!(free(&[]), [("n".to_owned(), 7)]);
     assert_eq!(free(&["n"]), [("n".to_owned(), 0)]);
     let facts = class.facts(Vec::new());
     assert_eq!(facts.placement, Placement::Dedicated);
-    assert_eq!((facts.boot_volume_bytes, facts.arch.as_str()), (100_000_000_000, "amd64"));
+    assert_eq!(
+        (facts.boot_volume_bytes, facts.arch.as_str()),
+        (100_000_000_000, "amd64")
+    );
 }
 
 #[tokio::test]
