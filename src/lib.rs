@@ -10,13 +10,17 @@
 //! ibm/          IBM Cloud as a Cloud: transport, tokens, typed endpoints, prices
 //! cloud/        the trait Cloud, its vocabulary and its error, whose variants are decisions
 //! ── pure from here down ──
+//! allocation/   what to buy for a claim, or why nothing can be bought
 //! lifecycle/    the next step of a NodeClaim's life
+//! bootstrap/    what a machine is told at its first boot
 //! model/        what decisions see
 //! api/          what users write: the CRDs and their validation
-//! clock entropy hash money quantity resources    small values
+//! clock entropy hash money quantity resources secret    small values
 //! ```
 
+pub mod allocation;
 pub mod api;
+pub mod bootstrap;
 pub mod cli;
 pub mod clock;
 pub mod cloud;
@@ -30,5 +34,6 @@ pub mod money;
 pub mod operator;
 pub mod quantity;
 pub mod resources;
+pub mod secret;
 #[cfg(feature = "sim")]
 pub mod sim;

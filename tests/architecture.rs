@@ -36,6 +36,7 @@ const ORDER: &[&str] = &[
     "workload",
     "allocation",
     "lifecycle",
+    "bootstrap",
     "drain",
     "model",
     "api",
@@ -44,6 +45,7 @@ const ORDER: &[&str] = &[
     "quantity",
     "money",
     "hash",
+    "secret",
     "entropy",
     "clock",
 ];
@@ -56,6 +58,7 @@ const PURE: &[&str] = &[
     "workload",
     "allocation",
     "lifecycle",
+    "bootstrap",
     "drain",
     "model",
     "api",
@@ -64,6 +67,7 @@ const PURE: &[&str] = &[
     "quantity",
     "money",
     "hash",
+    "secret",
 ];
 
 /// Modules that see less of what is below them than the order alone would allow.

@@ -42,8 +42,24 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Label: the Windows build of a Node.
 pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
 
-/// Labels that pods may select even where a NodePool does not define them, since every offering has them.
-pub const WELL_KNOWN_LABELS: [&str; 8] = [
+/// Label: the series of a Node's machine profile, like `bxf` of `bxf-4x16`.
+pub const INSTANCE_FAMILY: &str = "karpenter-ibm.sh/instance-family";
+/// Label: the size of a Node's machine profile, like `4x16` of `bxf-4x16`.
+pub const INSTANCE_SIZE: &str = "karpenter-ibm.sh/instance-size";
+/// Label: how many virtual processors a Node's machine has.
+pub const INSTANCE_CPU: &str = "karpenter-ibm.sh/instance-cpu";
+/// Label: the nominal memory of a Node's machine, in MiB.
+pub const INSTANCE_MEMORY: &str = "karpenter-ibm.sh/instance-memory";
+/// Label: the model of a Node's GPUs in lower case, like `l40s`. Absent without GPUs.
+pub const INSTANCE_GPU_NAME: &str = "karpenter-ibm.sh/instance-gpu-name";
+/// Label: how many GPUs a Node has. Absent without GPUs.
+pub const INSTANCE_GPU_COUNT: &str = "karpenter-ibm.sh/instance-gpu-count";
+/// Label: the bandwidth of a Node's machine in Mb/s, network and volumes together, as its profile sells it.
+pub const INSTANCE_NETWORK_BANDWIDTH: &str = "karpenter-ibm.sh/instance-network-bandwidth";
+
+/// Labels that pods may select even where a NodePool does not define them, since every instance type says what they
+/// are, or that they are absent.
+pub const WELL_KNOWN_LABELS: [&str; 15] = [
     NODE_POOL,
     ZONE,
     REGION,
@@ -52,6 +68,13 @@ pub const WELL_KNOWN_LABELS: [&str; 8] = [
     OS,
     CAPACITY_TYPE,
     WINDOWS_BUILD,
+    INSTANCE_FAMILY,
+    INSTANCE_SIZE,
+    INSTANCE_CPU,
+    INSTANCE_MEMORY,
+    INSTANCE_GPU_NAME,
+    INSTANCE_GPU_COUNT,
+    INSTANCE_NETWORK_BANDWIDTH,
 ];
 
 /// Older names of well-known labels and what they are read as.
@@ -73,6 +96,9 @@ pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 pub const NODE_CLASS_HASH: &str = "karpenter-ibm.sh/nodeclass-hash";
 /// Annotation beside [`NODE_CLASS_HASH`]: how that hash was computed.
 pub const NODE_CLASS_HASH_VERSION: &str = "karpenter-ibm.sh/nodeclass-hash-version";
+/// Annotation on a NodeClaim, beside [`NODE_CLASS_HASH`]: what the class said its machine is made of, field by field, so
+/// that a difference can be named.
+pub const NODE_CLASS_FIELDS: &str = "karpenter-ibm.sh/nodeclass-fields";
 /// Annotation on a NodeClaim: when its pods are removed at the latest (RFC 3339).
 pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// Annotation on a NodeClaim: whether `minValues` was given up for it, `true` or `false`.
@@ -85,6 +111,9 @@ pub const MACHINE_ABSENT_SINCE: &str = "karpenter-ibm.sh/machine-absent-since";
 /// Annotation on a NodeClaim: until when an order for its machine that was repeated may still be carried out (RFC 3339).
 /// The first order of an attempt needs none: it is bounded by the time of the allocation.
 pub const ORDER_UNSETTLED_UNTIL: &str = "karpenter-ibm.sh/order-unsettled-until";
+/// Annotation on a NodeClaim: the credential that its machine used to join, and the certificate request it was used for,
+/// as `<jti>/<uid>`. A credential is good for one request.
+pub const CERTIFICATE_REQUEST: &str = "karpenter-ibm.sh/certificate-request";
 /// Annotation on a NodePool: the provider it was written for.
 pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
 
@@ -96,12 +125,27 @@ pub const UNREGISTERED_TAINT: &str = "karpenter.sh/unregistered";
 /// Finalizer on NodeClaims and Nodes: the machine must be gone first.
 pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
 
+/// Finalizer on an `IBMNodeClass`: no NodeClaim may use it any more.
+pub const NODE_CLASS_FINALIZER: &str = "karpenter-ibm.sh/termination";
+
+/// Keys of tags that begin like this are ours: nobody's tags may pretend to be.
+pub const RESERVED_TAG_PREFIX: &str = "karpenter-ibm-";
+/// Tag of a machine and its boot volume: the cluster it belongs to.
+pub const TAG_CLUSTER: &str = "karpenter-ibm-cluster";
+/// Tag of a machine and its boot volume: its NodeClaim.
+pub const TAG_NODE_CLAIM: &str = "karpenter-ibm-nodeclaim";
+/// Tag of a machine and its boot volume: its NodePool.
+pub const TAG_NODE_POOL: &str = "karpenter-ibm-nodepool";
+
 /// The Lease that allocations in a zone need is called this, followed by the zone.
 pub const ALLOCATOR_LEASE_PREFIX: &str = "karpenter-ibm-allocator-";
 
 /// The Lease that the leading replica holds.
 pub const LEADER_LEASE: &str = "karpenter-ibm-leader";
 
+/// Condition of an `IBMNodeClass`: what it names was read from the cloud at the last try. If not, what was resolved before
+/// stands.
+pub const RESOLVED: &str = "Resolved";
 /// Condition of NodePool, NodeClaim and `IBMNodeClass`: everything else that matters is true.
 pub const READY: &str = "Ready";
 /// Condition of a NodePool: [`validate_runtime`](crate::api::NodePool::validate_runtime) found nothing.
@@ -140,10 +184,29 @@ pub const REASON_DRIFTED: &str = "Drifted";
 
 /// Reason of a NodeClaim's end: no offering that fits could be bought.
 pub const REASON_INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
+/// Reason of a NodeClaim's end: one machine after another failed, for want of something else than capacity.
+pub const REASON_LAUNCH_FAILED: &str = "LaunchFailed";
+/// Reason of a NodeClaim's end: its machine runs and has not joined in time.
+pub const REASON_REGISTRATION_TIMEOUT: &str = "RegistrationTimeout";
+/// Reason of a NodeClaim's end: its Node has joined and did not become ready for work in time.
+pub const REASON_INITIALIZATION_TIMEOUT: &str = "InitializationTimeout";
+/// Reason of an event on a NodeClaim: a breaker holds its purchase back.
+pub const REASON_HELD_BACK: &str = "LaunchHeldBack";
 /// Reason of a claim whose order the cloud refuses, and would refuse again.
 pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
+/// Reason of an event on a NodeClaim, or on a certificate request that is for none: the certificate was refused.
+pub const REASON_CERTIFICATE_REFUSED: &str = "CertificateRefused";
 /// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
 pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
+
+/// Drift reason: the class says that machines are made of something else now.
+pub const DRIFT_NODE_CLASS: &str = "NodeClassDrift";
+/// Drift reason: new machines boot another image.
+pub const DRIFT_IMAGE: &str = "ImageDrift";
+/// Drift reason: the class does not use the machine's subnet any more.
+pub const DRIFT_SUBNET: &str = "SubnetDrift";
+/// Drift reason: the machine is not in the security groups of its class.
+pub const DRIFT_SECURITY_GROUP: &str = "SecurityGroupDrift";
 
 /// Reason of an `UnavailableOffering`: a machine of it was preempted.
 pub const WITHHELD_PREEMPTED: &str = "Preempted";

@@ -80,6 +80,8 @@ patterns! {
     INSTANCE_ID = r"^[0-9a-z]{4}_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
     /// The name of a VPC resource.
     RESOURCE_NAME = r"^([a-z]|[a-z][-a-z0-9]*[a-z0-9])$";
+    /// The id of a trusted profile.
+    TRUSTED_PROFILE = r"^Profile-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
     /// The id or name of an image.
     IMAGE = r"^[a-z0-9-]+$";
     /// A word in lower case.
@@ -96,6 +98,20 @@ patterns! {
     PROFILE = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$";
     /// A key of an `UnavailableOffering`.
     OFFERING_KEY = r"^((spot|on-demand):(\*:\*|[a-z][a-z0-9]*(-[a-z0-9]+)*:[a-z]{2}-[a-z]+-[0-9]+)|on-demand:gpu:\*)$";
+    /// An amount of something that a kubelet reserves: never negative, and small enough to be added up.
+    AMOUNT = r"^[0-9]{1,15}(\.[0-9]{1,9})?(m|k|[MGT]|[KMGT]i)?$";
+    /// When a kubelet evicts: a share of the whole, or an amount.
+    THRESHOLD = r"^(100%|[0-9]{1,2}(\.[0-9]{1,9})?%|[0-9]{1,15}(\.[0-9]{1,9})?(m|k|[MGT]|[KMGT]i)?)$";
+    /// An address, of either kind; which ones exist is for the kubelet to judge.
+    ADDRESS = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]+)$";
+    /// Where an API server is: nothing but a host, or an address in brackets, and a port.
+    SERVER_URL = r"^https://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$";
+    /// An address of something to fetch, without a user, a query or a fragment.
+    HTTPS_URL = r"^https://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~:+%/-]*)?$";
+    /// An armored public key, or where there is one.
+    PACKAGE_KEY = r"^(-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n[A-Za-z0-9+/=:.,;()<>@ _\r\n-]+|https://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~:+%/-]*)?)$";
+    /// Certificates as PEM, and white space between them.
+    CERTIFICATES = r"^(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\r\n]+-----END CERTIFICATE-----[\r\n]*)+$";
     /// A positive amount of dollars without needless zeros.
     PRICE = r"^([1-9][0-9]{0,9}(\.[0-9]{0,8}[1-9])?|0\.[0-9]{0,8}[1-9])$";
 }

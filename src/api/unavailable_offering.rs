@@ -42,6 +42,10 @@ pub struct UnavailableOfferingSpec {
     /// Why, as one word in CamelCase: `Preempted`, `Shortage`, `Quota`.
     #[schemars(extend("maxLength" = REASON_LENGTH_MAX, "pattern" = REASON.text))]
     pub reason: String,
+    /// Since when. A shortage that comes back soon is withheld twice as long as the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub since: Option<Time>,
     /// Until when.
     #[schemars(schema_with = "schema::time")]
     pub until: Time,
@@ -49,10 +53,11 @@ pub struct UnavailableOfferingSpec {
 
 impl UnavailableOffering {
     /// The object that withholds what `key` covers.
-    pub fn withhold(key: &OfferingKey, reason: &str, until: Time) -> Self {
+    pub fn withhold(key: &OfferingKey, reason: &str, since: Time, until: Time) -> Self {
         let spec = UnavailableOfferingSpec {
             key: key.to_string(),
             reason: reason.to_owned(),
+            since: Some(since),
             until,
         };
         Self::new(&key.object_name(), spec)

@@ -1,5 +1,6 @@
 //! `karpenter-ibm controller`: the process that runs in a cluster.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,57 +13,18 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use super::BadInput;
-use crate::ibm::endpoints::Overrides;
-use crate::ibm::secret::Secret;
-use crate::operator::{self, RawSettings, SettingError, Settings, StartError};
+use super::access::{Access, Discounts, bad_setting};
+use crate::allocation::Purchases;
+use crate::controllers::node_class::AllowLists;
+use crate::operator::{self, RawSettings, Settings, StartError};
 
 /// Runs the provisioner until it is told to stop.
 ///
 /// Credentials: IBMCLOUD_API_KEY (environment only), IBMCLOUD_API_KEY_FILE, or IBMCLOUD_TRUSTED_PROFILE.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Region to work in, e.g. us-south
-    #[arg(long, env = "IBMCLOUD_REGION")]
-    region: Option<String>,
-    /// File that holds the API key; it is read again for every token, so the key can be rotated
-    #[arg(long, env = "IBMCLOUD_API_KEY_FILE")]
-    api_key_file: Option<PathBuf>,
-    /// Trusted profile to assume, by id (`Profile-…`) or name
-    #[arg(long, env = "IBMCLOUD_TRUSTED_PROFILE")]
-    trusted_profile: Option<String>,
-    /// Projected ServiceAccount token that may assume the profile; without it the machine's own identity is used
-    #[arg(long, env = "IBMCLOUD_CR_TOKEN_FILE")]
-    service_account_token_file: Option<PathBuf>,
-    /// One address for all IBM services: a simulator (`karpenter-ibm cloud serve`)
-    #[arg(long, env = "IBMCLOUD_ENDPOINT")]
-    endpoint: Option<String>,
-    /// VPC infrastructure service, e.g. the region's private endpoint
-    #[arg(long, env = "IBMCLOUD_IS_NG_API_ENDPOINT")]
-    vpc_endpoint: Option<String>,
-    /// Identity service
-    #[arg(long, env = "IBMCLOUD_IAM_API_ENDPOINT")]
-    iam_endpoint: Option<String>,
-    /// Global Catalog
-    #[arg(long, env = "IBMCLOUD_RESOURCE_CATALOG_API_ENDPOINT")]
-    catalog_endpoint: Option<String>,
-    /// Global Tagging
-    #[arg(long, env = "IBMCLOUD_GT_API_ENDPOINT")]
-    tagging_endpoint: Option<String>,
-    /// Global Search
-    #[arg(long, env = "IBMCLOUD_GS_API_ENDPOINT")]
-    search_endpoint: Option<String>,
-    /// Resource Manager
-    #[arg(long, env = "IBMCLOUD_RESOURCE_MANAGEMENT_API_ENDPOINT")]
-    resource_manager_endpoint: Option<String>,
-    /// Requests to IBM Cloud per second, on average, of the whole process [default: 10]
-    #[arg(long)]
-    ibm_requests_per_second: Option<u32>,
-    /// Requests to IBM Cloud at once [default: 50]
-    #[arg(long)]
-    ibm_burst: Option<u32>,
-    /// How long one request to IBM Cloud may take [default: 30]
-    #[arg(long)]
-    ibm_deadline_seconds: Option<u64>,
+    #[command(flatten)]
+    access: Access,
     /// Where health and metrics are served [default: 0.0.0.0:8080]
     #[arg(long)]
     listen: Option<SocketAddr>,
@@ -72,9 +34,53 @@ pub struct Args {
     /// Name of this process's pod, by which it holds its Leases [default: karpenter-ibm]
     #[arg(long, env = "POD_NAME")]
     pod: Option<String>,
+    /// ServiceAccount in that namespace with whose tokens machines join [default: karpenter-ibm-joiner]
+    #[arg(long)]
+    joiner_service_account: Option<String>,
     /// Cloud-init document for machines whose class has none; NODE_NAME in it stands for the node's name
     #[arg(long)]
     user_data_file: Option<PathBuf>,
+    /// Address of the API server as machines reach it, https://host:port [default: the one that this process uses]
+    #[arg(long, env = "CLUSTER_ENDPOINT")]
+    cluster_endpoint: Option<String>,
+    /// Addresses of the cluster's name servers, separated by commas [default: those of the image]
+    #[arg(long, value_delimiter = ',')]
+    cluster_dns: Vec<String>,
+    /// Most machines at once; more are not bought [default: 2000]
+    #[arg(long)]
+    max_machines: Option<u64>,
+    /// Most machines launched within an hour; more wait [default: 2000]
+    #[arg(long)]
+    max_launches_per_hour: Option<u64>,
+    /// Buys nothing; everything else goes on
+    #[arg(long, env = "KARPENTER_STOP_PURCHASES")]
+    stop_purchases: bool,
+    /// How long a node that has joined may take until it is ready for work [default: 30]
+    #[arg(long)]
+    initialization_minutes: Option<u64>,
+    #[command(flatten)]
+    discounts: Discounts,
+    /// Security groups that node classes may use, by id, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_security_groups: Vec<String>,
+    /// Subnets that node classes may use, by id, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_subnets: Vec<String>,
+    /// Images that node classes may use, by id or name, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_images: Vec<String>,
+    /// SSH keys that node classes may use, by id, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_keys: Vec<String>,
+    /// Resource groups that node classes may use, by id or name as classes write them, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_resource_groups: Vec<String>,
+    /// Trusted profiles that node classes may give to machines, by id, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    allowed_trusted_profiles: Vec<String>,
+    /// How often node classes are resolved anew, and machines compared with them [default: 300]
+    #[arg(long)]
+    nodeclass_resolve_seconds: Option<u64>,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -130,40 +136,47 @@ async fn until_told(settings: Settings) -> Result<(), StartError> {
     }
 }
 
-fn bad_setting(error: &SettingError) -> anyhow::Error {
-    BadInput::new(error.to_string()).hint(error.may_be.clone()).into()
-}
-
 fn raw(args: Args) -> RawSettings {
     RawSettings {
-        // Never a flag: arguments can be read by every process of the machine.
-        api_key: std::env::var("IBMCLOUD_API_KEY")
-            .ok()
-            .filter(|key| !key.is_empty())
-            .map(Secret::new),
-        api_key_file: args.api_key_file.filter(|path| !path.as_os_str().is_empty()),
-        trusted_profile: args.trusted_profile.filter(|profile| !profile.is_empty()),
-        service_account_token_file: args
-            .service_account_token_file
-            .filter(|path| !path.as_os_str().is_empty()),
-        region: args.region.filter(|region| !region.is_empty()),
-        endpoints: Overrides {
-            all: args.endpoint,
-            vpc: args.vpc_endpoint,
-            iam: args.iam_endpoint,
-            catalog: args.catalog_endpoint,
-            tagging: args.tagging_endpoint,
-            search: args.search_endpoint,
-            resource_manager: args.resource_manager_endpoint,
-        },
-        requests_per_second: args.ibm_requests_per_second,
-        burst: args.ibm_burst,
-        deadline_seconds: args.ibm_deadline_seconds,
         listen: args.listen,
         namespace: args.namespace.filter(|name| !name.is_empty()),
         pod: args.pod.filter(|name| !name.is_empty()),
+        joiner: args.joiner_service_account,
         user_data_file: args.user_data_file,
+        cluster_endpoint: args.cluster_endpoint.filter(|text| !text.is_empty()),
+        cluster_dns: args
+            .cluster_dns
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect(),
+        machines_max: args.max_machines,
+        launches_per_hour_max: args.max_launches_per_hour,
+        purchases: if args.stop_purchases {
+            Purchases::Stopped
+        } else {
+            Purchases::Allowed
+        },
+        initialization_minutes: args.initialization_minutes,
+        allowed: AllowLists {
+            security_groups: listed(args.allowed_security_groups),
+            subnets: listed(args.allowed_subnets),
+            images: listed(args.allowed_images),
+            keys: listed(args.allowed_keys),
+            resource_groups: listed(args.allowed_resource_groups),
+            trusted_profiles: listed(args.allowed_trusted_profiles),
+        },
+        resolve_seconds: args.nodeclass_resolve_seconds,
+        ..args.discounts.over(args.access.raw())
     }
+}
+
+/// What was listed; an empty entry lists nothing.
+fn listed(entries: Vec<String>) -> BTreeSet<String> {
+    let entries = entries.iter().map(|entry| entry.trim());
+    entries
+        .filter(|entry| !entry.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The log goes to stderr: as text to a terminal, as JSON to anything else.

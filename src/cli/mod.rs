@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod access;
 pub mod bad_input;
 pub mod cloud;
 pub mod cluster;
@@ -14,6 +15,7 @@ pub mod crds;
 pub mod demo;
 #[cfg(feature = "sim")]
 mod kubeconfig;
+pub mod offerings;
 pub mod output;
 
 pub use bad_input::{BadInput, Interrupted};
@@ -35,6 +37,7 @@ struct Cli {
 enum Command {
     Controller(Box<controller::Args>),
     Crds(crds::Args),
+    Offerings(Box<offerings::Args>),
     Cloud(cloud::Args),
     Cluster(cluster::Args),
     Demo(demo::Args),
@@ -45,6 +48,7 @@ pub fn run() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Controller(args) => controller::run(*args),
         Command::Crds(args) => crds::run(&args),
+        Command::Offerings(args) => offerings::run(*args),
         Command::Cloud(args) => cloud::run(args),
         Command::Cluster(args) => cluster::run(args),
         Command::Demo(args) => demo::run(&args),

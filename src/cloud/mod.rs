@@ -1,16 +1,21 @@
 //! What the rest of the program knows of a cloud: what it can be asked, its vocabulary and its error.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 pub mod error;
 pub mod instance_name;
+pub mod inventory;
 pub mod order;
 pub mod provider_id;
 
-pub use crate::model::{Machine, MachineStatus, StatusReason};
+pub use crate::model::{Kind, Machine, MachineStatus, StatusReason};
 pub use error::{Answer, Effect, Error};
 pub use instance_name::{ClusterId, InstanceName};
-pub use order::{Order, Ours, Subnet};
+pub use inventory::{Image, ImageQuery, ImageState, Interface, Network, Owner, Placement, Subnet, Usable};
+pub use order::{Afterwards, Order, Ours, VolumeOrder};
 pub use provider_id::ProviderId;
 
 /// A cloud that sells machines. An error is not an absence: only [`Error::NotFound`] of `get` and `None` of `find` say
@@ -36,11 +41,41 @@ pub trait Cloud: Send + Sync {
     /// Gives a machine another name, which frees the one it had.
     async fn rename(&self, id: &str, name: &str) -> Result<(), Error>;
 
-    /// The subnets of a network.
+    /// Every kind of machine that is sold in the region, by name. It may be some minutes old.
+    async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error>;
+
+    /// Puts tags on a machine, for people to read: the same twice as once.
+    async fn tag(&self, machine: &Machine, tags: &BTreeSet<String>) -> Result<(), Error>;
+
+    /// The interfaces in a resource group: all pages or an error.
+    async fn interfaces(&self, resource_group: &str) -> Result<Vec<Interface>, Error>;
+
+    /// A network; `None` if there is none of that id.
+    async fn network(&self, vpc: &str) -> Result<Option<Network>, Error>;
+
+    /// The subnets of a network, in order of their ids.
     async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, Error>;
 
-    /// The id of an image that is written by id or by name; `None` if there is none that can be booted.
-    async fn image(&self, written: &str) -> Result<Option<String>, Error>;
+    /// The ids of the subnets of a network that carry all of these tags. The index of tags lags, so of the subnets in
+    /// `known`, which carried them before, those that it misses are asked for themselves.
+    async fn tagged_subnets(
+        &self,
+        vpc: &str,
+        tags: &BTreeMap<String, String>,
+        known: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, Error>;
+
+    /// The ids of the security groups of a network.
+    async fn security_groups(&self, vpc: &str) -> Result<BTreeSet<String>, Error>;
+
+    /// The ids of all SSH keys.
+    async fn keys(&self) -> Result<BTreeSet<String>, Error>;
+
+    /// The images that are asked for, usable or not.
+    async fn images(&self, query: &ImageQuery) -> Result<Vec<Image>, Error>;
+
+    /// What machines may be placed on; `None` if there is nothing of that id.
+    async fn placement(&self, id: &str) -> Result<Option<Placement>, Error>;
 
     /// The id of a resource group that is written by id or by name, or of the account's own when it is not written;
     /// `None` if there is no such group.

@@ -1,5 +1,7 @@
 //! What is asked of a cloud, in the words of no particular one.
 
+use std::collections::BTreeSet;
+
 use tokio::time::Instant;
 
 use super::ClusterId;
@@ -28,10 +30,51 @@ pub struct Order {
     pub ssh_keys: Vec<String>,
     /// The id of the resource group that marks it as ours.
     pub resource_group: String,
+    /// The id of what it is placed on.
+    pub placement_target: Option<String>,
+    /// The id of the trusted profile that its programs may assume.
+    pub trusted_profile: Option<String>,
+    /// What it boots from.
+    pub boot_volume: VolumeOrder,
+    /// What else it carries.
+    pub data_volumes: Vec<VolumeOrder>,
+    /// Tags for people, `key:value`: on the boot volume they are atomic with the creation.
+    pub tags: BTreeSet<String>,
     /// What it runs first.
     pub user_data: Option<String>,
     /// A purchase rests on a consistent read and is not sent when that has become old: then nothing is done.
     pub send_by: Instant,
+}
+
+/// A volume to be made with a machine. What is `None` is left to the cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeOrder {
+    /// What it is called on the machine.
+    pub device: Option<String>,
+    /// How large, in GB.
+    pub capacity_gb: Option<u64>,
+    /// Which kind of volume.
+    pub profile: Option<String>,
+    /// Operations per second.
+    pub iops: Option<u64>,
+    /// Megabits per second.
+    pub bandwidth_mbps: Option<u64>,
+    /// The full name of the key that encrypts it; the cloud's own key if absent.
+    pub encryption_key: Option<String>,
+    /// What becomes of it when the machine goes.
+    pub afterwards: Afterwards,
+    /// Tags of this volume alone.
+    pub tags: BTreeSet<String>,
+}
+
+/// What becomes of a volume when its machine goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It goes too.
+    #[default]
+    Deleted,
+    /// It stays, and costs money, until somebody deletes it.
+    Kept,
 }
 
 /// The two marks of a machine of ours, both atomic with its creation.
@@ -41,15 +84,4 @@ pub struct Ours {
     pub cluster: ClusterId,
     /// The id of the resource group.
     pub resource_group: String,
-}
-
-/// Where machines may stand.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Subnet {
-    /// Its id.
-    pub id: String,
-    /// Its zone.
-    pub zone: String,
-    /// How many addresses were free when it was read.
-    pub free: u64,
 }

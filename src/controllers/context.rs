@@ -3,8 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::discounts::Discounts;
 use super::events::Events;
 use super::metrics::Metrics;
+use super::node_class::AllowLists;
+use super::unavailable::{Holds, Unavailable};
+use super::zones::Zones;
+use crate::allocation::Breakers;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::entropy::Entropy;
@@ -17,6 +22,12 @@ pub struct Context {
     pub client: kube::Client,
     /// The cloud.
     pub cloud: Arc<dyn Cloud>,
+    /// What is not to be bought for a while.
+    pub unavailable: Unavailable,
+    /// Where it may be bought.
+    pub zones: Zones,
+    /// What spot costs where the user says so.
+    pub discounts: Discounts,
     /// Time.
     pub clock: Clock,
     /// Chance.
@@ -40,15 +51,47 @@ pub struct Settings {
     pub identity: String,
     /// What machines run first when their class does not say: `NODE_NAME` in it stands for the claim's name.
     pub user_data: Option<String>,
+    /// The ServiceAccount, in that namespace, with whose tokens machines ask for their certificates.
+    pub joiner: String,
     /// How long things may take.
     pub limits: Limits,
+    /// Where machines find the cluster; without it only classes that bring their own user data, or say it themselves,
+    /// can be used.
+    pub cluster: Option<ClusterAccess>,
+    /// Bounds on what is bought in all.
+    pub breakers: Breakers,
+    /// For how long offerings are withheld.
+    pub holds: Holds,
+    /// What classes may use.
+    pub allowed: AllowLists,
+    /// How often classes are resolved anew, and machines compared with them.
+    pub resolve_every: Duration,
     /// How often cloud and cluster are compared.
     pub sweep_every: Duration,
     /// How much later what looks like garbage must look so again.
     pub sweep_again_after: Duration,
 }
 
+/// How machines reach the cluster that they are to join, where their class does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterAccess {
+    /// Where the API server is, `https://host:port`.
+    pub endpoint: String,
+    /// The certificates that it is known by, PEM.
+    pub authority: String,
+    /// The name servers of the cluster.
+    pub dns: Vec<String>,
+}
+
+/// What the chart calls the account when nothing else is said.
+const JOINER_DEFAULT: &str = "karpenter-ibm-joiner";
+
 impl Settings {
+    /// The user that machines are before they are nodes.
+    pub fn joiner_user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.joiner)
+    }
+
     /// The usual times, for a replica in a region.
     pub fn new(region: &str, namespace: &str, identity: &str) -> Self {
         Self {
@@ -56,7 +99,13 @@ impl Settings {
             namespace: namespace.to_owned(),
             identity: identity.to_owned(),
             user_data: None,
+            joiner: JOINER_DEFAULT.to_owned(),
             limits: Limits::default(),
+            cluster: None,
+            breakers: Breakers::default(),
+            holds: Holds::default(),
+            allowed: AllowLists::default(),
+            resolve_every: Duration::from_mins(5),
             sweep_every: Duration::from_mins(2),
             sweep_again_after: Duration::from_secs(30),
         }

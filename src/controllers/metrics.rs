@@ -1,6 +1,6 @@
 //! What controllers count.
 
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 
 /// The counters of all controllers. Clones count together.
 #[derive(Clone, Debug)]
@@ -8,6 +8,11 @@ pub struct Metrics {
     steps: IntCounterVec,
     failures: IntCounterVec,
     garbage: IntCounterVec,
+    withheld: IntCounterVec,
+    held_back: IntCounterVec,
+    ended: IntCounterVec,
+    certificates: IntCounterVec,
+    approved_by_others: IntGauge,
 }
 
 impl Metrics {
@@ -18,7 +23,18 @@ impl Metrics {
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };
+        let approved_by_others = IntGauge::new(
+            "karpenter_ibm_certificates_approved_by_others",
+            "Rights by which kube-controller-manager approves the certificate requests of machines that join: should be 0.",
+        )?;
+        registry.register(Box::new(approved_by_others.clone()))?;
         Ok(Self {
+            approved_by_others,
+            certificates: counter(
+                "karpenter_ibm_certificate_requests_total",
+                "Certificate requests of machines and nodes that were decided.",
+                "decision",
+            )?,
             steps: counter(
                 "karpenter_ibm_nodeclaim_steps_total",
                 "Steps in the lives of NodeClaims that were carried out.",
@@ -34,6 +50,21 @@ impl Metrics {
                 "Machines without a claim and claims without a machine that were deleted.",
                 "kind",
             )?,
+            held_back: counter(
+                "karpenter_ibm_purchases_held_back_total",
+                "Times that a breaker held a purchase back.",
+                "breaker",
+            )?,
+            ended: counter(
+                "karpenter_ibm_nodeclaims_ended_total",
+                "NodeClaims that came to their end before they were ready for work.",
+                "reason",
+            )?,
+            withheld: counter(
+                "karpenter_ibm_offerings_withheld_total",
+                "Times that an offering was withheld.",
+                "reason",
+            )?,
         })
     }
 
@@ -47,8 +78,33 @@ impl Metrics {
         self.failures.with_label_values(&[step]).inc();
     }
 
+    /// A breaker held a purchase back.
+    pub fn held_back(&self, breaker: &str) {
+        self.held_back.with_label_values(&[breaker]).inc();
+    }
+
+    /// A claim has come to its end for that reason.
+    pub fn ended(&self, reason: &str) {
+        self.ended.with_label_values(&[reason]).inc();
+    }
+
+    /// An offering was withheld for that reason.
+    pub fn withheld(&self, reason: &str) {
+        self.withheld.with_label_values(&[reason]).inc();
+    }
+
     /// A `machine` or a `claim` was collected.
     pub fn collected(&self, kind: &str) {
         self.garbage.with_label_values(&[kind]).inc();
+    }
+
+    /// A certificate request was `approved` or `denied`.
+    pub fn certificate(&self, decision: &str) {
+        self.certificates.with_label_values(&[decision]).inc();
+    }
+
+    /// So many rights let others approve what machines ask for.
+    pub fn approved_by_others(&self, rights: i64) {
+        self.approved_by_others.set(rights);
     }
 }

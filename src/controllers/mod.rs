@@ -3,20 +3,41 @@
 //! [`Context`] is the only way in. One replica is one future: nothing here is spawned, so dropping it is a crash and
 //! not polling it is a pause, and both leave no task behind.
 
+pub mod approver;
 pub mod context;
+pub mod credentials;
+pub mod discounts;
+pub mod drift;
 pub mod events;
 pub mod garbage;
 pub mod metrics;
 pub mod node_claim;
 pub mod node_class;
+mod pace;
+pub mod unavailable;
+pub mod zones;
 
 pub use context::{Context, Settings};
+pub use discounts::Discounts;
+pub use unavailable::Unavailable;
+pub use zones::Zones;
 
 use crate::cloud::ClusterId;
 
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
+    let unavailable = context.unavailable.clone();
+    let classes = node_class::run(context.clone());
+    let drift = drift::run(context.clone(), cluster);
+    let approver = approve(context.clone());
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, garbage);
+    tokio::join!(biased; claims, classes, approver, garbage, drift, unavailable.run());
+}
+
+/// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.
+async fn approve(context: Context) {
+    if context.settings.user_data.is_none() {
+        approver::run(context).await;
+    }
 }

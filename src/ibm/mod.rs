@@ -6,12 +6,13 @@ pub mod endpoints;
 pub mod http;
 pub mod iam;
 pub mod machines;
+pub mod offerings;
 pub mod prices;
 pub mod resource_groups;
 pub mod search;
-pub mod secret;
 pub mod tags;
 pub mod vpc;
 
+pub use crate::secret;
 pub use client::{Client, Config, Transports};
 pub use machines::Machines;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::Limits;
-use crate::api::{Allocation, NodeClaim, names};
+use super::{End, Limits};
+use crate::api::{Allocation, Condition, NodeClaim, names};
 use crate::clock::{between, later};
 
 /// What a claim says, as far as its next step hangs on it.
@@ -23,6 +23,14 @@ pub trait Facts {
     fn is_launched(&self) -> bool;
     /// Whether the cloud has refused its order for good: the same order would be refused again.
     fn is_refused(&self) -> bool;
+    /// How it has come to its end, if it has.
+    fn end(&self) -> Option<End>;
+    /// Since when nothing has been left to buy for it.
+    fn short_since(&self) -> Option<Timestamp>;
+    /// What went wrong with its present attempt.
+    fn fault(&self) -> Option<&str>;
+    /// Since when a condition has been true.
+    fn since(&self, condition: &str) -> Option<Timestamp>;
     /// Since when its machine has been found nowhere.
     fn absent_since(&self) -> Option<Timestamp>;
     /// Until when an order that was repeated may be carried out.
@@ -44,11 +52,8 @@ impl Facts for NodeClaim {
         self.status.as_ref()?.allocation.as_ref()
     }
 
-    fn is(&self, condition: &str) -> bool {
-        let conditions = self.status.iter().flat_map(|status| &status.conditions).flatten();
-        conditions
-            .into_iter()
-            .any(|it| it.type_ == condition && it.status == "True")
+    fn is(&self, type_: &str) -> bool {
+        condition(self, type_).is_some_and(|it| it.status == "True")
     }
 
     fn is_launched(&self) -> bool {
@@ -62,10 +67,36 @@ impl Facts for NodeClaim {
     }
 
     fn is_refused(&self) -> bool {
-        let conditions = self.status.iter().flat_map(|status| &status.conditions).flatten();
-        conditions
-            .into_iter()
-            .any(|it| it.type_ == names::LAUNCHED && it.status == "False")
+        let launched = condition(self, names::LAUNCHED);
+        launched.is_some_and(|it| it.status == "False") && self.end().is_none()
+    }
+
+    fn end(&self) -> Option<End> {
+        End::ALL.into_iter().find_map(|(type_, reason)| {
+            let ended = condition(self, type_).filter(|it| it.status == "False" && is_for(it, reason))?;
+            Some(End {
+                condition: type_,
+                reason,
+                message: ended.message.clone().unwrap_or_default(),
+            })
+        })
+    }
+
+    fn short_since(&self) -> Option<Timestamp> {
+        let short = condition(self, names::LAUNCHED)
+            .filter(|it| it.status == "Unknown" && is_for(it, names::REASON_INSUFFICIENT_CAPACITY))?;
+        Some(short.last_transition_time.0)
+    }
+
+    fn fault(&self) -> Option<&str> {
+        let failed = condition(self, names::LAUNCHED)
+            .filter(|it| it.status == "Unknown" && is_for(it, names::REASON_LAUNCH_FAILED))?;
+        failed.message.as_deref()
+    }
+
+    fn since(&self, type_: &str) -> Option<Timestamp> {
+        let fulfilled = condition(self, type_).filter(|it| it.status == "True")?;
+        Some(fulfilled.last_transition_time.0)
     }
 
     fn absent_since(&self) -> Option<Timestamp> {
@@ -75,6 +106,15 @@ impl Facts for NodeClaim {
     fn unsettled_until(&self) -> Option<Timestamp> {
         time(self, names::ORDER_UNSETTLED_UNTIL)
     }
+}
+
+fn condition<'a>(claim: &'a NodeClaim, type_: &str) -> Option<&'a Condition> {
+    let conditions = claim.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|it| it.type_ == type_)
+}
+
+fn is_for(condition: &Condition, reason: &str) -> bool {
+    condition.reason.as_deref() == Some(reason)
 }
 
 /// A time in an annotation. What cannot be read counts as absent, so it is written anew.

@@ -2,13 +2,17 @@
 //! is ready for work.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt;
 
 use super::facts::Facts;
-use super::{Blocker, Observed, Sighting, Step};
+use super::{Blocker, End, Limits, Observed, Sighting, Step};
 use crate::api::{self, NodeClaim, names};
+use crate::clock::later;
+use crate::quantity::Quantity;
 
 /// Taints that Kubernetes takes off by itself once a Node works.
 const EPHEMERAL: [&str; 3] = [
@@ -31,21 +35,84 @@ pub struct NodeChange {
 }
 
 /// The next step of a claim whose machine runs.
-pub(super) fn next(claim: &NodeClaim, observed: &Observed) -> Step {
-    let Some(node) = &observed.node else {
+pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timestamp) -> Step {
+    if claim.is(names::NODE_INITIALIZED) {
         return Step::Rest;
+    }
+    let step = if claim.is(names::NODE_REGISTERED) {
+        observed
+            .node
+            .as_ref()
+            .map_or(Step::Rest, |node| prepare(claim, node))
+    } else {
+        observed
+            .node
+            .as_ref()
+            .map_or(Step::Rest, |node| register(claim, node, observed))
     };
-    if !claim.is(names::NODE_REGISTERED) {
-        return register(claim, node, &observed.machine);
+    match step {
+        Step::Rest | Step::Block(_) if is_overdue(claim, observed.followed_for, limits, now) => {
+            give_up(claim, observed)
+        }
+        Step::Rest => Step::Wait(patience_ends(claim, observed.followed_for, limits, now)),
+        step => step,
     }
-    if !claim.is(names::NODE_INITIALIZED) && is_same_machine(claim, node) && is_ready_for_work(claim, node) {
-        return initialize(node);
-    }
-    Step::Rest
 }
 
-fn register(claim: &NodeClaim, node: &Node, machine: &Sighting) -> Step {
-    let machine = match machine {
+/// Whether a claim has waited longer than it may for its Node to join, or to be ready for work. Counted from when its
+/// machine was seen running or its Node joined; and this process must have followed it for a third of that time, or a
+/// wall clock that jumps would make every machine on its way look overdue at once.
+pub fn is_overdue(claim: &NodeClaim, followed_for: Duration, limits: &Limits, now: Timestamp) -> bool {
+    let Some((since, limit)) = clock_runs(claim, limits) else {
+        return false;
+    };
+    now >= later(since, limit) && followed_for >= limit / 3
+}
+
+/// What a claim waits for: since when, and for how long at most.
+fn clock_runs(claim: &NodeClaim, limits: &Limits) -> Option<(Timestamp, Duration)> {
+    if claim.is_deleting() || !claim.is_launched() || claim.is(names::NODE_INITIALIZED) {
+        return None;
+    }
+    match claim.since(names::NODE_REGISTERED) {
+        Some(since) => Some((since, limits.initialization)),
+        None => Some((claim.since(names::LAUNCHED)?, limits.registration)),
+    }
+}
+
+fn patience_ends(claim: &NodeClaim, followed_for: Duration, limits: &Limits, now: Timestamp) -> Timestamp {
+    let Some((since, limit)) = clock_runs(claim, limits) else {
+        return later(now, limits.poll);
+    };
+    let followed_enough = later(now, (limit / 3).saturating_sub(followed_for));
+    // A start in the future is that of a clock that was ahead.
+    let limit_reached = later(since.min(now), limit);
+    limit_reached.max(followed_enough)
+}
+
+fn give_up(claim: &NodeClaim, observed: &Observed) -> Step {
+    if claim.is(names::NODE_REGISTERED) {
+        let lacks = observed.node.as_ref().and_then(|node| unprepared(claim, node));
+        return Step::GiveUp(End {
+            condition: names::NODE_INITIALIZED,
+            reason: names::REASON_INITIALIZATION_TIMEOUT,
+            message: lacks.unwrap_or_else(|| "its node is not there any more".to_owned()),
+        });
+    }
+    match &observed.diagnosis {
+        Some(why) => Step::GiveUp(End {
+            condition: names::NODE_REGISTERED,
+            reason: names::REASON_REGISTRATION_TIMEOUT,
+            message: why.clone(),
+        }),
+        None => Step::Retry,
+    }
+}
+
+/// What a kubelet wrote into its own labels and taints gains it nothing: the Node is registered when it has everything
+/// that the claim says, which only the change that is made here gives it.
+fn register(claim: &NodeClaim, node: &Node, observed: &Observed) -> Step {
+    let machine = match &observed.machine {
         Sighting::Present(machine) => machine,
         Sighting::Unknown => return Step::Retry,
         // The sweep decides what becomes of a claim whose machine is nowhere.
@@ -63,7 +130,7 @@ fn register(claim: &NodeClaim, node: &Node, machine: &Sighting) -> Step {
     if claim_provider_id(claim) != Some(written) || address != own {
         return Step::Block(Blocker::Impostor(node.name_any()));
     }
-    if has_label(node, names::REGISTERED) {
+    if is_as_claimed(claim, node) {
         return Step::Register;
     }
     Step::ChangeNode(NodeChange {
@@ -71,6 +138,33 @@ fn register(claim: &NodeClaim, node: &Node, machine: &Sighting) -> Step {
         taints: Some(taints(claim, node)),
         ..unchanged(node)
     })
+}
+
+/// Whether the Node has the claim's labels and lasting taints and may take pods. Startup taints go by themselves, so
+/// they do not tell.
+fn is_as_claimed(claim: &NodeClaim, node: &Node) -> bool {
+    let labels = labels(claim, names::REGISTERED);
+    let labeled = labels
+        .iter()
+        .all(|(key, value)| node.labels().get(key) == Some(value));
+    let present: Vec<&Taint> = node.spec.iter().flat_map(|spec| &spec.taints).flatten().collect();
+    let wanted = claim.spec.taints.iter().flatten();
+    let tainted = wanted
+        .into_iter()
+        .all(|taint| present.iter().any(|it| is_same(it, taint)));
+    let kept_off = present.iter().any(|taint| taint.key == names::UNREGISTERED_TAINT);
+    labeled && tainted && !kept_off
+}
+
+fn is_same(present: &Taint, wanted: &api::Taint) -> bool {
+    present.key == wanted.key && present.effect == wanted.effect
+}
+
+fn prepare(claim: &NodeClaim, node: &Node) -> Step {
+    match unprepared(claim, node) {
+        None => initialize(node),
+        Some(_) => Step::Rest,
+    }
 }
 
 fn initialize(node: &Node) -> Step {
@@ -108,8 +202,7 @@ fn taints(claim: &NodeClaim, node: &Node) -> Vec<Taint> {
         .collect();
     let wanted = [&claim.spec.taints, &claim.spec.startup_taints];
     for taint in wanted.into_iter().flatten().flatten() {
-        let is_same = |it: &Taint| it.key == taint.key && it.effect == taint.effect;
-        if !taints.iter().any(is_same) {
+        if !taints.iter().any(|it| is_same(it, taint)) {
             taints.push(node_taint(taint));
         }
     }
@@ -125,19 +218,54 @@ fn node_taint(taint: &api::Taint) -> Taint {
     }
 }
 
-fn is_ready_for_work(claim: &NodeClaim, node: &Node) -> bool {
+/// What a Node still lacks before it is ready for work, for people.
+fn unprepared(claim: &NodeClaim, node: &Node) -> Option<String> {
+    if !is_same_machine(claim, node) {
+        return Some("its node has another provider id now".to_owned());
+    }
     let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
     let ready = conditions
         .into_iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let mut taints = node.spec.iter().flat_map(|spec| &spec.taints).flatten();
+        .find(|condition| condition.type_ == "Ready");
+    if ready.is_none_or(|ready| ready.status != "True") {
+        let why = ready.and_then(|ready| ready.message.clone()).unwrap_or_default();
+        return Some(format!("its node is not ready: {why}"));
+    }
     let startup = claim.spec.startup_taints.iter().flatten();
     let startup: Vec<(&str, &str)> = startup.map(|it| (it.key.as_str(), it.effect.as_str())).collect();
-    let waits_for = |taint: &Taint| {
+    let mut taints = node.spec.iter().flat_map(|spec| &spec.taints).flatten();
+    let waits_for = |taint: &&Taint| {
         EPHEMERAL.contains(&taint.key.as_str())
             || startup.contains(&(taint.key.as_str(), taint.effect.as_str()))
     };
-    ready && !taints.any(waits_for)
+    if let Some(taint) = taints.find(waits_for) {
+        return Some(format!(
+            "its node still has the taint {}:{}",
+            taint.key, taint.effect
+        ));
+    }
+    missing_resource(claim, node).map(|resource| format!("its node does not report the resource {resource}"))
+}
+
+/// A resource that pods of the claim want and that the Node does not report, like one whose driver is not there yet.
+fn missing_resource(claim: &NodeClaim, node: &Node) -> Option<String> {
+    let requests = claim.spec.resources.as_ref()?.requests.as_ref()?;
+    let allocatable = node
+        .status
+        .as_ref()
+        .and_then(|status| status.allocatable.as_ref());
+    let reported = |resource: &String| {
+        let written = allocatable.and_then(|it| it.get(resource));
+        let amount = written.and_then(|amount| amount.0.parse::<Quantity>().ok());
+        amount.is_some_and(|amount| amount.nanos() > 0)
+    };
+    let wanted = requests
+        .iter()
+        .filter(|(_, amount)| amount.parse().is_ok_and(|amount| amount.nanos() > 0));
+    wanted
+        .map(|(resource, _)| resource)
+        .find(|resource| !reported(resource))
+        .cloned()
 }
 
 fn is_same_machine(claim: &NodeClaim, node: &Node) -> bool {

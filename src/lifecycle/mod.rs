@@ -12,23 +12,29 @@
 //! * a failed read leads to no effect;
 //! * a machine that is not provably ours is neither adopted nor touched.
 
+mod buying;
+pub mod diagnosis;
+pub mod drift;
 pub mod facts;
 mod joining;
 mod leaving;
 pub mod status;
+mod step;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt;
 
-use crate::api::{Allocation, NodeClaim, names};
-use crate::clock::{earlier, later};
+use crate::api::{Allocation, NodeClaim};
+use crate::clock::later;
 use crate::model::{Machine, MachineStatus};
+use crate::money::Price;
+pub use buying::launch_limit;
 use facts::{Doubt, Facts};
-pub use joining::NodeChange;
+pub use joining::{NodeChange, is_overdue};
+pub use step::{Blocker, End, Step, Withholding};
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +54,12 @@ pub struct Limits {
     pub between_attempts: Duration,
     /// How often a machine on its way is looked at.
     pub poll: Duration,
+    /// How many attempts may come to nothing by a fault that is no shortage, before the claim ends.
+    pub faults: i64,
+    /// How long a machine that runs may take to join.
+    pub registration: Duration,
+    /// How long a Node that has joined may take until it is ready for work.
+    pub initialization: Duration,
 }
 
 impl Default for Limits {
@@ -60,6 +72,10 @@ impl Default for Limits {
             launch_gpu: Duration::from_mins(15),
             between_attempts: Duration::from_secs(30),
             poll: Duration::from_secs(5),
+            faults: 3,
+            registration: Duration::from_mins(15),
+            // Drivers of cards are built on the node, which takes ten minutes where it is slow.
+            initialization: Duration::from_mins(30),
         }
     }
 }
@@ -70,7 +86,15 @@ pub struct Observed {
     /// Its machine, by id and by name.
     pub machine: Sighting,
     /// What could be bought for it. Looked up only when [`needs_choice`] says so.
-    pub choice: Option<Result<Choice, Unresolved>>,
+    pub choice: Option<Result<Choice, NoChoice>>,
+    /// Whether what it is allocated may be bought. Looked up only when [`needs_standing`] says so.
+    pub standing: Standing,
+    /// Whether the credential for its machine is at hand.
+    pub credential: Credential,
+    /// What nodes of its machine's kind are labeled with.
+    pub labels: BTreeMap<String, String>,
+    /// Why its machine has not joined, as far as that can be known. Looked up only when [`is_overdue`] says so.
+    pub diagnosis: Option<String>,
     /// The id of the resource group that marks its machine as ours, if it could be told.
     pub resource_group: Option<String>,
     /// The Node of its name.
@@ -104,121 +128,60 @@ pub struct Choice {
     pub capacity_type: String,
     /// The id of a subnet there.
     pub subnet: String,
+    /// For how much an hour, if that is known.
+    pub price: Option<Price>,
     /// The one name of the claim's machine.
     pub instance_name: String,
 }
 
-/// Why nothing can be bought, for people.
+/// Why nothing is chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoChoice {
+    /// Somebody must act first.
+    Unresolved(Unresolved),
+    /// Nothing that fits is to be had; why, for people.
+    Exhausted(String),
+    /// A breaker holds it back.
+    HeldBack(HeldBack),
+}
+
+/// A purchase that a breaker holds back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct HeldBack {
+    /// Which breaker, as one word.
+    pub breaker: &'static str,
+    /// For people.
+    pub why: String,
+}
+
+/// Why nothing can be bought before somebody acts, for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unresolved(pub String);
 
-/// What to do next: one effect, or none.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Makes the claim wait for us when it is deleted. Before anything else.
-    AddFinalizer,
-    /// Writes the intent to buy: the first attempt, or the next after one that came to nothing.
-    Allocate(Allocation),
-    /// Writes until when an order that is now repeated may be carried out.
-    RenewIntent(Timestamp),
-    /// Orders the machine.
-    Create {
-        /// What is to be bought.
-        allocation: Allocation,
-        /// How soon the order must be sent.
-        within: Duration,
-    },
-    /// Writes the machine's id, and what the machine really is, into the allocation; also of one that was found.
-    Record(Machine),
-    /// Writes what the machine is into the claim's labels.
-    Label(BTreeMap<String, String>),
-    /// Writes the provider id, and that the machine runs.
-    Launched(Machine),
-    /// Frees the name of an attempt's machine that came to nothing; where that is refused, deletes the machine.
-    Retire {
-        /// The machine.
-        id: String,
-        /// The attempt it was.
-        attempt: u32,
-    },
-    /// Asks for the machine's deletion.
-    Delete {
-        /// The machine.
-        id: String,
-    },
-    /// Writes when the machine was first found nowhere.
-    NoteAbsence(Timestamp),
-    /// Takes that back: it is there after all.
-    ForgetAbsence,
-    /// Gives the Node what the claim says, or marks it.
-    ChangeNode(NodeChange),
-    /// Writes that the machine has joined.
-    Register,
-    /// Writes that the Node is ready for work.
-    Initialize,
-    /// Deletes the Node that the machine left behind.
-    DeleteNode {
-        /// Its uid, so that a Node made anew under the name is left alone.
-        uid: String,
-    },
-    /// Lets the claim go.
-    ReleaseFinalizer,
-    /// Nothing can be done before somebody acts; says why.
-    Block(Blocker),
-    /// Nothing until then.
-    Wait(Timestamp),
-    /// A read failed: try again, ever more patiently.
-    Retry,
-    /// Nothing until something changes.
-    Rest,
+/// Whether what a claim is allocated may be bought, by one consistent read that is younger than the intent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It was not looked at, or could not be.
+    #[default]
+    Unknown,
+    /// It may, with the intents of all claims counted.
+    Good,
+    /// It is not to be had any more: withheld, or more was promised than there is.
+    Lost,
+    /// A breaker holds it back.
+    HeldBack(HeldBack),
 }
 
-/// Why a claim does not get on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Blocker {
-    /// What it asks for cannot be bought as it is written.
-    #[error("{0}")]
-    Unresolved(Unresolved),
-    /// Its name is held by a machine that is not provably ours.
-    #[error("machine {id} holds the name {name} but is not in our resource group")]
-    Stranger {
-        /// That machine.
-        id: String,
-        /// Our name.
-        name: String,
-    },
-    /// A Node has the claim's name, but not its machine's identity.
-    #[error("node {0} has the claim's name, but not the provider id and address of its machine")]
-    Impostor(String),
-}
-
-impl Step {
-    /// A word for logs and metrics.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::AddFinalizer => "add-finalizer",
-            Self::Allocate(_) => "allocate",
-            Self::RenewIntent(_) => "renew-intent",
-            Self::Create { .. } => "create",
-            Self::Record(_) => "record",
-            Self::Label(_) => "label",
-            Self::Launched(_) => "launched",
-            Self::Retire { .. } => "retire",
-            Self::Delete { .. } => "delete",
-            Self::NoteAbsence(_) => "note-absence",
-            Self::ForgetAbsence => "forget-absence",
-            Self::ChangeNode(_) => "change-node",
-            Self::Register => "register",
-            Self::Initialize => "initialize",
-            Self::DeleteNode { .. } => "delete-node",
-            Self::ReleaseFinalizer => "release-finalizer",
-            Self::Block(_) => "block",
-            Self::Wait(_) => "wait",
-            Self::Retry => "retry",
-            Self::Rest => "rest",
-        }
-    }
+/// Whether the credential for a claim's machine is at hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Credential {
+    /// It is, or none is needed.
+    #[default]
+    AtHand,
+    /// It is not: another process made it, or it has become old.
+    Lost,
 }
 
 /// The next step of `claim`.
@@ -229,17 +192,16 @@ pub fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timest
     if !claim.has_finalizer() {
         return Step::AddFinalizer;
     }
+    if let Some(end) = claim.end() {
+        return Step::End(end);
+    }
     if claim.is_launched() {
-        return joining::next(claim, observed);
+        return joining::next(claim, observed, limits, now);
     }
     if claim.is_refused() && observed.machine == Sighting::Absent {
         return refused(claim, limits, now);
     }
-    match claim.allocation() {
-        None => allocate(observed, 1, now),
-        Some(allocation) if allocation.instance_id.is_none() => buy(claim, allocation, observed, limits, now),
-        Some(allocation) => launch(claim, allocation, observed, limits, now),
-    }
+    buying::next(claim, observed, limits, now)
 }
 
 /// The order was refused for good. An earlier one may still be carried out, and is waited for; after that nothing is to
@@ -255,15 +217,35 @@ fn refused(claim: &NodeClaim, limits: &Limits, now: Timestamp) -> Step {
 }
 
 /// Whether [`next`] will want to know what can be bought.
-pub fn needs_choice(claim: &NodeClaim, machine: &Sighting) -> bool {
-    if claim.is_deleting() || claim.is_launched() || !claim.has_finalizer() {
-        return false;
+pub fn needs_choice(claim: &NodeClaim, machine: &Sighting, standing: &Standing) -> bool {
+    let bought = claim
+        .allocation()
+        .is_some_and(|allocation| allocation.instance_id.is_some());
+    match (claim.allocation(), machine) {
+        _ if !is_on_its_way(claim) => false,
+        (None, _) => true,
+        (Some(_), Sighting::Absent) => bought || *standing == Standing::Lost,
+        (Some(_), Sighting::Present(machine)) => bought && machine.status == MachineStatus::Deleting,
+        (Some(_), Sighting::Unknown) => false,
     }
-    match machine {
-        Sighting::Unknown => claim.allocation().is_none(),
+}
+
+/// Whether [`next`] will want to know whether what is allocated may be bought.
+pub fn needs_standing(claim: &NodeClaim, machine: &Sighting) -> bool {
+    let ended = match machine {
+        Sighting::Unknown => false,
         Sighting::Absent => true,
-        Sighting::Present(machine) => matches!(machine.status, MachineStatus::Deleting),
-    }
+        Sighting::Present(machine) => machine.is_dead() || machine.status == MachineStatus::Deleting,
+    };
+    is_on_its_way(claim) && claim.allocation().is_some() && ended
+}
+
+fn is_on_its_way(claim: &NodeClaim) -> bool {
+    !claim.is_deleting()
+        && !claim.is_launched()
+        && claim.has_finalizer()
+        && claim.end().is_none()
+        && !claim.is_refused()
 }
 
 /// Whether `machine` is provably ours: recorded in the claim by us, or in our group under our name.
@@ -277,162 +259,6 @@ fn stranger(machine: &Machine) -> Step {
         id: machine.id.clone(),
         name: machine.name.clone(),
     })
-}
-
-fn allocate(observed: &Observed, attempt: i64, now: Timestamp) -> Step {
-    match &observed.choice {
-        None => Step::Retry,
-        Some(Err(why)) => Step::Block(Blocker::Unresolved(why.clone())),
-        Some(Ok(choice)) => Step::Allocate(Allocation {
-            profile: choice.profile.clone(),
-            zone: choice.zone.clone(),
-            capacity_type: choice.capacity_type.clone(),
-            subnet: choice.subnet.clone(),
-            price: None,
-            instance_name: choice.instance_name.clone(),
-            instance_id: None,
-            attempt,
-            credentials: None,
-            since: now.into(),
-        }),
-    }
-}
-
-/// Allocated, and no machine known: it may have been ordered all the same, so the name decides.
-fn buy(
-    claim: &NodeClaim,
-    allocation: &Allocation,
-    observed: &Observed,
-    limits: &Limits,
-    now: Timestamp,
-) -> Step {
-    match &observed.machine {
-        Sighting::Unknown => Step::Retry,
-        Sighting::Present(machine) if !is_ours(machine, Some(allocation), observed) => stranger(machine),
-        // The name is free when it is gone.
-        Sighting::Present(machine) if machine.status == MachineStatus::Deleting => {
-            Step::Wait(later(now, limits.poll))
-        }
-        Sighting::Present(machine) => Step::Record(machine.as_ref().clone()),
-        Sighting::Absent => match facts::time_to_send(claim, limits, now) {
-            Some(within) => Step::Create {
-                allocation: allocation.clone(),
-                within,
-            },
-            None => Step::RenewIntent(later(now, facts::window(limits))),
-        },
-    }
-}
-
-/// Bought, and not yet seen running.
-fn launch(
-    claim: &NodeClaim,
-    allocation: &Allocation,
-    observed: &Observed,
-    limits: &Limits,
-    now: Timestamp,
-) -> Step {
-    let machine = match &observed.machine {
-        Sighting::Unknown => return Step::Retry,
-        Sighting::Absent => return vanished(claim, allocation, observed, limits, now),
-        Sighting::Present(machine) => machine,
-    };
-    if claim.absent_since().is_some() {
-        return Step::ForgetAbsence;
-    }
-    if allocation.instance_id.as_ref() != Some(&machine.id) {
-        // The one we knew is gone and another has its name: a late order of ours.
-        return if is_ours(machine, Some(allocation), observed) {
-            Step::Record(machine.as_ref().clone())
-        } else {
-            stranger(machine)
-        };
-    }
-    let is_retired = machine.name != allocation.instance_name;
-    match machine.status {
-        MachineStatus::Deleting if is_retired => try_again(allocation, observed, limits, now),
-        // Its name is not free before it is gone.
-        MachineStatus::Deleting => Step::Wait(later(now, limits.poll)),
-        _ if is_retired => Step::Delete {
-            id: machine.id.clone(),
-        },
-        MachineStatus::Failed | MachineStatus::Stopped => retire(machine, allocation),
-        MachineStatus::Running => run(claim, machine),
-        _ if observed.followed_for >= launch_limit(allocation, limits) => retire(machine, allocation),
-        _ => Step::Wait(later(now, limits.poll)),
-    }
-}
-
-fn run(claim: &NodeClaim, machine: &Machine) -> Step {
-    let labels = machine_labels(machine);
-    let labeled = labels
-        .iter()
-        .all(|(key, value)| claim.labels().get(key) == Some(value));
-    if labeled {
-        Step::Launched(machine.clone())
-    } else {
-        Step::Label(labels)
-    }
-}
-
-/// What the machine is, as labels of claim and Node: its own values, whatever was ordered.
-fn machine_labels(machine: &Machine) -> BTreeMap<String, String> {
-    [
-        (names::INSTANCE_TYPE, machine.profile.as_str()),
-        (names::ZONE, machine.zone.as_str()),
-        (names::CAPACITY_TYPE, machine.capacity_type.as_str()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into()
-}
-
-fn retire(machine: &Machine, allocation: &Allocation) -> Step {
-    Step::Retire {
-        id: machine.id.clone(),
-        attempt: u32::try_from(allocation.attempt).unwrap_or(u32::MAX),
-    }
-}
-
-/// The machine is nowhere, although it was bought: believed when seen twice.
-fn vanished(
-    claim: &NodeClaim,
-    allocation: &Allocation,
-    observed: &Observed,
-    limits: &Limits,
-    now: Timestamp,
-) -> Step {
-    leaving::unconfirmed(claim, begun(allocation, observed, now), limits, now)
-        .unwrap_or_else(|| try_again(allocation, observed, limits, now))
-}
-
-/// Since when what is seen is about this attempt. Where the clock was ahead when the attempt began, only what this
-/// process has seen itself counts.
-fn begun(allocation: &Allocation, observed: &Observed, now: Timestamp) -> Timestamp {
-    let since = allocation.since.0;
-    if since <= now {
-        since
-    } else {
-        earlier(now, observed.followed_for)
-    }
-}
-
-/// The attempt's machine has come to its end; the next attempt, once others had their turn.
-fn try_again(allocation: &Allocation, observed: &Observed, limits: &Limits, now: Timestamp) -> Step {
-    let turn = later(allocation.since.0, limits.between_attempts);
-    // A start in the future is that of a clock that was ahead; nobody waits for it.
-    if turn > now && allocation.since.0 <= now {
-        return Step::Wait(turn);
-    }
-    allocate(observed, allocation.attempt.saturating_add(1), now)
-}
-
-/// Profiles with GPUs are the families that begin with g: gx2, gx3, gx3d.
-fn launch_limit(allocation: &Allocation, limits: &Limits) -> Duration {
-    if allocation.profile.starts_with('g') {
-        limits.launch_gpu
-    } else {
-        limits.launch
-    }
 }
 
 #[cfg(test)]

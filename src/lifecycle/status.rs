@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 
+use super::End;
 use super::facts::Facts;
-use crate::api::{Allocation, Condition, NodeClaim, NodeClaimStatus, names};
+use crate::api::{Allocation, Condition, Credential, NodeClaim, NodeClaimStatus, names};
 use crate::model::Machine;
 
 /// The conditions that are written here.
@@ -14,12 +15,64 @@ const OWNED: [&str; 4] = [
     names::READY,
 ];
 
-/// With another allocation.
+/// With another allocation: what was wrong with the last is over.
 pub fn allocated(claim: &NodeClaim, allocation: Allocation) -> NodeClaimStatus {
+    let mut status = owned(claim);
+    status.allocation = Some(allocation);
+    if let Some(conditions) = &mut status.conditions {
+        conditions.retain(|it| it.type_ != names::LAUNCHED || it.status != "Unknown");
+    }
+    status.conditions = status.conditions.filter(|conditions| !conditions.is_empty());
+    status
+}
+
+/// Without its allocation.
+pub fn withdrawn(claim: &NodeClaim) -> NodeClaimStatus {
     NodeClaimStatus {
-        allocation: Some(allocation),
+        allocation: None,
         ..owned(claim)
     }
+}
+
+/// With one more credential for the present attempt. Machines that were ordered with the ones before may still come, so
+/// a few are kept; four, since a credential is used for minutes and an order is carried out within one.
+pub fn entitled(claim: &NodeClaim, credential: Credential) -> NodeClaimStatus {
+    let mut status = owned(claim);
+    if let Some(allocation) = &mut status.allocation {
+        entitle(allocation, credential);
+    }
+    status
+}
+
+/// Adds a credential to an allocation.
+pub fn entitle(allocation: &mut Allocation, credential: Credential) {
+    const KEPT: usize = 4;
+    let credentials = allocation.credentials.get_or_insert_default();
+    credentials.push(credential);
+    let surplus = credentials.len().saturating_sub(KEPT);
+    credentials.drain(..surplus);
+}
+
+/// With what went wrong with the present attempt.
+pub fn faulty(claim: &NodeClaim, message: &str, now: Timestamp) -> NodeClaimStatus {
+    said(
+        claim,
+        names::LAUNCHED,
+        ("Unknown", names::REASON_LAUNCH_FAILED),
+        message,
+        now,
+    )
+}
+
+/// With the word that nothing is left to buy for now.
+pub fn short(claim: &NodeClaim, message: &str, now: Timestamp) -> NodeClaimStatus {
+    let reason = names::REASON_INSUFFICIENT_CAPACITY;
+    said(claim, names::LAUNCHED, ("Unknown", reason), message, now)
+}
+
+/// At its end.
+pub fn ended(claim: &NodeClaim, end: &End, now: Timestamp) -> NodeClaimStatus {
+    said(claim, end.condition, ("False", end.reason), &end.message, now)
 }
 
 /// With the machine's id, and with what the machine really is: a retry may have asked for something else.
@@ -52,16 +105,32 @@ pub fn launched(
 }
 
 /// Refused for good, and why.
-pub fn refused(claim: &NodeClaim, message: String, now: Timestamp) -> NodeClaimStatus {
+pub fn refused(claim: &NodeClaim, message: &str, now: Timestamp) -> NodeClaimStatus {
+    let reason = names::REASON_LAUNCH_REFUSED;
+    said(claim, names::LAUNCHED, ("False", reason), message, now)
+}
+
+/// With a condition that is not true. One whose status stays keeps its time.
+fn said(
+    claim: &NodeClaim,
+    type_: &str,
+    (word, reason): (&str, &str),
+    message: &str,
+    now: Timestamp,
+) -> NodeClaimStatus {
     let mut status = owned(claim);
     let conditions = status.conditions.get_or_insert_default();
-    conditions.retain(|it| it.type_ != names::LAUNCHED);
+    let same = conditions
+        .iter()
+        .find(|it| it.type_ == type_ && it.status == word);
+    let since = same.map_or_else(|| now.into(), |it| it.last_transition_time.clone());
+    conditions.retain(|it| it.type_ != type_);
     conditions.push(Condition {
-        type_: names::LAUNCHED.to_owned(),
-        status: "False".to_owned(),
-        reason: Some(names::REASON_LAUNCH_REFUSED.to_owned()),
-        message: Some(message),
-        last_transition_time: now.into(),
+        type_: type_.to_owned(),
+        status: word.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: since,
         observed_generation: claim.metadata.generation,
     });
     status

@@ -60,6 +60,8 @@ pub enum Unsold {
     DedicatedPlacement,
     /// The class has no usable subnet in the zone.
     NoSubnet,
+    /// The class has usable subnets in the zone, and none has a free address.
+    NoAddress,
 }
 
 impl Offering {
@@ -81,6 +83,7 @@ impl fmt::Display for Unsold {
         f.write_str(match self {
             Self::DedicatedPlacement => "machines on dedicated hosts are never spot",
             Self::NoSubnet => "the node class has no usable subnet in the zone",
+            Self::NoAddress => "no subnet of the node class in the zone has a free address",
         })
     }
 }

@@ -27,6 +27,12 @@ pub struct Machine {
     pub resource_group: String,
     /// The id of the image it was made from.
     pub image: Option<String>,
+    /// The id of the subnet it stands in.
+    pub subnet: Option<String>,
+    /// The id of its interface, which its security groups belong to.
+    pub interface: Option<String>,
+    /// The cloud's full name for it, by which it is tagged.
+    pub crn: Option<String>,
     /// When it was ordered.
     pub created_at: Option<Timestamp>,
 }
@@ -61,6 +67,8 @@ pub enum StatusReason {
     Preempted,
     /// There was no hardware for it.
     NoCapacity,
+    /// Its subnet had no address for it.
+    NoAddress,
     /// Anything else, in the cloud's own word.
     Other(String),
 }

@@ -9,15 +9,18 @@ use kube::Api;
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::lease;
 use super::run::StartError;
 use super::settings::Settings;
+use super::{lease, zone_leases};
+use crate::api::names;
 use crate::clock::Clock;
 use crate::cloud::ClusterId;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Context};
+use crate::controllers::{self, Context, Discounts, Unavailable, Zones};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
+use crate::ibm::offerings::Kinds;
+use crate::ibm::prices::{Catalog, Prices};
 use crate::ibm::{Client, Machines, Transports};
 
 /// Everything outside of a replica: exchanged between a cluster, a laptop and a simulation.
@@ -48,16 +51,36 @@ pub fn context(settings: &Settings, edges: Edges) -> Result<Context, StartError>
         &edges.clock,
         edges.entropy.clone(),
     );
-    context_with(settings, edges, &ibm)
+    let prices = Prices::new(
+        Catalog::new(ibm.catalog.clone()),
+        &settings.region,
+        edges.clock.clone(),
+    );
+    context_with(settings, edges, &ibm, prices)
 }
 
-/// Like [`context`], around a client of IBM Cloud that is there already.
-pub(super) fn context_with(settings: &Settings, edges: Edges, ibm: &Client) -> Result<Context, StartError> {
+/// Like [`context`], around a client of IBM Cloud and prices that are there already.
+pub(super) fn context_with(
+    settings: &Settings,
+    edges: Edges,
+    ibm: &Client,
+    prices: Prices,
+) -> Result<Context, StartError> {
     let identity = &settings.controllers.identity;
+    let kinds = Kinds::new(ibm.vpc.clone(), prices, edges.clock.clone());
+    let metrics = controllers::metrics::Metrics::register(&edges.registry)?;
+    let (kube, clock, holds) = (
+        edges.kube.clone(),
+        edges.clock.clone(),
+        settings.controllers.holds,
+    );
     Ok(Context {
         events: Events::new(edges.kube.clone(), edges.clock.clone(), identity),
-        metrics: controllers::metrics::Metrics::register(&edges.registry)?,
-        cloud: Arc::new(Machines::new(ibm)),
+        unavailable: Unavailable::new(kube, clock, holds, metrics.clone()),
+        metrics,
+        zones: Zones::default(),
+        discounts: Discounts::new(settings.discounts.at_start()),
+        cloud: Arc::new(Machines::new(ibm, kinds)),
         settings: Arc::new(settings.controllers.clone()),
         client: edges.kube,
         clock: edges.clock,
@@ -68,13 +91,20 @@ pub(super) fn context_with(settings: &Settings, edges: Edges, ibm: &Client) -> R
 /// Runs every controller while this replica leads: waits for leadership, and returns when it is lost or on `stop`,
 /// giving it back in that case.
 pub async fn control(context: Context, stop: CancellationToken) -> Result<(), StartError> {
-    let lease = lease::Holding::of(&context);
+    let lease = lease::Holding::of(&context, names::LEADER_LEASE);
+    let zones = zone_leases::ZoneLeases::of(&context);
     let work = async {
         let cluster = cluster_id(&context).await?;
-        lease.acquire().await;
+        tokio::select! {
+            biased;
+            () = lease.acquire() => {}
+            () = zones.watch() => {}
+        }
+        zones.take().await;
         tokio::select! {
             biased;
             () = lease.keep() => tracing::warn!("leadership is lost"),
+            () = zones.keep() => {}
             () = controllers::run(context.clone(), cluster) => {}
         }
         Ok(())
@@ -82,6 +112,7 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     tokio::select! {
         biased;
         () = stop.cancelled() => {
+            zones.release().await;
             lease.release().await;
             Ok(())
         }

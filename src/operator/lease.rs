@@ -11,13 +11,12 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
-use crate::api::names;
 use crate::controllers::Context;
 
 /// How long a Lease that is not renewed keeps others away.
 const DURATION: Duration = Duration::from_secs(15);
 /// How long a holder that cannot renew still acts: less than the duration, so that it has stopped when others begin.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// How often it is renewed, or tried for.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 /// One attempt; far below the deadline, or one slow request would cost the leadership.
@@ -62,15 +61,16 @@ pub fn decide(spec: Option<&LeaseSpec>, me: &str, seen: &Sighting, now: Instant)
     }
 }
 
-/// The Lease `karpenter-ibm-leader`, from the side of one replica.
+/// A Lease, from the side of one replica.
 pub(super) struct Holding<'a> {
     context: &'a Context,
+    name: String,
     leases: Api<Lease>,
 }
 
-/// What a replica knows of the Lease.
+/// What a replica knows of a Lease.
 #[derive(Default)]
-struct Knowledge {
+pub(super) struct Knowledge {
     /// When it was last seen to change.
     seen: Option<Sighting>,
     /// As we wrote it last.
@@ -79,16 +79,20 @@ struct Knowledge {
 
 /// Whether one attempt left the Lease in our hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attempt {
+pub(super) enum Attempt {
+    /// It is ours.
     Held,
+    /// It is somebody else's.
     NotHeld,
     /// Nothing is known: the request failed or took too long.
     Failed,
 }
 
 impl<'a> Holding<'a> {
-    pub(super) fn of(context: &'a Context) -> Self {
+    /// The Lease of that name.
+    pub(super) fn of(context: &'a Context, name: &str) -> Self {
         Self {
+            name: name.to_owned(),
             leases: Api::namespaced(context.client.clone(), &context.settings.namespace),
             context,
         }
@@ -124,7 +128,7 @@ impl<'a> Holding<'a> {
     /// Gives the Lease back, if it is ours, so that the next leader need not wait for it to expire.
     pub(super) async fn release(&self) {
         let released = async {
-            let lease = self.leases.get(names::LEADER_LEASE).await?;
+            let lease = self.leases.get(&self.name).await?;
             if holder(&lease) == Some(self.context.settings.identity.as_str()) {
                 let mut lease = lease;
                 let spec = lease.spec.get_or_insert_default();
@@ -139,7 +143,29 @@ impl<'a> Holding<'a> {
         }
     }
 
-    async fn attempt(&self, known: &mut Knowledge) -> Attempt {
+    /// Looks who holds the Lease without trying for it, so that whether it has expired is known when it is needed.
+    pub(super) async fn look(&self, known: &mut Knowledge) {
+        let read = tokio::time::timeout(self.context.clock.real(ATTEMPT), self.leases.get_opt(&self.name));
+        if let Ok(Ok(Some(lease))) = read.await {
+            self.sight(known, &lease);
+        }
+    }
+
+    /// When the Lease was last seen to change, this time included.
+    fn sight<'k>(&self, known: &'k mut Knowledge, lease: &Lease) -> &'k Sighting {
+        let (version, now) = (lease.resource_version(), self.context.clock.instant());
+        match &mut known.seen {
+            Some(seen) if seen.version == version => {}
+            other => *other = Some(Sighting { version, at: now }),
+        }
+        known.seen.get_or_insert_with(|| Sighting {
+            version: None,
+            at: now,
+        })
+    }
+
+    /// Tries once to have the Lease, or to keep it.
+    pub(super) async fn attempt(&self, known: &mut Knowledge) -> Attempt {
         let limit = self.context.clock.real(ATTEMPT);
         match tokio::time::timeout(limit, self.try_once(known)).await {
             Ok(Ok(attempt)) => attempt,
@@ -167,17 +193,13 @@ impl<'a> Holding<'a> {
                 }
             }
         }
-        let Some(lease) = self.leases.get_opt(names::LEADER_LEASE).await? else {
+        let Some(lease) = self.leases.get_opt(&self.name).await? else {
             let lease = self.held(Lease::default());
             known.written = Some(self.leases.create(&PostParams::default(), &lease).await?);
             return Ok(Attempt::Held);
         };
         let now = self.context.clock.instant();
-        let version = lease.resource_version();
-        let seen = match &mut known.seen {
-            Some(seen) if seen.version == version => seen,
-            other => other.insert(Sighting { version, at: now }),
-        };
+        let seen = self.sight(known, &lease);
         match decide(lease.spec.as_ref(), &self.context.settings.identity, seen, now) {
             Decision::Yield(_) => Ok(Attempt::NotHeld),
             Decision::Acquire | Decision::Renew => {
@@ -190,7 +212,7 @@ impl<'a> Holding<'a> {
     /// Replaces the Lease, at the version that it was read in.
     async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
         let params = PostParams::default();
-        self.leases.replace(names::LEADER_LEASE, &params, lease).await
+        self.leases.replace(&self.name, &params, lease).await
     }
 
     /// The same Lease in our hands.
@@ -201,7 +223,7 @@ impl<'a> Holding<'a> {
         );
         let is_ours = holder(&lease) == Some(me);
         lease.metadata = ObjectMeta {
-            name: Some(names::LEADER_LEASE.to_owned()),
+            name: Some(self.name.clone()),
             ..lease.metadata
         };
         let spec = lease.spec.get_or_insert_default();

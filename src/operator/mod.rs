@@ -1,10 +1,14 @@
 //! What a running process needs: validated settings, leadership, a log, health and metrics, an orderly end.
 
+mod cluster;
+pub mod config_file;
+pub mod discounts;
 pub mod edges;
 pub mod lease;
 pub mod run;
 pub mod serve;
 pub mod settings;
+mod zone_leases;
 
 pub use crate::controllers::Context;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};

@@ -5,12 +5,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster;
 use super::edges::{self, Edges};
 use super::serve::{self, Readiness};
 use super::settings::{SettingError, Settings};
 use crate::clock::Clock;
 use crate::cloud;
 use crate::controllers::Context;
+use crate::controllers::context::ClusterAccess;
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::prices::{Catalog, Prices};
@@ -46,7 +48,7 @@ pub enum StartError {
 }
 
 /// Runs until `stop`. Credentials and region are proved before anything else is done.
-pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), StartError> {
+pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), StartError> {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry, &settings.region)?;
     let (clock, entropy, transports) = (Clock::system(), Entropy::from_system(), Transports::network()?);
@@ -58,14 +60,21 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Star
         entropy.clone(),
     );
     prove(&client, &settings.region).await?;
+    let (kube, access) = cluster(&settings).await?;
+    settings.controllers.cluster = access;
     let edges = Edges {
-        kube: cluster().await?,
+        kube,
         ibm: transports,
         clock: clock.clone(),
         entropy,
         registry: registry.clone(),
     };
-    let context = edges::context_with(&settings, edges, &client)?;
+    let prices = Prices::new(
+        Catalog::new(client.catalog.clone()),
+        &settings.region,
+        clock.clone(),
+    );
+    let context = edges::context_with(&settings, edges, &client, prices.clone())?;
 
     let listen = settings.listen;
     let listener = TcpListener::bind(listen)
@@ -74,24 +83,32 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Star
     let address = listener.local_addr().unwrap_or(listen);
     tracing::info!(%address, region = settings.region, "serving health and metrics");
     let (_ready, readiness) = watch::channel(Readiness::Ready);
-    let prices = Prices::new(Catalog::new(client.catalog.clone()), &settings.region, clock);
     let served = serve::serve(listener, serve::router(registry, readiness), stop.clone());
+    let discounts = context.discounts.clone();
     tokio::select! {
         biased;
         ended = async { tokio::join!(biased; served, lead(context, stop)) } => ended.0?,
+        () = settings.discounts.follow(&discounts, &clock) => {}
         () = prices.run() => {}
     }
     tracing::info!("stopped");
     Ok(())
 }
 
-/// A client of the cluster that the environment names: a kubeconfig, or the cluster this runs in.
-async fn cluster() -> Result<kube::Client, StartError> {
+/// A client of the cluster that the environment names, a kubeconfig or the cluster this runs in; and how machines reach
+/// it.
+async fn cluster(settings: &Settings) -> Result<(kube::Client, Option<ClusterAccess>), StartError> {
     let config = kube::Config::infer()
         .await
         .map_err(|error| StartError::NoCluster(Box::new(error)))?;
     tracing::info!(url = %config.cluster_url, "working for a cluster");
-    Ok(kube::Client::try_from(config).map_err(Box::new)?)
+    let access = cluster::access(settings, &config);
+    if access.is_none() {
+        tracing::warn!(
+            "machines are not told where the API server is: set --cluster-endpoint, or spec.bootstrap of each class"
+        );
+    }
+    Ok((kube::Client::try_from(config).map_err(Box::new)?, access))
 }
 
 /// Leads whenever it can, until `stop`.

@@ -6,7 +6,10 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::discounts::DiscountSettings;
+use crate::allocation::{Breakers, Purchases};
 use crate::controllers;
+use crate::controllers::node_class::AllowLists;
 use crate::ibm;
 use crate::ibm::builtin;
 use crate::ibm::endpoints::{Endpoints, Overrides};
@@ -40,8 +43,32 @@ pub struct RawSettings {
     pub namespace: Option<String>,
     /// `POD_NAME`
     pub pod: Option<String>,
+    /// `--joiner-service-account`
+    pub joiner: Option<String>,
     /// `--user-data-file`
     pub user_data_file: Option<PathBuf>,
+    /// `--cluster-endpoint`
+    pub cluster_endpoint: Option<String>,
+    /// `--cluster-dns`, each address
+    pub cluster_dns: Vec<String>,
+    /// `--max-machines`
+    pub machines_max: Option<u64>,
+    /// `--max-launches-per-hour`
+    pub launches_per_hour_max: Option<u64>,
+    /// `--stop-purchases`
+    pub purchases: Purchases,
+    /// `--initialization-minutes`
+    pub initialization_minutes: Option<u64>,
+    /// `--spot-discount-factor`, each time
+    pub spot_discount_factors: Vec<String>,
+    /// `KARPENTER_SPOT_DISCOUNT_PERCENT`
+    pub spot_discount_percent: Option<String>,
+    /// `--config-file`
+    pub config_file: Option<PathBuf>,
+    /// The `--allowed-*` settings.
+    pub allowed: AllowLists,
+    /// `--nodeclass-resolve-seconds`
+    pub resolve_seconds: Option<u64>,
 }
 
 /// Settings that can be relied upon.
@@ -53,8 +80,14 @@ pub struct Settings {
     pub ibm: ibm::Config,
     /// Where health and metrics are served.
     pub listen: SocketAddr,
+    /// What spot costs where the user says so.
+    pub discounts: DiscountSettings,
     /// What the controllers are told.
     pub controllers: controllers::Settings,
+    /// Where machines reach the API server, if that was set.
+    pub cluster_endpoint: Option<String>,
+    /// The name servers of the cluster.
+    pub cluster_dns: Vec<String>,
 }
 
 /// A setting that is wrong, and what it may be.
@@ -76,6 +109,14 @@ const LISTEN_DEFAULT: SocketAddr =
 const REQUESTS_PER_SECOND_MAX: u32 = 100;
 const BURST_MAX: u32 = 1000;
 const DEADLINE_SECONDS_MAX: u64 = 300;
+/// A class takes up to eight requests each time: more often than twice a minute is a burden, less than once an hour is
+/// no watch over what people change in the account.
+const RESOLVE_SECONDS: (u64, u64) = (30, 3600);
+/// A node that is not ready after two hours never will be; one that may take less than five minutes is given up for a
+/// slow driver.
+const INITIALIZATION_MINUTES: (u64, u64) = (5, 120);
+/// Above this a breaker protects nobody.
+const BREAKER_MAX: u64 = 100_000;
 /// Where the chart is installed when nothing else is said.
 const NAMESPACE_DEFAULT: &str = "karpenter-ibm";
 /// The longest user data that the VPC API takes.
@@ -110,8 +151,11 @@ impl Settings {
         Ok(Self {
             region,
             ibm,
+            discounts: DiscountSettings::validate(raw)?,
             controllers,
             listen: raw.listen.unwrap_or(LISTEN_DEFAULT),
+            cluster_endpoint: cluster_endpoint(raw.cluster_endpoint.as_deref())?,
+            cluster_dns: cluster_dns(&raw.cluster_dns)?,
         })
     }
 }
@@ -120,7 +164,14 @@ impl Settings {
 fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings, SettingError> {
     let namespace = raw.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
     let pod = raw.pod.as_deref().unwrap_or(NAMESPACE_DEFAULT);
-    for (setting, value) in [("POD_NAMESPACE", namespace), ("POD_NAME", pod)] {
+    let mut settings = controllers::Settings::new(region, namespace, &format!("{namespace}/{pod}"));
+    let joiner = raw.joiner.clone().unwrap_or(settings.joiner);
+    let names = [
+        ("POD_NAMESPACE", namespace),
+        ("POD_NAME", pod),
+        ("--joiner-service-account", joiner.as_str()),
+    ];
+    for (setting, value) in names {
         let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
         if value.is_empty() || value.len() > 253 || !value.chars().all(legal) {
             return Err(SettingError {
@@ -130,9 +181,75 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
             });
         }
     }
-    let mut settings = controllers::Settings::new(region, namespace, &format!("{namespace}/{pod}"));
+    settings.joiner = joiner;
     settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
+    settings.allowed = raw.allowed.clone();
+    settings.breakers = breakers(raw)?;
+    if let Some(minutes) = raw.initialization_minutes {
+        let (min, max) = INITIALIZATION_MINUTES;
+        if !(min..=max).contains(&minutes) {
+            let may_be = format!("{min} to {max} minutes");
+            return Err(out_of_range("--initialization-minutes", minutes, may_be));
+        }
+        settings.limits.initialization = Duration::from_mins(minutes);
+    }
+    if let Some(seconds) = raw.resolve_seconds {
+        let (min, max) = RESOLVE_SECONDS;
+        if !(min..=max).contains(&seconds) {
+            let may_be = format!("{min} to {max} seconds");
+            return Err(out_of_range("--nodeclass-resolve-seconds", seconds, may_be));
+        }
+        settings.resolve_every = Duration::from_secs(seconds);
+    }
     Ok(settings)
+}
+
+fn cluster_endpoint(written: Option<&str>) -> Result<Option<String>, SettingError> {
+    let Some(text) = written else { return Ok(None) };
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']');
+    let host = text
+        .strip_prefix("https://")
+        .map(|host| host.trim_end_matches('/'));
+    match host.filter(|host| !host.is_empty() && host.chars().all(legal)) {
+        Some(host) => Ok(Some(format!("https://{host}"))),
+        None => Err(SettingError {
+            setting: "--cluster-endpoint",
+            problem: format!("{text:?} is not the address of an API server"),
+            may_be: "https://host:port, as machines reach it".to_owned(),
+        }),
+    }
+}
+
+fn cluster_dns(written: &[String]) -> Result<Vec<String>, SettingError> {
+    let wrong = written
+        .iter()
+        .find(|text| text.parse::<std::net::IpAddr>().is_err());
+    match wrong {
+        None => Ok(written.to_vec()),
+        Some(text) => Err(SettingError {
+            setting: "--cluster-dns",
+            problem: format!("{text:?} is not an address"),
+            may_be: "the addresses of the cluster's name servers, separated by commas".to_owned(),
+        }),
+    }
+}
+
+fn breakers(raw: &RawSettings) -> Result<Breakers, SettingError> {
+    let usual = Breakers::default();
+    let bound = |setting, value: Option<u64>, usual| match value {
+        None => Ok(usual),
+        Some(value) if (1..=BREAKER_MAX).contains(&value) => Ok(value),
+        Some(value) => Err(out_of_range(setting, value, format!("1 to {BREAKER_MAX}"))),
+    };
+    Ok(Breakers {
+        machines_max: bound("--max-machines", raw.machines_max, usual.machines_max)?,
+        launches_per_hour_max: bound(
+            "--max-launches-per-hour",
+            raw.launches_per_hour_max,
+            usual.launches_per_hour_max,
+        )?,
+        purchases: raw.purchases,
+    })
 }
 
 fn user_data(path: &Path) -> Result<String, SettingError> {
@@ -320,6 +437,14 @@ mod tests {
             })
             .setting,
             "--ibm-deadline-seconds"
+        );
+        assert_eq!(
+            wrong(&RawSettings {
+                resolve_seconds: Some(29),
+                ..good()
+            })
+            .setting,
+            "--nodeclass-resolve-seconds"
         );
         let clear = Overrides {
             all: Some("http://example.com".to_owned()),

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 const CANARY: &str = "canary-key-9d2e4c";
 
 /// The binary with an empty environment: no credentials of whoever runs the tests.
-fn binary(args: &[&str], env: &[(&str, &str)]) -> Command {
+pub(super) fn binary(args: &[&str], env: &[(&str, &str)]) -> Command {
     // A command that should end and does not is a failure, not a hang.
     let mut command = Command::new("timeout");
     command.args(["120", env!("CARGO_BIN_EXE_karpenter-ibm")]);
@@ -40,7 +40,7 @@ fn controller(env: &[(&str, &str)], args: &[&str]) -> Output {
     binary(&args, env).output().unwrap()
 }
 
-fn stderr(output: &Output) -> String {
+pub(super) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -51,8 +51,8 @@ type Case = (
     &'static [&'static str],
 );
 
-const KEY: (&str, &str) = ("IBMCLOUD_API_KEY", CANARY);
-const REGION: (&str, &str) = ("IBMCLOUD_REGION", "us-south");
+pub(super) const KEY: (&str, &str) = ("IBMCLOUD_API_KEY", CANARY);
+pub(super) const REGION: (&str, &str) = ("IBMCLOUD_REGION", "us-south");
 
 #[test]
 fn a_wrong_setting_is_named_with_what_it_may_be_and_nothing_is_touched() {
@@ -112,11 +112,11 @@ fn a_wrong_setting_is_named_with_what_it_may_be_and_nothing_is_touched() {
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// A simulated IBM Cloud and an embedded cluster on ports of their own, for as long as this lives.
-struct Simulator {
-    url: String,
-    cloud: Cloud,
-    cluster: ApiServer,
-    kubeconfig: PathBuf,
+pub(super) struct Simulator {
+    pub(super) url: String,
+    pub(super) cloud: Cloud,
+    pub(super) cluster: ApiServer,
+    pub(super) kubeconfig: PathBuf,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -127,7 +127,7 @@ impl Drop for Simulator {
 }
 
 impl Simulator {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()

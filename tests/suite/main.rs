@@ -23,6 +23,8 @@ mod kubectl;
 #[cfg(test)]
 mod machines;
 #[cfg(test)]
+mod offerings;
+#[cfg(test)]
 mod operator;
 #[cfg(test)]
 mod placing;
@@ -34,5 +36,7 @@ mod runtime;
 mod scenarios;
 #[cfg(test)]
 mod simulator;
+#[cfg(test)]
+mod unavailable;
 #[cfg(test)]
 mod workloads;

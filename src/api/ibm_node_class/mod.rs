@@ -6,11 +6,19 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
 use super::pattern;
 use super::{schema, wire};
 
+mod bootstrap;
+mod hash;
+mod kubelet;
+mod status;
 mod validation;
+
+pub use bootstrap::{Bootstrap, Repository};
+pub use hash::{Ingredients, NODE_CLASS_HASH_VERSION};
+pub use kubelet::KubeletSettings;
+pub use status::{IBMNodeClassStatus, PlacementKind, ResolvedImage, ResolvedSubnet};
 
 /// Most security groups a network interface may be in.
 const SECURITY_GROUPS_MAX: usize = 5;
@@ -24,6 +32,9 @@ const CAPACITY_GB: (i64, i64) = (1, 16_000);
 const IOPS: (i64, i64) = (100, 64_000);
 const BANDWIDTH_MBPS: (i64, i64) = (1, 16_000);
 const ARCHITECTURES: [&str; 3] = ["amd64", "arm64", "s390x"];
+const IMAGE_OWNERS: [&str; 2] = ["ibm", "account"];
+/// Names of IBM's own images begin like this; nobody else may give such a name.
+const STOCK_IMAGE_PREFIX: &str = "ibm-";
 /// Capacity of a boot volume in GB. Volumes of the second generation (`sdp`) may be larger.
 const BOOT_CAPACITY_GB: (i64, i64) = (10, 250);
 const SECOND_GENERATION_VOLUME: &str = "sdp";
@@ -79,6 +90,11 @@ pub struct IBMNodeClassSpec {
     /// Boots the newest image that fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_selector: Option<ImageSelector>,
+    /// Whose image it is: `ibm` (one that every account sees) or `account` (one of your own). If absent, `account` for an
+    /// image by a name that does not begin with `ibm-`, else `ibm`. An image by id is taken whoever owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = IMAGE_OWNERS))]
+    pub image_owner: Option<String>,
     /// Ids of the SSH keys that open every node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::regional_ids")]
@@ -91,6 +107,10 @@ pub struct IBMNodeClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = pattern::ZONAL_ID.text))]
     pub placement_target: Option<String>,
+    /// Id of the trusted profile that programs on every node may assume. None if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = pattern::TRUSTED_PROFILE.text))]
+    pub trusted_profile: Option<String>,
     /// Tags of every node, attached as `key:value`.
     #[serde(
         default,
@@ -99,11 +119,23 @@ pub struct IBMNodeClassSpec {
     )]
     #[schemars(schema_with = "schema::tags")]
     pub tags: Option<BTreeMap<String, String>>,
-    /// Replaces the bootstrap script: what the machine runs first. At most 64 KiB.
+    /// Replaces all that we would have the machine run first, its credential for joining included. At most 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = USER_DATA_BYTES_MAX))]
     #[x_kube(validation = ("size(bytes(self)) <= 65536", "'userData' has at most 65536 bytes"))]
     pub user_data: Option<String>,
+    /// Adds to what the machine runs first, after everything else: a script (`#!`) runs once the kubelet is started; of
+    /// a `#cloud-config` the lists are appended and the maps merged, and neither may redefine what is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = USER_DATA_BYTES_MAX))]
+    #[x_kube(validation = ("size(bytes(self)) <= 65536", "'userDataAppend' has at most 65536 bytes"))]
+    pub user_data_append: Option<String>,
+    /// How machines become nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<Bootstrap>,
+    /// How the kubelet of every node is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<KubeletSettings>,
     /// The volumes of every node. If any is given, exactly one is the root volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxItems" = BLOCK_DEVICES_MAX, "x-kubernetes-list-type" = "atomic"))]
@@ -239,34 +271,51 @@ pub struct VolumeSpec {
     pub tags: Option<Vec<String>>,
 }
 
-/// What is known of a class.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct IBMNodeClassStatus {
-    /// What is true of the class.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::conditions")]
-    pub conditions: Option<Vec<Condition>>,
-    /// Id of the image that new nodes boot.
-    #[serde(default, rename = "resolvedImageID", skip_serializing_if = "Option::is_none")]
-    pub resolved_image_id: Option<String>,
-    /// The subnets that new nodes may stand in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
-    pub resolved_subnets: Option<Vec<ResolvedSubnet>>,
-    /// Ids of the security groups that new nodes are in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-list-type" = "set"))]
-    pub resolved_security_groups: Option<Vec<String>>,
-}
+impl IBMNodeClassSpec {
+    /// Whether the image is one of IBM's own, where it is named or selected.
+    pub fn wants_stock_image(&self) -> bool {
+        let by_name = self.image.as_deref();
+        match self.image_owner.as_deref() {
+            Some(owner) => owner == IMAGE_OWNERS[0],
+            None => by_name.is_none_or(|name| name.starts_with(STOCK_IMAGE_PREFIX)),
+        }
+    }
 
-/// A subnet that new nodes may stand in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ResolvedSubnet {
-    /// Id of the subnet.
-    pub id: String,
-    /// Zone of the subnet.
-    pub zone: String,
+    /// Whether the image is given by its id.
+    pub fn has_image_id(&self) -> bool {
+        self.image
+            .as_deref()
+            .is_some_and(|image| pattern::REGIONAL_ID.matches(image))
+    }
+
+    /// How many addresses a subnet must have free for a new node.
+    pub fn minimum_free_addresses(&self) -> u64 {
+        let written = self
+            .subnet_selection()
+            .and_then(|selection| selection.minimum_available_ips);
+        written
+            .and_then(|count| u64::try_from(count).ok())
+            .unwrap_or(1)
+            .max(1)
+    }
+
+    /// The tags that a subnet must have; empty if any will do.
+    pub fn required_subnet_tags(&self) -> BTreeMap<String, String> {
+        let written = self
+            .subnet_selection()
+            .and_then(|selection| selection.required_tags.clone());
+        written.unwrap_or_default()
+    }
+
+    /// The volume that the machine boots from, where the class says anything about it.
+    pub fn root_volume(&self) -> Option<&BlockDeviceMapping> {
+        let volumes = self.block_device_mappings.as_deref().unwrap_or_default();
+        volumes.iter().find(|volume| volume.is_root())
+    }
+
+    fn subnet_selection(&self) -> Option<&SubnetSelection> {
+        self.placement_strategy.as_ref()?.subnet_selection.as_ref()
+    }
 }
 
 impl ImageSelector {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     ARCHITECTURES, BANDWIDTH_MBPS, BLOCK_DEVICES_MAX, BOOT_CAPACITY_GB, BlockDeviceMapping, CAPACITY_GB,
-    IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, IOPS, ImageSelector, NAME_LENGTH_MAX,
-    SECOND_GENERATION_VOLUME, SECURITY_GROUPS_MAX, SubnetSelection, USER_DATA_BYTES_MAX, VOLUME_TAGS_MAX,
-    VolumeSpec,
+    IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, IMAGE_OWNERS, IOPS, ImageSelector, NAME_LENGTH_MAX,
+    PlacementKind, SECOND_GENERATION_VOLUME, SECURITY_GROUPS_MAX, SubnetSelection, USER_DATA_BYTES_MAX,
+    VOLUME_TAGS_MAX, VolumeSpec,
 };
 use crate::api::condition::{self, Detail, at_most};
 use crate::api::pattern::{self, Pattern};
@@ -74,7 +74,23 @@ impl IBMNodeClassSpec {
             at.at("userData"),
             "'userData' has at most 65536 bytes",
         );
+        self.validate_joining(at, found);
         self.validate_volumes(at.at("blockDeviceMappings"), found);
+    }
+
+    fn validate_joining(&self, at: Field<'_>, found: &mut Violations) {
+        let bytes = self.user_data_append.as_ref().map_or(0, String::len);
+        found.require(
+            bytes <= USER_DATA_BYTES_MAX,
+            at.at("userDataAppend"),
+            "'userDataAppend' has at most 65536 bytes",
+        );
+        if let Some(bootstrap) = &self.bootstrap {
+            bootstrap.validate(at.at("bootstrap"), found);
+        }
+        if let Some(kubelet) = &self.kubelet {
+            kubelet.validate(at.at("kubelet"), found);
+        }
     }
 
     fn validate_names(&self, at: Field<'_>, found: &mut Violations) {
@@ -96,6 +112,19 @@ impl IBMNodeClassSpec {
             usize::MAX,
             "placementTarget",
             found,
+        );
+        named(
+            &self.trusted_profile,
+            &pattern::TRUSTED_PROFILE,
+            usize::MAX,
+            "trustedProfile",
+            found,
+        );
+        let owner = self.image_owner.as_deref();
+        found.require(
+            owner.is_none_or(|owner| IMAGE_OWNERS.contains(&owner)),
+            at.at("imageOwner"),
+            "is neither ibm nor account",
         );
     }
 
@@ -244,6 +273,12 @@ impl IBMNodeClassStatus {
         for (index, group) in self.resolved_security_groups.iter().flatten().enumerate() {
             found.require(seen.insert(group), groups.nth(index), "occurs twice");
         }
+        let placement = self.resolved_placement.as_deref();
+        found.require(
+            placement.is_none_or(|text| text.parse::<PlacementKind>().is_ok()),
+            at.at("resolvedPlacement"),
+            "is no kind of placement",
+        );
     }
 }
 

@@ -6,9 +6,15 @@
 //! machine's name is unique.
 
 mod act;
+mod addresses;
 mod attempts;
+mod census;
+mod market;
+mod nodes;
 mod observe;
-mod pace;
+mod purchase;
+mod tokens;
+mod user_data;
 mod write;
 
 use std::sync::Arc;
@@ -19,23 +25,31 @@ use kube::runtime::controller::{self, Action, applier};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, reflector::reflector, watcher};
 use kube::{Api, ResourceExt};
+use tokio::sync::OnceCell;
 
 use super::context::Context;
+use super::pace::Pace;
 use crate::api::{NodeClaim, names};
+use crate::bootstrap::Version;
 use crate::cloud::{self, ClusterId};
+use crate::controllers::credentials::MintError;
+use crate::controllers::node_class::ReadError;
+use crate::controllers::unavailable;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{self, Step};
 use act::Outcome;
 use attempts::Attempts;
+use market::Market;
 use observe::Known;
 pub(super) use observe::look;
-use pace::Pace;
+use tokens::Tokens;
 
 /// Claims that are worked on at once. Each waits for the cloud most of the time; the budget of requests bounds the rest.
 const CONCURRENCY: u16 = 64;
 
-/// Steps in one pass, before other claims get their turn. A purchase takes four.
-const STEPS_MAX: usize = 8;
+/// Steps in one pass, before other claims get their turn. A purchase takes four, and two more for each offering that is
+/// short.
+const STEPS_MAX: usize = 12;
 
 /// Why a pass ended early.
 #[derive(Debug, thiserror::Error)]
@@ -58,11 +72,55 @@ pub enum Error {
         #[source]
         source: cloud::Error,
     },
+    /// There is no credential for the machine.
+    #[error(transparent)]
+    Credential(Box<MintError>),
+    /// What is not to be had could not be withheld.
+    #[error(transparent)]
+    Withhold(Box<unavailable::Error>),
+    /// Nobody knows yet what is withheld.
+    #[error("it is not known yet what is withheld")]
+    HoldsUnknown,
+    /// Another process may be allocating there.
+    #[error("the Lease of zone {0} is not held")]
+    ZoneNotHeld(String),
+    /// The API server's version cannot be read.
+    #[error("the API server says it is {0:?}, which is no version")]
+    Version(String),
+    /// The class is not resolved yet, so nobody knows what to buy.
+    #[error("IBMNodeClass {0} is not resolved yet")]
+    ClassUnresolved(String),
     /// The intent to buy was not kept by the API server: nothing may be bought.
     #[error(
         "the definition of NodeClaim in this cluster drops status.allocation: apply the CRDs of this release"
     )]
     ForeignDefinitions,
+}
+
+impl Error {
+    /// What was being done when the Kubernetes API failed.
+    fn kube(doing: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kube {
+            doing,
+            source: Box::new(source),
+        }
+    }
+
+    /// What was being done when the cloud failed.
+    fn cloud(doing: &'static str) -> impl FnOnce(cloud::Error) -> Self {
+        move |source| Self::Cloud { doing, source }
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        let doing = "reading the node class";
+        match error {
+            ReadError::Kube(source) => Self::kube(doing)(source),
+            ReadError::Cloud(source) => Self::Cloud { doing, source },
+            ReadError::Unresolved(class) => Self::ClassUnresolved(class),
+        }
+    }
 }
 
 /// What passes share.
@@ -71,6 +129,30 @@ struct Shared {
     cluster: ClusterId,
     pace: Pace,
     attempts: Attempts,
+    market: Market,
+    tokens: Tokens,
+    version: OnceCell<Version>,
+}
+
+impl Shared {
+    /// The version of the API server, read once: a kubelet may be older than its server, and a server that is upgraded
+    /// is one that we are started anew under sooner or later.
+    async fn version(&self) -> Result<Version, Error> {
+        let read = || async {
+            let info = self.context.client.apiserver_version().await;
+            let info = info.map_err(Error::kube("reading the version of the API server"))?;
+            let version = info.git_version.parse();
+            version.map_err(|_| Error::Version(info.git_version))
+        };
+        self.version.get_or_try_init(read).await.copied()
+    }
+
+    /// What must be forgotten of a claim that is gone.
+    fn forget(&self, claim: &NodeClaim) {
+        self.attempts.forget(claim);
+        self.tokens.forget(claim);
+        self.pace.forget(&claim.name_any());
+    }
 }
 
 /// Looks after all NodeClaims, for as long as this is polled.
@@ -93,6 +175,9 @@ pub async fn run(context: Context, cluster: ClusterId) {
     let shared = Arc::new(Shared {
         pace: Pace::new(context.entropy.clone()),
         attempts: Attempts::default(),
+        market: Market::default(),
+        tokens: Tokens::default(),
+        version: OnceCell::new(),
         context,
         cluster,
     });
@@ -126,18 +211,24 @@ async fn reconcile(cached: Arc<NodeClaim>, shared: Arc<Shared>) -> Result<Action
         return Ok(Action::await_change());
     }
     let Some(mut known) = Known::read(&shared.context, &cached.name_any()).await? else {
-        shared.attempts.forget(&cached);
+        shared.forget(&cached);
         return Ok(Action::await_change());
     };
     for _ in 0..STEPS_MAX {
         let followed_for = shared
             .attempts
             .follow(&known.claim, shared.context.clock.instant());
-        let seen = observe::observe(&shared.context, shared.cluster, &known, followed_for).await?;
+        known.moment = shared.market.censuses.moment();
+        let mut seen = observe::observe(&shared, &known, followed_for).await?;
         let (limits, now) = (&shared.context.settings.limits, shared.context.clock.now());
         let step = lifecycle::next(&known.claim, &seen.observed, limits, now);
         match carry_out(&shared, &known, &seen, step).await? {
-            Outcome::Again(next) => known = *next,
+            Outcome::Again(next) => {
+                if let Some(turn) = &mut seen.turn {
+                    turn.note(&next.claim, shared.market.censuses.moment());
+                }
+                known = *next;
+            }
             Outcome::At(at) => {
                 shared.pace.forget(&cached.name_any());
                 return Ok(Action::requeue(crate::clock::between(
@@ -163,7 +254,7 @@ async fn carry_out(
 ) -> Result<Outcome, Error> {
     let name = step.name();
     tracing::debug!(claim = known.claim.name_any(), step = name, "next step");
-    let outcome = act::act(&shared.context, known, seen, step).await;
+    let outcome = act::act(shared, known, seen, step).await;
     match &outcome {
         Ok(_) => shared.context.metrics.stepped(name),
         Err(_) => shared.context.metrics.failed(name),

@@ -2,17 +2,24 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
-use super::Error;
+use super::census::Moment;
+use super::market::{self, Turn};
+use super::tokens::Need;
+use super::{Error, Shared, user_data};
 use crate::api::{NodeClaim, names};
-use crate::cloud::{self, Cloud, ClusterId, InstanceName, Machine};
+use crate::cloud::{self, Cloud, ClusterId, InstanceName, Machine, MachineStatus};
+use crate::controllers::approver;
 use crate::controllers::context::Context;
 use crate::controllers::node_class::{self, ReadError, Resolved};
+use crate::lifecycle::diagnosis::diagnose;
 use crate::lifecycle::facts::Facts;
-use crate::lifecycle::{Observed, Sighting, needs_choice};
+use crate::lifecycle::{self, Observed, Sighting, Standing, needs_choice, needs_standing};
 
 /// A claim as the API server last told it.
 #[derive(Clone, Debug)]
@@ -22,6 +29,8 @@ pub(super) struct Known {
     pub(super) told_at: Instant,
     /// The machine that was just bought for it, which reads may not show yet.
     pub(super) bought: Option<Machine>,
+    /// When it was known that this is written.
+    pub(super) moment: Moment,
 }
 
 impl Known {
@@ -38,54 +47,97 @@ impl Known {
             claim,
             told_at,
             bought: None,
+            moment: Moment::default(),
         }))
     }
 }
 
 /// What was seen, and the class that an order is made from.
+#[derive(Default)]
 pub(super) struct Seen {
     pub(super) observed: Observed,
     pub(super) class: Option<Resolved>,
+    /// When the read was asked for that the standing of the allocation rests on.
+    pub(super) read_at: Option<Instant>,
+    /// The turn in which the choice was made; nobody else chooses before what follows from it is written.
+    pub(super) turn: Option<Turn>,
+}
+
+impl Seen {
+    /// Whether the claim's machine needs a credential of ours.
+    pub(super) fn need(&self, context: &Context) -> Need {
+        let class = self.class.as_ref();
+        class.map_or(Need::Nothing, |class| user_data::need(context, &class.class))
+    }
 }
 
 /// Looks at the world for one claim.
-pub(super) async fn observe(
-    context: &Context,
-    cluster: ClusterId,
-    known: &Known,
-    followed_for: Duration,
-) -> Result<Seen, Error> {
-    let claim = &known.claim;
-    let mut seen = Seen {
-        observed: Observed {
-            followed_for,
-            ..Observed::default()
-        },
-        class: None,
-    };
-    if !claim.has_finalizer() {
+pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Duration) -> Result<Seen, Error> {
+    let (context, claim) = (&shared.context, &known.claim);
+    let mut seen = Seen::default();
+    seen.observed.followed_for = followed_for;
+    if !claim.has_finalizer() || (claim.end().is_some() && !claim.is_deleting()) {
         return Ok(seen);
     }
+    let (limits, now) = (&context.settings.limits, context.clock.now());
+    let is_overdue = lifecycle::is_overdue(claim, followed_for, limits, now);
     seen.observed.node = node(context, claim).await?;
-    if needs_machine(claim, seen.observed.node.as_ref()) {
+    if is_overdue || needs_machine(claim, seen.observed.node.as_ref()) {
         seen.observed.machine = match &known.bought {
             Some(machine) => Sighting::Present(Box::new(machine.clone())),
-            None => machine(context, cluster, claim).await?,
+            None => machine(context, shared.cluster, claim).await?,
         };
+    }
+    if is_overdue && !claim.is(names::NODE_REGISTERED) {
+        seen.observed.diagnosis = Some(diagnosis(context, claim, &seen.observed).await?);
     }
     if needs_class(claim, &seen.observed.machine) {
         let class = node_class::read(context, claim).await.map_err(unread)?;
         seen.observed.resource_group = class.as_ref().and_then(|class| class.resource_group.clone());
         seen.class = class;
     }
-    if needs_choice(claim, &seen.observed.machine) {
-        let choice = node_class::choose(context, cluster, claim, seen.class.as_ref()).await;
-        seen.observed.choice = Some(choice.map_err(|source| Error::Cloud {
-            doing: "reading what can be bought",
-            source,
-        })?);
-    }
+    look_at_the_market(shared, known, &mut seen).await?;
     Ok(seen)
+}
+
+/// Whether what is allocated may be bought, and else what could be; and what a machine that runs is.
+async fn look_at_the_market(shared: &Shared, known: &Known, seen: &mut Seen) -> Result<(), Error> {
+    let (context, claim) = (&shared.context, &known.claim);
+    if needs_standing(claim, &seen.observed.machine) {
+        let class = seen.class.as_ref();
+        let judged = shared.market.judge(context, claim, class, known.moment).await?;
+        (seen.observed.standing, seen.read_at) = (judged.standing, judged.read_at);
+        seen.observed.credential = shared.tokens.state(context, claim, seen.need(context));
+    }
+    if needs_choice(claim, &seen.observed.machine, &seen.observed.standing) {
+        let class = seen.class.as_ref();
+        let (choice, turn) = shared
+            .market
+            .choose(context, shared.cluster, claim, class)
+            .await?;
+        (seen.observed.choice, seen.turn) = (Some(choice), turn);
+    }
+    if let (Sighting::Present(machine), Some(class)) = (&seen.observed.machine, &seen.class)
+        && machine.status == MachineStatus::Running
+    {
+        let kind = market::instance_type(context, class, &machine.profile).await?;
+        seen.observed.labels = kind.as_ref().map(market::labels).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Why a claim's machine has not joined.
+async fn diagnosis(context: &Context, claim: &NodeClaim, observed: &Observed) -> Result<String, Error> {
+    let requests: Api<CertificateSigningRequest> = Api::all(context.client.clone());
+    let ours = ListParams::default().fields(&format!("spec.signerName={}", approver::SIGNER));
+    let listed = requests.list(&ours).await;
+    let listed = listed.map_err(Error::kube("listing the certificate requests"))?;
+    Ok(diagnose(
+        claim,
+        &observed.machine,
+        observed.node.as_ref(),
+        &listed.items,
+    ))
 }
 
 /// A launched claim is looked after by the sweep; its own machine is read once more when its Node appears.
@@ -96,13 +148,17 @@ fn needs_machine(claim: &NodeClaim, node: Option<&Node>) -> bool {
     node.is_some() && !claim.is(names::NODE_REGISTERED)
 }
 
-/// A machine that is found by name is ours only in our resource group, which the class says; a recorded one is ours.
+/// A machine that is found by name is ours only in our resource group, which the class says; a recorded one is ours. A
+/// claim on its way is bought for by its class, and a machine that runs gets the labels of its kind.
 fn needs_class(claim: &NodeClaim, machine: &Sighting) -> bool {
     let recorded = claim
         .allocation()
         .and_then(|allocation| allocation.instance_id.as_deref());
     let is_found = matches!(machine, Sighting::Present(machine) if recorded != Some(machine.id.as_str()));
-    needs_choice(claim, machine) || (is_found && (claim.is_deleting() || !claim.is_launched()))
+    let runs = matches!(machine, Sighting::Present(machine) if machine.status == MachineStatus::Running);
+    let is_on_its_way = !claim.is_deleting() && !claim.is_launched();
+    let buys = needs_standing(claim, machine) || needs_choice(claim, machine, &Standing::Lost);
+    (is_on_its_way && (buys || runs)) || (is_found && (claim.is_deleting() || is_on_its_way))
 }
 
 async fn node(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Error> {
@@ -156,12 +212,5 @@ pub(in crate::controllers) async fn look(
 }
 
 fn unread(error: ReadError) -> Error {
-    let doing = "reading the node class";
-    match error {
-        ReadError::Kube(source) => Error::Kube {
-            doing,
-            source: Box::new(source),
-        },
-        ReadError::Cloud(source) => Error::Cloud { doing, source },
-    }
+    error.into()
 }

@@ -8,18 +8,30 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::Error;
+use super::census::Moment;
 use super::observe::Known;
 use crate::api::{NodeClaim, NodeClaimStatus, names};
 use crate::controllers::context::Context;
+use crate::controllers::node_class;
 
 /// Who owns what is written here.
 const MANAGER: &str = "karpenter-ibm-lifecycle";
 
-/// Adds our finalizer.
+/// Adds our finalizer, and with it what the class says machines are made of, unless whoever made the claim has.
 pub(super) async fn add_finalizer(context: &Context, known: &Known) -> Result<Known, Error> {
     let mut finalizers = known.claim.finalizers().to_vec();
     finalizers.push(names::TERMINATION_FINALIZER.to_owned());
-    let change = json!({"finalizers": finalizers});
+    let mut change = json!({"finalizers": finalizers});
+    let class = node_class::launch::class_of(context, &known.claim).await;
+    let class = class.map_err(|source| Error::Kube {
+        doing: "reading the node class",
+        source: Box::new(source),
+    })?;
+    if let Some(class) = class
+        && !known.claim.annotations().contains_key(names::NODE_CLASS_HASH)
+    {
+        change["annotations"] = node_class::stamp::annotations(&class);
+    }
     metadata(context, known, "adding the finalizer", change).await
 }
 
@@ -116,5 +128,6 @@ fn told(
         claim,
         told_at,
         bought: None,
+        moment: Moment::default(),
     })
 }

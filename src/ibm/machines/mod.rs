@@ -3,40 +3,51 @@
 //! Nothing is decided here. What the API says is translated, and what it leaves out of an instance that must have it
 //! is an error and no guess.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+mod inventory;
+mod machine;
+mod prototype;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
 use super::Client;
 use super::http::SendBy;
+use super::offerings::Kinds;
 use super::resource_groups::ResourceGroups;
+use super::search::Search;
+use super::tags::{Tag, Tagging};
 use super::vpc::Vpc;
-use super::vpc::images::ImageFilter;
 use super::vpc::instances::InstanceFilter;
-use super::vpc::types::{
-    self, AvailabilityClass, ImageStatus, Instance, InstancePatch, InstancePrototype, InstanceStatus,
-    Reference, StatusReasonCode,
-};
-use crate::api::CapacityType;
+use super::vpc::types::InstancePatch;
 use crate::cloud::{
-    Answer, Cloud, Effect, Error, InstanceName, Machine, MachineStatus, Order, Ours, StatusReason, Subnet,
+    Cloud, Effect, Error, Image, ImageQuery, InstanceName, Interface, Kind, Machine, Network, Order, Ours,
+    Placement, Subnet,
 };
+use machine::machine;
+use prototype::prototype;
 
 /// The virtual servers of a region.
 pub struct Machines {
     vpc: Vpc,
     resource_groups: ResourceGroups,
+    kinds: Kinds,
+    tagging: Tagging,
+    search: Search,
     /// Resolved before: a group's id never changes, and every sweep needs it.
     groups: Mutex<BTreeMap<Option<String>, String>>,
 }
 
 impl Machines {
-    /// Those that `client` reaches.
-    pub fn new(client: &Client) -> Self {
+    /// Those that `client` reaches, and `kinds` of which more can be bought.
+    pub fn new(client: &Client, kinds: Kinds) -> Self {
         Self {
+            kinds,
             vpc: client.vpc.clone(),
             resource_groups: client.resource_groups.clone(),
+            tagging: client.tagging.clone(),
+            search: client.search.clone(),
             groups: Mutex::default(),
         }
     }
@@ -108,28 +119,73 @@ impl Cloud for Machines {
         self.vpc.patch_instance(id, &patch).await.map(drop)
     }
 
-    async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, Error> {
-        let subnets = self.vpc.list_subnets(vpc).await?;
-        let mut usable: Vec<Subnet> = subnets.into_iter().filter_map(subnet).collect();
-        usable.sort();
-        Ok(usable)
+    async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        self.kinds.get().await
     }
 
-    async fn image(&self, written: &str) -> Result<Option<String>, Error> {
-        if is_image_id(written) {
-            return Ok(Some(written.to_owned()));
+    async fn tag(&self, machine: &Machine, tags: &BTreeSet<String>) -> Result<(), Error> {
+        // The service refuses a whole request for one tag that it does not take.
+        let tags: Vec<Tag> = tags.iter().filter_map(|tag| Tag::parse(tag)).collect();
+        match &machine.crn {
+            Some(crn) if !tags.is_empty() => self.tagging.attach(crn, &tags).await,
+            _ => Ok(()),
         }
-        let filter = ImageFilter {
-            name: Some(written.to_owned()),
-            ..ImageFilter::default()
+    }
+
+    async fn interfaces(&self, resource_group: &str) -> Result<Vec<Interface>, Error> {
+        let interfaces = self.vpc.list_interfaces(resource_group).await?;
+        Ok(interfaces.into_iter().map(inventory::interface).collect())
+    }
+
+    async fn network(&self, vpc: &str) -> Result<Option<Network>, Error> {
+        let found = inventory::found(self.vpc.get_vpc(vpc).await)?;
+        Ok(found.map(|vpc| inventory::network(&vpc)))
+    }
+
+    async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, Error> {
+        let subnets = self.vpc.list_subnets(vpc).await?;
+        let mut subnets: Vec<Subnet> = subnets.into_iter().filter_map(inventory::subnet).collect();
+        subnets.sort();
+        Ok(subnets)
+    }
+
+    async fn tagged_subnets(
+        &self,
+        vpc: &str,
+        tags: &BTreeMap<String, String>,
+        known: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, Error> {
+        self.find_tagged_subnets(vpc, tags, known).await
+    }
+
+    async fn security_groups(&self, vpc: &str) -> Result<BTreeSet<String>, Error> {
+        let groups = self.vpc.list_security_groups(vpc).await?;
+        Ok(groups.into_iter().map(|group| group.id).collect())
+    }
+
+    async fn keys(&self) -> Result<BTreeSet<String>, Error> {
+        let keys = self.vpc.list_keys().await?;
+        Ok(keys.into_iter().map(|key| key.id).collect())
+    }
+
+    async fn images(&self, query: &ImageQuery) -> Result<Vec<Image>, Error> {
+        let images = match query {
+            ImageQuery::Id(id) => inventory::found(self.vpc.get_image(id).await)?
+                .into_iter()
+                .collect(),
+            ImageQuery::Named(name, owner) => {
+                let mut images = self.images_of(*owner, Some(name)).await?;
+                // The filter is exact by the documentation; a server that ignores it must not boot another image.
+                images.retain(|image| image.name == *name);
+                images
+            }
+            ImageQuery::All(owner) => self.images_of(*owner, None).await?,
         };
-        let images = self.vpc.list_images(&filter).await?;
-        let usable = images
-            .into_iter()
-            .filter(|image| image.name == written && image.status == Some(ImageStatus::Available));
-        Ok(usable
-            .max_by_key(|image| (image.created_at, image.id.clone()))
-            .map(|image| image.id))
+        Ok(images.into_iter().map(inventory::image).collect())
+    }
+
+    async fn placement(&self, id: &str) -> Result<Option<Placement>, Error> {
+        self.find_placement(id).await
     }
 
     async fn resource_group(&self, written: Option<&str>) -> Result<Option<String>, Error> {
@@ -156,129 +212,9 @@ impl Cloud for Machines {
     }
 }
 
-/// Ids of images are regional: `r006-` and a UUID.
-fn is_image_id(text: &str) -> bool {
-    let id = text.split_once('-').filter(|(region, _)| {
-        region.len() == 4 && region.starts_with('r') && region[1..].bytes().all(|b| b.is_ascii_digit())
-    });
-    id.is_some_and(|(_, uuid)| uuid.len() == 36)
-}
-
 /// Ids of resource groups are 32 hexadecimal digits.
 fn is_group_id(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-fn prototype(order: &Order) -> InstancePrototype {
-    let mut prototype = InstancePrototype::of(&types::Order {
-        name: order.name.clone(),
-        profile: order.profile.clone(),
-        zone: order.zone.clone(),
-        vpc: order.vpc.clone(),
-        subnet: order.subnet.clone(),
-        image: order.image.clone(),
-        class: match order.capacity_type {
-            CapacityType::Spot => AvailabilityClass::Spot,
-            CapacityType::OnDemand => AvailabilityClass::Standard,
-        },
-    });
-    let references = |ids: &[String]| ids.iter().map(Reference::by_id).collect();
-    let group = Reference::by_id(&order.resource_group);
-    let interface = &mut prototype.primary_network_attachment.virtual_network_interface;
-    interface.security_groups = references(&order.security_groups);
-    interface.resource_group = Some(group.clone());
-    prototype.resource_group = Some(group);
-    prototype.keys = references(&order.ssh_keys);
-    prototype.user_data.clone_from(&order.user_data);
-    prototype
-}
-
-fn subnet(subnet: types::Subnet) -> Option<Subnet> {
-    Some(Subnet {
-        id: subnet.id,
-        zone: subnet.zone?.name?,
-        free: subnet.available_ipv4_address_count.unwrap_or_default(),
-    })
-}
-
-/// The machine that an instance is. `effect` says whether an instance that cannot be understood was just made.
-fn machine(instance: Instance, effect: Effect) -> Result<Machine, Error> {
-    let class = instance.availability.as_ref().and_then(|a| a.class.clone());
-    let named = (
-        instance.profile_name().map(str::to_owned),
-        instance.zone_name().map(str::to_owned),
-        instance
-            .resource_group
-            .as_ref()
-            .and_then(|group| group.id.clone()),
-    );
-    let (Some(profile), Some(zone), Some(resource_group)) = named else {
-        return Err(incomplete(&instance.id, effect));
-    };
-    Ok(Machine {
-        profile,
-        zone,
-        resource_group,
-        // Before spot existed, and for words of tomorrow: what is not spot is not taken back.
-        capacity_type: match class {
-            Some(AvailabilityClass::Spot) => CapacityType::Spot,
-            _ => CapacityType::OnDemand,
-        },
-        status: status(instance.status.as_ref()),
-        reasons: instance
-            .status_reasons
-            .iter()
-            .filter_map(|reason| reason.code.as_ref())
-            .map(reason)
-            .collect(),
-        address: instance.address().map(str::to_owned),
-        image: instance.image.as_ref().and_then(|image| image.id.clone()),
-        created_at: instance.created_at,
-        id: instance.id,
-        name: instance.name,
-    })
-}
-
-fn status(status: Option<&InstanceStatus>) -> MachineStatus {
-    match status {
-        Some(InstanceStatus::Pending) => MachineStatus::Pending,
-        Some(InstanceStatus::Starting) => MachineStatus::Starting,
-        Some(InstanceStatus::Running) => MachineStatus::Running,
-        Some(InstanceStatus::Stopping) => MachineStatus::Stopping,
-        Some(InstanceStatus::Stopped) => MachineStatus::Stopped,
-        Some(InstanceStatus::Restarting) => MachineStatus::Restarting,
-        Some(InstanceStatus::Deleting) => MachineStatus::Deleting,
-        Some(InstanceStatus::Failed) => MachineStatus::Failed,
-        Some(InstanceStatus::Other(word)) => MachineStatus::Other(word.clone()),
-        None => MachineStatus::Other(String::new()),
-    }
-}
-
-fn reason(code: &StatusReasonCode) -> StatusReason {
-    match code {
-        StatusReasonCode::StoppedByPreemption => StatusReason::Preempted,
-        StatusReasonCode::CannotStartCapacity => StatusReason::NoCapacity,
-        StatusReasonCode::Other(word) => StatusReason::Other(word.clone()),
-        // The API's own spelling, which is how it serializes.
-        other => StatusReason::Other(
-            serde_json::to_value(other)
-                .ok()
-                .and_then(|word| word.as_str().map(str::to_owned))
-                .unwrap_or_default(),
-        ),
-    }
-}
-
-fn incomplete(id: &str, effect: Effect) -> Error {
-    Error::Undecodable {
-        effect,
-        answer: Box::new(Answer {
-            operation: "read instance",
-            subject: id.to_owned(),
-            message: "the instance lacks its profile, zone or resource group".to_owned(),
-            ..Answer::default()
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -130,7 +130,12 @@ impl Play {
             .clone()
             .map_or(Sighting::Absent, |it| Sighting::Present(Box::new(it)));
         let now = at(self.seconds);
-        let step = next(&self.claim, &saw(sighting), &LIMITS, now);
+        let observed = Observed {
+            diagnosis: Some("it does not boot".to_owned()),
+            followed_for: LIMITS.registration,
+            ..saw(sighting)
+        };
+        let step = next(&self.claim, &observed, &LIMITS, now);
         let claim = &self.claim;
         match step.clone() {
             Step::AddFinalizer => self
@@ -152,6 +157,8 @@ impl Play {
                 }
             }
             Step::Delete { .. } => self.machine = None,
+            Step::NoteFault(why) => self.claim.status = Some(status::faulty(claim, &why, now)),
+            Step::GiveUp(end) => self.claim.status = Some(status::ended(claim, &end, now)),
             Step::NoteAbsence(since) => self.note(names::MACHINE_ABSENT_SINCE, Some(since)),
             Step::ForgetAbsence => self.note(names::MACHINE_ABSENT_SINCE, None),
             Step::ReleaseFinalizer => self.claim.finalizers_mut().clear(),
@@ -184,9 +191,10 @@ proptest! {
         let machine = status.map(machine);
         let is_launched_without = claim.is_launched() && !is_deleting;
         let mut play = Play { claim, machine, seconds };
+        let is_over = |step: &Step| matches!(step, Step::Rest | Step::End(_));
         let turns: Vec<Step> = std::iter::repeat_with(|| play.turn())
             .take(60)
-            .take_while(|step| *step != Step::Rest)
+            .take_while(|step| !is_over(step))
             .collect();
         prop_assert!(turns.len() < 60, "no rest after {turns:?}");
         if is_deleting {
@@ -194,6 +202,8 @@ proptest! {
             prop_assert!(play.claim.finalizers().is_empty());
         } else if !is_launched_without {
             prop_assert!(play.claim.is_launched() && play.machine.is_some());
+        } else {
+            prop_assert_eq!(play.claim.end().unwrap().reason, names::REASON_REGISTRATION_TIMEOUT);
         }
     }
 }

@@ -1,9 +1,11 @@
+mod ends;
 mod laws;
 
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::CapacityType;
+use crate::api::{CapacityType, names};
 
 const NAME: &str = "kib-8b19fa72-0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4";
 const ID: &str = "0717_0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4";
@@ -15,6 +17,9 @@ const LIMITS: Limits = Limits {
     launch_gpu: Duration::from_mins(15),
     between_attempts: Duration::from_secs(30),
     poll: Duration::from_secs(5),
+    faults: 3,
+    registration: Duration::from_mins(15),
+    initialization: Duration::from_mins(30),
 };
 
 /// Seconds after the claim was made.
@@ -89,6 +94,9 @@ fn machine(status: MachineStatus) -> Machine {
         address: Some("10.0.0.4".to_owned()),
         resource_group: "ours".to_owned(),
         image: None,
+        subnet: None,
+        interface: None,
+        crn: None,
         created_at: None,
     }
 }
@@ -101,11 +109,12 @@ fn saw(machine: Sighting) -> Observed {
             zone: "us-south-1".to_owned(),
             capacity_type: "spot".to_owned(),
             subnet: "0717-1".to_owned(),
+            price: Price::from_usd(0.05),
             instance_name: NAME.to_owned(),
         })),
         resource_group: Some("ours".to_owned()),
-        node: None,
-        followed_for: Duration::ZERO,
+        standing: Standing::Good,
+        ..Observed::default()
     }
 }
 
@@ -159,7 +168,7 @@ fn a_purchase_goes_step_by_step() {
     let mut labeled = allocated(Some(ID));
     labeled
         .labels_mut()
-        .extend(machine_labels(&machine(MachineStatus::Running)));
+        .extend(buying::machine_labels(&machine(MachineStatus::Running)));
     assert_eq!(step(&labeled, &present(MachineStatus::Running), 60), "launched");
 }
 
@@ -216,7 +225,12 @@ fn an_adopted_machine_is_recorded_as_what_it_is() {
 fn a_failed_attempt_is_renamed_deleted_and_only_then_followed_by_the_next() {
     let claim = allocated(Some(ID));
     for dead in [MachineStatus::Failed, MachineStatus::Stopped] {
-        assert_eq!(step(&claim, &present(dead.clone()), 20), "retire");
+        let Step::NoteFault(why) = next(&claim, &present(dead.clone()), &LIMITS, at(20)) else {
+            panic!("people are told first");
+        };
+        let mut told = claim.clone();
+        told.status = Some(status::faulty(&claim, &why, at(20)));
+        assert_eq!(step(&told, &present(dead.clone()), 20), "retire");
         assert_eq!(step(&claim, &retired(dead), 20), "delete");
     }
     assert_eq!(
@@ -243,7 +257,7 @@ fn a_failed_attempt_is_renamed_deleted_and_only_then_followed_by_the_next() {
 #[test]
 fn an_order_refused_for_good_is_not_repeated_but_a_machine_found_later_is_kept() {
     let mut claim = allocated(None);
-    let status = status::refused(&claim, "no such image".to_owned(), at(3));
+    let status = status::refused(&claim, "no such image", at(3));
     claim.status = Some(status);
     assert_eq!(
         step(&claim, &absent(), 4),
@@ -285,7 +299,7 @@ fn a_machine_that_does_not_come_up_in_time_is_given_up() {
     };
     let starting = |seconds| followed(MachineStatus::Starting, seconds);
     assert_eq!(step(&claim, &starting(299), 299), "wait");
-    assert_eq!(step(&claim, &starting(300), 300), "retire");
+    assert_eq!(step(&claim, &starting(300), 300), "note-fault");
     assert_eq!(
         step(&claim, &starting(40), 4000),
         "wait",
@@ -398,15 +412,24 @@ fn a_node_is_trusted_only_if_name_provider_id_and_address_agree() {
         .collect();
     assert_eq!(keys, ["node.kubernetes.io/not-ready"]);
     assert_eq!(change.labels[names::REGISTERED], "true");
-    let labeled = node(|node| node["metadata"]["labels"] = json!({"karpenter.sh/registered": "true"}));
-    assert_eq!(step(&claim, &joined(labeled), 60), "register");
+    let given = node(|node| {
+        node["metadata"]["labels"] = json!({"karpenter.sh/registered": "true"});
+        node["spec"]["taints"] = json!([]);
+    });
+    assert_eq!(step(&claim, &joined(given), 60), "register");
+    let boasts = node(|node| node["metadata"]["labels"] = json!({"karpenter.sh/registered": "true"}));
+    assert_eq!(
+        step(&claim, &joined(boasts), 60),
+        "change-node",
+        "what a kubelet writes about itself gains it nothing"
+    );
     let another = node(|node| node["spec"]["providerID"] = "ibm:///us-south/0717_x".into());
     assert_eq!(step(&claim, &joined(another), 60), "block");
     let elsewhere = node(|node| node["status"]["addresses"][0]["address"] = "10.0.0.5".into());
     assert_eq!(step(&claim, &joined(elsewhere), 60), "block");
     let silent = node(|node| node["spec"]["providerID"] = Value::Null);
-    assert_eq!(step(&claim, &joined(silent), 60), "rest");
-    assert_eq!(step(&claim, &present(MachineStatus::Running), 60), "rest");
+    assert_eq!(step(&claim, &joined(silent), 60), "wait");
+    assert_eq!(step(&claim, &present(MachineStatus::Running), 60), "wait");
 }
 
 #[test]
@@ -420,13 +443,13 @@ fn a_node_is_initialized_when_it_is_ready_and_its_startup_taints_are_gone() {
         node["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
         node["spec"]["taints"] = json!([]);
     };
-    assert_eq!(step(&claim, &joined(node(|_| ())), 60), "rest");
+    assert_eq!(step(&claim, &joined(node(|_| ())), 60), "wait");
     assert_eq!(step(&claim, &joined(node(ready)), 60), "change-node");
     let warming = node(|node| {
         ready(node);
         node["spec"]["taints"] = json!([taint]);
     });
-    assert_eq!(step(&claim, &joined(warming), 60), "rest");
+    assert_eq!(step(&claim, &joined(warming), 60), "wait");
     let marked = node(|node| {
         ready(node);
         node["metadata"]["labels"] = json!({"karpenter.sh/initialized": "true"});

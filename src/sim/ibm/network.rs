@@ -86,7 +86,7 @@ impl Subnet {
             .find(|address| !self.reserved.contains_key(address))
     }
 
-    fn crn(&self) -> String {
+    pub(super) fn crn(&self) -> String {
         ids::crn(&self.zone, "subnet", &self.id)
     }
 

@@ -1,4 +1,5 @@
-//! What an instance may be placed on: placement groups and dedicated hosts, as far as a placement target needs them.
+//! What an instance may be placed on: placement groups, dedicated hosts and groups of them, as far as a placement target
+//! needs them.
 
 use serde_json::{Value, json};
 
@@ -25,6 +26,7 @@ pub(super) enum TargetKind {
     /// With different power supplies: at most four instances.
     PowerSpread,
     DedicatedHost,
+    DedicatedHostGroup,
 }
 
 impl TargetKind {
@@ -32,23 +34,28 @@ impl TargetKind {
         match self {
             Self::HostSpread => 12,
             Self::PowerSpread => 4,
-            Self::DedicatedHost => usize::MAX,
+            Self::DedicatedHost | Self::DedicatedHostGroup => usize::MAX,
         }
     }
 
+    /// Whether instances stand on hosts of their own.
+    pub(super) fn is_dedicated(self) -> bool {
+        matches!(self, Self::DedicatedHost | Self::DedicatedHostGroup)
+    }
+
     fn path(self) -> &'static str {
-        if self == Self::DedicatedHost {
-            "dedicated_hosts"
-        } else {
-            "placement_groups"
+        match self {
+            Self::HostSpread | Self::PowerSpread => "placement_groups",
+            Self::DedicatedHost => "dedicated_hosts",
+            Self::DedicatedHostGroup => "dedicated_host/groups",
         }
     }
 
     fn resource(self) -> (&'static str, &'static str) {
-        if self == Self::DedicatedHost {
-            ("dedicated-host", "dedicated_host")
-        } else {
-            ("placement-group", "placement_group")
+        match self {
+            Self::HostSpread | Self::PowerSpread => ("placement-group", "placement_group"),
+            Self::DedicatedHost => ("dedicated-host", "dedicated_host"),
+            Self::DedicatedHostGroup => ("dedicated-host-group", "dedicated_host_group"),
         }
     }
 }
@@ -107,6 +114,11 @@ pub(super) fn get_host(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> 
     get(state, ask, "dedicated_hosts")
 }
 
+/// `GET /v1/dedicated_host/groups/{id}`
+pub(super) fn get_host_group(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
+    get(state, ask, "dedicated_host/groups")
+}
+
 /// The reference to a placement target inside an instance.
 pub(super) fn reference(state: &State, target: &PlacementTarget) -> Value {
     let (crn_kind, resource_type) = target.kind.resource();
@@ -149,6 +161,7 @@ fn body(state: &State, target: &PlacementTarget) -> Value {
         TargetKind::HostSpread => body["strategy"] = json!("host_spread"),
         TargetKind::PowerSpread => body["strategy"] = json!("power_spread"),
         TargetKind::DedicatedHost => body["instance_placement_enabled"] = json!(true),
+        TargetKind::DedicatedHostGroup => {}
     }
     body
 }

@@ -289,6 +289,13 @@ static ROUTES: &[Route] = &[
         "dedicated_hosts.get",
         placement::get_host,
     ),
+    route(
+        Vpc,
+        GET,
+        "/v1/dedicated_host/groups/{id}",
+        "dedicated_host_groups.get",
+        placement::get_host_group,
+    ),
     route(Catalog, GET, "/api/v1/", "catalog.list", catalog::list),
     route(Catalog, GET, "/api/v1", "catalog.list", catalog::list),
     route(Catalog, GET, "/api/v1/{id}", "catalog.get", catalog::get),

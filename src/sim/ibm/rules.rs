@@ -7,7 +7,6 @@ use super::errors::Refusal;
 use super::images::{Image, ImageStatus};
 use super::interfaces::{Wish, out_of_addresses};
 use super::options::Class;
-use super::placement::TargetKind;
 use super::prototype::{Prototype, Settings};
 use super::state::State;
 use super::volumes::Role;
@@ -219,7 +218,7 @@ fn check_settings(state: &State, settings: &Settings, profile: &Profile) -> Resu
     });
     let target = target.transpose()?;
     let host = match target {
-        Some(target) if target.kind == TargetKind::DedicatedHost => Host::Dedicated,
+        Some(target) if target.kind.is_dedicated() => Host::Dedicated,
         _ => Host::Shared,
     };
     let full = settings.vcpu_percentage == 100;

@@ -24,21 +24,25 @@ impl State {
     /// Brings the index up to date for one resource.
     pub(super) fn index_resource(&mut self, crn: &str) {
         let id = crn.rsplit(':').next().unwrap_or_default();
-        match self.instances.get(id) {
-            None => {
-                self.index.remove(crn);
-            }
-            Some(instance) => {
-                let document = Document {
-                    name: instance.name.clone(),
-                    kind: "instance",
-                    location: instance.zone.clone(),
-                    resource_group: instance.resource_group.clone(),
-                    tags: self.tags.get(crn).cloned().unwrap_or_default(),
-                };
-                self.index.insert(crn.to_owned(), document);
-            }
-        }
+        let tags = self.tags.get(crn).cloned().unwrap_or_default();
+        let instance = self.instances.get(id).map(|instance| Document {
+            name: instance.name.clone(),
+            kind: "instance",
+            location: instance.zone.clone(),
+            resource_group: instance.resource_group.clone(),
+            tags: tags.clone(),
+        });
+        let subnet = self.subnets.get(id).map(|subnet| Document {
+            name: subnet.name.clone(),
+            kind: "subnet",
+            location: subnet.zone.clone(),
+            resource_group: subnet.resource_group.clone(),
+            tags,
+        });
+        match instance.or(subnet) {
+            None => self.index.remove(crn),
+            Some(document) => self.index.insert(crn.to_owned(), document),
+        };
     }
 }
 

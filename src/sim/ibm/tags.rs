@@ -121,11 +121,7 @@ fn each(
         let id = crn.rsplit(':').next().unwrap_or_default();
         let outcome = if state.faults.hits(FaultKind::TagFails, ask.operation) {
             Err("the resource could not be tagged".into())
-        } else if state
-            .instances
-            .get(id)
-            .is_none_or(|instance| instance.crn() != *crn)
-        {
+        } else if !is_there(state, crn, id) {
             Err("the resource was not found".into())
         } else {
             change(state, crn)
@@ -137,6 +133,13 @@ fn each(
         results.push(json!({ "resource_id": crn, "is_error": outcome.is_err(), "message": message }));
     }
     Answer::ok(json!({ "results": results }))
+}
+
+/// Whether the CRN is that of an instance or a subnet; others are not tagged here.
+fn is_there(state: &State, crn: &str, id: &str) -> bool {
+    let instance = state.instances.get(id);
+    let subnet = state.subnets.get(id);
+    instance.is_some_and(|instance| instance.crn() == crn) || subnet.is_some_and(|subnet| subnet.crn() == crn)
 }
 
 /// The tags as they are kept: letters, digits, space and `_-.:`, folded to lower case.

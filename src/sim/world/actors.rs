@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::audit::{APPROVER, CONTROL_PLANE};
+use super::audit::CONTROL_PLANE;
 use super::cluster::{Cluster, URL};
 use crate::sim::actors::control_plane::{self, Actor};
 use crate::sim::actors::machines::{self, MachineOptions};
 use crate::sim::actors::network::InProcess;
-use crate::sim::actors::{approver, node_lifecycle, scheduler, volumes, workloads};
+use crate::sim::actors::{node_lifecycle, scheduler, volumes, workloads};
 use crate::sim::kube::identity::{Keys, User};
 
 /// The controllers of the cluster, in the order in which they are asked.
@@ -24,7 +24,6 @@ pub fn start(cluster: &Cluster, seed: u64) {
     };
     let (plane, clock) = (client(CONTROL_PLANE), cluster.clock.clone());
     tokio::spawn(async move { control_plane::run(plane, clock, &controllers()).await });
-    tokio::spawn(approver::run(client(APPROVER), cluster.clock.clone()));
     let network = Arc::new(InProcess::new(cluster.server.clone(), URL));
     tokio::spawn(machines::run(
         cluster.cloud.clone(),

@@ -11,8 +11,6 @@ use crate::sim::kube::server::Auditor;
 
 /// The user that the controllers of the cluster are.
 pub const CONTROL_PLANE: &str = "system:kube-controller-manager";
-/// The user that approves certificates.
-pub const APPROVER: &str = "system:certificate-approver";
 
 /// Writes what everybody but the operator does into the history; its replicas record at their own edges.
 pub fn auditor(recorder: &Recorder, operator: &User) -> Auditor {
@@ -38,7 +36,6 @@ pub fn auditor(recorder: &Recorder, operator: &User) -> Auditor {
 fn who(user: &str) -> Who {
     match user {
         CONTROL_PLANE => Who::Actor("control-plane"),
-        APPROVER => Who::Actor("approver"),
         _ if user.starts_with("system:node:") || user.starts_with("system:serviceaccount:") => {
             Who::Actor("kubelet")
         }

@@ -1,20 +1,18 @@
 //! A cluster and an account to run in: what is there before anything happens.
 
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::audit;
 use super::product::Surroundings;
 use super::recorder::Recorder;
+use super::{audit, chart};
 use crate::api::crd::definitions;
 use crate::clock::Clock;
-use crate::sim::actors::kubelet::fixture;
+use crate::controllers::context::ClusterAccess;
 use crate::sim::ibm::{self, Answers, Cloud};
 use crate::sim::kube::identity::{Keys, User, service_account};
 use crate::sim::kube::{ApiServer, Options};
@@ -24,15 +22,15 @@ pub const NAMESPACE: &str = "karpenter-ibm";
 /// The ServiceAccount that it runs as.
 pub const ACCOUNT: &str = "karpenter-ibm";
 /// The ServiceAccount with whose token machines ask for their certificates.
-const JOINER: &str = "karpenter-ibm-joiner";
+pub const JOINER: &str = "karpenter-ibm-joiner";
 /// Where machines find the API server.
 pub const URL: &str = "https://cluster.example:6443";
 /// The API key of the account.
 pub const API_KEY: &str = "demo-api-key";
 /// A Monday morning: every run begins then.
 const EPOCH: Timestamp = Timestamp::constant(1_794_823_200, 0);
-/// Longer than any run.
-const TOKEN_SECONDS: i64 = 365 * 86_400;
+/// The name server of its pods.
+const DNS: &str = "10.96.0.10";
 
 /// Both servers, and the clocks.
 #[derive(Clone)]
@@ -53,6 +51,9 @@ pub enum InstallError {
     /// The product's own definitions cannot be written.
     #[error("writing the custom resource definitions")]
     Definitions(#[from] serde_json::Error),
+    /// The chart's own files cannot be read.
+    #[error("reading the chart's roles")]
+    Chart(#[from] serde_saphyr::Error),
     /// The API server refused something that every installation has.
     #[error("installing the operator's surroundings")]
     Refused(#[from] Box<kube::Error>),
@@ -99,48 +100,21 @@ impl Cluster {
         }
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         create::<Namespace>(Api::all(self.server.admin()), namespace).await?;
-        self.account(ACCOUNT, "cluster-admin").await?;
-        self.account(JOINER, "system:node-bootstrapper").await?;
-        let token = self.token(JOINER).await?;
+        for account in [ACCOUNT, JOINER] {
+            let accounts: Api<ServiceAccount> = Api::namespaced(self.server.admin(), NAMESPACE);
+            create(accounts, json!({"metadata": {"name": account}})).await?;
+        }
+        chart::install(&self.server)?;
         Ok(Surroundings {
             region: region.to_owned(),
             namespace: NAMESPACE.to_owned(),
             api_key: API_KEY.to_owned(),
-            user_data: fixture::user_data(fixture::Cluster {
-                server: URL,
-                authority: &self.server.identity().root_certificate(),
-                token: &token,
-                region,
-            }),
+            cluster: ClusterAccess {
+                endpoint: URL.to_owned(),
+                authority: self.server.identity().root_certificate(),
+                dns: vec![DNS.to_owned()],
+            },
         })
-    }
-
-    /// An account that holds a role in the whole cluster.
-    async fn account(&self, name: &str, role: &str) -> Result<(), InstallError> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.server.admin(), NAMESPACE);
-        create(accounts, json!({"metadata": {"name": name}})).await?;
-        let binding = json!({
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
-        });
-        create::<ClusterRoleBinding>(Api::all(self.server.admin()), binding).await
-    }
-
-    async fn token(&self, account: &str) -> Result<String, InstallError> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.server.admin(), NAMESPACE);
-        let request = TokenRequest {
-            spec: Some(TokenRequestSpec {
-                expiration_seconds: Some(TOKEN_SECONDS),
-                ..TokenRequestSpec::default()
-            }),
-            ..TokenRequest::default()
-        };
-        let made = accounts
-            .create_token_request(account, &PostParams::default(), &request)
-            .await;
-        let made = made.map_err(Box::new)?;
-        Ok(made.status.and_then(|status| status.token).unwrap_or_default())
     }
 }
 

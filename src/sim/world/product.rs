@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::controllers::context::ClusterAccess;
 use crate::ibm::secret::Secret;
 use crate::operator::{self, Factory, RawSettings, SettingError, Settings};
 use crate::sim::mutants::Mutant;
@@ -15,8 +16,8 @@ pub struct Surroundings {
     pub namespace: String,
     /// Its API key.
     pub api_key: String,
-    /// What machines run first, with `NODE_NAME` for the name of the node.
-    pub user_data: String,
+    /// Where machines find the cluster.
+    pub cluster: ClusterAccess,
 }
 
 /// Makes the factory of each replica, once it is known what surrounds it.
@@ -42,6 +43,6 @@ pub fn settings(surroundings: &Surroundings, number: usize) -> Result<Settings, 
         ..RawSettings::default()
     };
     let mut settings = Settings::validate(&raw)?;
-    settings.controllers.user_data = Some(surroundings.user_data.clone());
+    settings.controllers.cluster = Some(surroundings.cluster.clone());
     Ok(settings)
 }

@@ -54,7 +54,7 @@ fn minimal(kind: Kind) -> Value {
             "status": status,
             "spec": {
                 "region": "us-south", "vpc": "r006-cd031a72-f3d8-46cf-af44-0d76e89cd51e", "image": "a",
-                "placementStrategy": {"subnetSelection": {}},
+                "placementStrategy": {"subnetSelection": {}}, "bootstrap": {}, "kubelet": {},
                 "blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {}}],
             },
         }),
@@ -157,6 +157,20 @@ fn class_bounds() -> Vec<Sides> {
     let region = |length: usize| json!(format!("us-{}", "a".repeat(length - 3)));
     let zone = |length: usize| json!(format!("us-south-{}", "1".repeat(length - 9)));
     let ids = |length: usize| json!([regional_id(length)]);
+    let server = |length: usize| json!(format!("https://{}", "a".repeat(length - 8)));
+    let certificate = |length: usize| {
+        let (open, close) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
+        json!(format!("{open}{}{close}", "A".repeat(length - 52)))
+    };
+    let repository = |length| json!({"address": server(length), "key": server(20)});
+    let armored = |length: usize| {
+        format!(
+            "-----BEGIN PGP PUBLIC KEY BLOCK-----\n{}",
+            "A".repeat(length - 37)
+        )
+    };
+    let signed = |length| json!({"address": server(20), "key": armored(length)});
+    let dns = |length: usize| json!([format!("::{}", "a".repeat(length - 2))]);
     vec![
         ("/spec/userData", text(65_536), text(65_537)),
         // 32,768 characters of two bytes each.
@@ -165,6 +179,21 @@ fn class_bounds() -> Vec<Sides> {
             json!("é".repeat(32_768)),
             json!("é".repeat(32_769)),
         ),
+        ("/spec/userDataAppend", text(65_536), text(65_537)),
+        (
+            "/spec/userDataAppend",
+            json!("é".repeat(32_768)),
+            json!("é".repeat(32_769)),
+        ),
+        ("/spec/bootstrap/clusterEndpoint", server(512), server(513)),
+        (
+            "/spec/bootstrap/clusterCA",
+            certificate(16_384),
+            certificate(16_385),
+        ),
+        ("/spec/bootstrap/repository", repository(512), repository(513)),
+        ("/spec/bootstrap/repository", signed(16_384), signed(16_385)),
+        ("/spec/kubelet/clusterDNS", dns(45), dns(46)),
         ("/spec/tags", map(100), map(101)),
         (
             "/spec/placementStrategy/subnetSelection/requiredTags",

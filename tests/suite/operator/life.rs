@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::CapacityType;
-use karpenter_ibm::cloud::{ClusterId, InstanceName, Order};
+use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -204,6 +204,11 @@ async fn a_machine_without_a_claim_is_collected_and_a_strangers_is_not() {
         security_groups: Vec::new(),
         ssh_keys: Vec::new(),
         resource_group: resource_group.to_owned(),
+        placement_target: None,
+        trusted_profile: None,
+        boot_volume: VolumeOrder::default(),
+        data_volumes: Vec::new(),
+        tags: BTreeSet::new(),
         user_data: None,
         send_by: world.clock.instant() + Duration::from_secs(5),
     };

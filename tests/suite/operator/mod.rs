@@ -1,7 +1,9 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
+mod chart;
 mod crashes;
 mod effects;
+mod joining;
 mod life;
 mod mutants;
 mod permissions;

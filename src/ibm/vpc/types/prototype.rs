@@ -31,6 +31,16 @@ pub struct InstancePrototype {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement_target: Option<Reference>,
     pub metadata_service: MetadataServicePrototype,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_trusted_profile: Option<TrustedProfilePrototype>,
+}
+
+/// The trusted profile that programs on the machine may assume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrustedProfilePrototype {
+    /// Whether the machine is linked to the profile, so that it needs no other rule.
+    pub auto_link: bool,
+    pub target: Reference,
 }
 
 /// The first network attachment of a machine.
@@ -213,6 +223,7 @@ impl InstancePrototype {
                 protocol: MetadataProtocol::Https,
                 response_hop_limit: 1,
             },
+            default_trusted_profile: None,
         }
     }
 }

@@ -260,3 +260,14 @@ pub struct PlacementGroup {
     #[serde(flatten)]
     pub extra: Extra,
 }
+
+/// A host, or a group of hosts, that nobody else uses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DedicatedHost {
+    pub id: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Reference>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}

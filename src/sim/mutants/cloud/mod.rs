@@ -1,11 +1,14 @@
 //! A cloud that is misunderstood.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::cloud::{Answer, Cloud, Error, InstanceName, Machine, Order, Ours, Subnet};
+use crate::cloud::{
+    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Machine, Network, Order, Ours,
+    Placement, Subnet,
+};
 
 /// How a cloud is misunderstood.
 pub(super) enum Flaw {
@@ -127,12 +130,49 @@ impl Cloud for Flawed {
         self.inner.rename(id, name).await
     }
 
+    async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        self.inner.kinds().await
+    }
+
+    async fn tag(&self, machine: &Machine, tags: &BTreeSet<String>) -> Result<(), Error> {
+        self.inner.tag(machine, tags).await
+    }
+
+    async fn interfaces(&self, resource_group: &str) -> Result<Vec<Interface>, Error> {
+        self.inner.interfaces(resource_group).await
+    }
+
+    async fn network(&self, vpc: &str) -> Result<Option<Network>, Error> {
+        self.inner.network(vpc).await
+    }
+
     async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, Error> {
         self.inner.subnets(vpc).await
     }
 
-    async fn image(&self, written: &str) -> Result<Option<String>, Error> {
-        self.inner.image(written).await
+    async fn tagged_subnets(
+        &self,
+        vpc: &str,
+        tags: &BTreeMap<String, String>,
+        known: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, Error> {
+        self.inner.tagged_subnets(vpc, tags, known).await
+    }
+
+    async fn security_groups(&self, vpc: &str) -> Result<BTreeSet<String>, Error> {
+        self.inner.security_groups(vpc).await
+    }
+
+    async fn keys(&self) -> Result<BTreeSet<String>, Error> {
+        self.inner.keys().await
+    }
+
+    async fn images(&self, query: &ImageQuery) -> Result<Vec<Image>, Error> {
+        self.inner.images(query).await
+    }
+
+    async fn placement(&self, id: &str) -> Result<Option<Placement>, Error> {
+        self.inner.placement(id).await
     }
 
     async fn resource_group(&self, written: Option<&str>) -> Result<Option<String>, Error> {

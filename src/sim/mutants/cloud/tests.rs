@@ -2,7 +2,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::api::CapacityType;
-use crate::cloud::{Effect, MachineStatus};
+use crate::cloud::{Effect, MachineStatus, VolumeOrder};
 
 const NAME: &str = "kib-8b19fa72-0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4";
 
@@ -39,6 +39,9 @@ impl Cloud for Fake {
             address: None,
             resource_group: order.resource_group.clone(),
             image: None,
+            subnet: None,
+            interface: None,
+            crn: None,
             created_at: None,
         };
         self.machines.lock().unwrap().push(machine.clone());
@@ -66,11 +69,48 @@ impl Cloud for Fake {
         Ok(())
     }
 
+    async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        Ok(Arc::default())
+    }
+
+    async fn tag(&self, _: &Machine, _: &BTreeSet<String>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn interfaces(&self, _: &str) -> Result<Vec<Interface>, Error> {
+        Ok(Vec::new())
+    }
+
+    async fn network(&self, _: &str) -> Result<Option<Network>, Error> {
+        Ok(None)
+    }
+
     async fn subnets(&self, _: &str) -> Result<Vec<Subnet>, Error> {
         Ok(Vec::new())
     }
 
-    async fn image(&self, _: &str) -> Result<Option<String>, Error> {
+    async fn tagged_subnets(
+        &self,
+        _: &str,
+        _: &BTreeMap<String, String>,
+        known: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, Error> {
+        Ok(known.clone())
+    }
+
+    async fn security_groups(&self, _: &str) -> Result<BTreeSet<String>, Error> {
+        Ok(BTreeSet::new())
+    }
+
+    async fn keys(&self) -> Result<BTreeSet<String>, Error> {
+        Ok(BTreeSet::new())
+    }
+
+    async fn images(&self, _: &ImageQuery) -> Result<Vec<Image>, Error> {
+        Ok(Vec::new())
+    }
+
+    async fn placement(&self, _: &str) -> Result<Option<Placement>, Error> {
         Ok(None)
     }
 
@@ -91,6 +131,11 @@ fn order() -> Order {
         security_groups: Vec::new(),
         ssh_keys: Vec::new(),
         resource_group: String::new(),
+        placement_target: None,
+        trusted_profile: None,
+        boot_volume: VolumeOrder::default(),
+        data_volumes: Vec::new(),
+        tags: BTreeSet::new(),
         user_data: None,
         send_by: Instant::now(),
     }

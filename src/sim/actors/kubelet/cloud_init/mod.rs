@@ -75,6 +75,11 @@ pub fn parse(user_data: &str) -> Result<Instructions, CloudInitError> {
     for part in parts(user_data)? {
         match part {
             Part::Config(text) => config = config.merged(read_config(&text)?)?,
+            Part::Merged(text, how) => {
+                let mut later = read_config(&text)?;
+                later.merge_how.get_or_insert(how.into());
+                config = config.merged(later)?;
+            }
             Part::Script(text) => instructions.scripts.push(text),
             Part::Boothook(text) => instructions.early_scripts.push(text),
         }
@@ -97,6 +102,8 @@ pub fn parse(user_data: &str) -> Result<Instructions, CloudInitError> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Config(String),
+    /// A cloud-config, and how a header says that it is merged into those before it.
+    Merged(String, String),
     Script(String),
     Boothook(String),
 }

@@ -63,8 +63,12 @@ fn part(lines: &[&str]) -> Result<Option<Part>, CloudInitError> {
         .unwrap_or_default()
         .trim()
         .to_ascii_lowercase();
+    let merge = header(&head, "merge-type").or_else(|| header(&head, "x-merge-type"));
     Ok(match kind.as_str() {
-        "text/cloud-config" => Some(Part::Config(body)),
+        "text/cloud-config" => Some(match merge {
+            Some(how) => Part::Merged(body, how),
+            None => Part::Config(body),
+        }),
         "text/x-shellscript" => Some(Part::Script(body)),
         "text/cloud-boothook" => Some(Part::Boothook(body)),
         _ => Part::guess(&body),

@@ -118,6 +118,15 @@ fn parts_are_joined_where_the_document_says_how() {
     let text = "Content-Type: multipart/mixed; boundary=B\n\n--B\n\n#cloud-config\nruncmd: [a]\n--B\n\n\
                 #cloud-config\nmerge_how: 'list(append)+dict()+str()'\nruncmd: [b]\n--B--\n";
     assert_eq!(parse(text).unwrap().scripts, ["#!/bin/sh\na\nb\n"]);
+    let by_header = text
+        .replace("merge_how: 'list(append)+dict()+str()'\n", "")
+        .replacen(
+            "--B\n\n#cloud-config\nruncmd: [b]",
+            "--B\nContent-Type: text/cloud-config\nMerge-Type: list(append)+dict()+str()\n\n#cloud-config\nruncmd: [b]",
+            1,
+        );
+    assert_ne!(by_header, text);
+    assert_eq!(parse(&by_header).unwrap().scripts, ["#!/bin/sh\na\nb\n"]);
 }
 
 #[test]

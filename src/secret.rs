@@ -4,15 +4,15 @@ use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// An API key or a token. Wiped from memory when dropped.
+/// An API key, a token, or a text that holds one. Wiped from memory when dropped.
 ///
 /// ```compile_fail
-/// let secret = karpenter_ibm::ibm::secret::Secret::new("key".to_owned());
+/// let secret = karpenter_ibm::secret::Secret::new("key".to_owned());
 /// serde_json::to_string(&secret); // Secret is not Serialize
 /// ```
 ///
 /// ```compile_fail
-/// let secret = karpenter_ibm::ibm::secret::Secret::new("key".to_owned());
+/// let secret = karpenter_ibm::secret::Secret::new("key".to_owned());
 /// format!("{secret}"); // Secret is not Display
 /// ```
 #[derive(Clone)]

@@ -11,13 +11,13 @@ const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(30);
 
 /// The failures in a row of each claim. Only pacing hangs on it, so a restart may forget it.
-pub(super) struct Pace {
+pub(in crate::controllers) struct Pace {
     failures: Mutex<BTreeMap<String, u32>>,
     entropy: Entropy,
 }
 
 impl Pace {
-    pub(super) fn new(entropy: Entropy) -> Self {
+    pub(in crate::controllers) fn new(entropy: Entropy) -> Self {
         Self {
             failures: Mutex::default(),
             entropy,
@@ -25,7 +25,7 @@ impl Pace {
     }
 
     /// How long to wait after one more failure.
-    pub(super) fn wait(&self, claim: &str) -> Duration {
+    pub(in crate::controllers) fn wait(&self, claim: &str) -> Duration {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(claim.to_owned()).or_default();
         let around = FIRST.saturating_mul(1 << (*count).min(10)).min(LAST);
@@ -34,7 +34,7 @@ impl Pace {
     }
 
     /// All is well with it again.
-    pub(super) fn forget(&self, claim: &str) {
+    pub(in crate::controllers) fn forget(&self, claim: &str) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.remove(claim);
     }

@@ -1,0 +1,192 @@
+//! What was promised to claims and is not yet in the cloud's own figures.
+//!
+//! Computed anew from the allocations of all claims whenever it is needed; there is no counter that could go wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+
+use super::{Choice, SubnetFacts};
+use crate::api::{CapacityType, NodeClaim, names};
+
+/// Addresses and spot machines that are promised.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// By subnet, addresses that the cloud still counts as free.
+    addresses: BTreeMap<String, u64>,
+    spot_machines: u64,
+    spot_machines_max: Option<u64>,
+}
+
+/// More was promised than there is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Overdrawn {
+    /// A subnet has fewer free addresses than were promised.
+    #[error("{promised} addresses of subnet {subnet} are promised, but {free} are free")]
+    Subnet {
+        /// Its id.
+        subnet: String,
+        /// How many were promised.
+        promised: u64,
+        /// How many are free.
+        free: u64,
+    },
+    /// More spot machines were promised than may be.
+    #[error("{promised} spot machines are promised, but the limit is {limit}")]
+    Spot {
+        /// How many were promised.
+        promised: u64,
+        /// How many there may be.
+        limit: u64,
+    },
+}
+
+impl Ledger {
+    /// What these claims were promised. `counted` are the ids of the machines that existed before the cloud was asked
+    /// for free addresses: those of them are in its answer already. Whoever chooses for a claim leaves that claim out;
+    /// whoever checks an intent leaves it in.
+    pub fn of<'a>(claims: impl IntoIterator<Item = &'a NodeClaim>, counted: &BTreeSet<String>) -> Self {
+        let mut ledger = Self::default();
+        for claim in claims {
+            let Some(held) = claim
+                .status
+                .as_ref()
+                .and_then(|status| status.allocation.as_ref())
+            else {
+                continue;
+            };
+            if held.capacity_type == names::CAPACITY_TYPE_SPOT {
+                ledger.spot_machines += 1;
+            }
+            if held.instance_id.as_ref().is_none_or(|id| !counted.contains(id)) {
+                ledger.promise_address(&held.subnet);
+            }
+        }
+        ledger
+    }
+
+    /// The same where the account may have no more spot machines than this.
+    #[must_use]
+    pub fn with_spot_limit(mut self, limit: u64) -> Self {
+        self.spot_machines_max = Some(limit);
+        self
+    }
+
+    /// Promises what was chosen.
+    pub fn promise(&mut self, choice: &Choice) {
+        self.promise_address(&choice.subnet);
+        if choice.capacity_type == CapacityType::Spot {
+            self.spot_machines += 1;
+        }
+    }
+
+    fn promise_address(&mut self, subnet: &str) {
+        *self.addresses.entry(subnet.to_owned()).or_default() += 1;
+    }
+
+    /// How many addresses are left in a subnet, if any is.
+    pub fn left_in(&self, subnet: &SubnetFacts) -> Option<NonZeroU64> {
+        let promised = self.addresses.get(&subnet.id).copied().unwrap_or_default();
+        NonZeroU64::new(subnet.free.saturating_sub(promised))
+    }
+
+    /// Whether one more spot machine may be bought.
+    pub fn has_room_for_spot(&self) -> bool {
+        self.spot_machines_max
+            .is_none_or(|most| self.spot_machines < most)
+    }
+
+    /// Whether everything that is promised is there. A subnet that is not listed promises nothing.
+    pub fn check(&self, subnets: &[SubnetFacts]) -> Result<(), Overdrawn> {
+        for subnet in subnets {
+            let promised = self.addresses.get(&subnet.id).copied().unwrap_or_default();
+            if promised > subnet.free {
+                let (subnet, free) = (subnet.id.clone(), subnet.free);
+                return Err(Overdrawn::Subnet {
+                    subnet,
+                    promised,
+                    free,
+                });
+            }
+        }
+        match self.spot_machines_max {
+            Some(limit) if self.spot_machines > limit => Err(Overdrawn::Spot {
+                promised: self.spot_machines,
+                limit,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(capacity_type: &str, subnet: &str, instance: Option<&str>) -> NodeClaim {
+        let mut allocation = json!({
+            "profile": "bxf-4x16", "zone": "us-south-1", "capacityType": capacity_type, "subnet": subnet,
+            "instanceName": "kib", "attempt": 1, "since": "2026-11-16T00:00:00Z",
+        });
+        if let Some(id) = instance {
+            allocation["instanceID"] = json!(id);
+        }
+        serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "a"},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": {"allocation": allocation},
+        }))
+        .unwrap()
+    }
+
+    fn subnet(id: &str, free: u64) -> SubnetFacts {
+        SubnetFacts {
+            id: id.to_owned(),
+            zone: "us-south-1".to_owned(),
+            free,
+        }
+    }
+
+    #[test]
+    fn an_address_is_promised_until_the_cloud_counts_the_machine_itself() {
+        let claims = [
+            claim("spot", "one", None),
+            claim("spot", "one", Some("new")),
+            claim("on-demand", "one", Some("old")),
+            claim("on-demand", "two", None),
+        ];
+        let ledger = Ledger::of(&claims, &["old".to_owned()].into());
+        assert_eq!(ledger.left_in(&subnet("one", 5)).map(NonZeroU64::get), Some(3));
+        assert_eq!(ledger.left_in(&subnet("one", 2)), None);
+        assert_eq!(ledger.left_in(&subnet("three", 2)).map(NonZeroU64::get), Some(2));
+    }
+
+    #[test]
+    fn every_spot_machine_counts_for_the_limit() {
+        let claims = [claim("spot", "one", Some("old")), claim("on-demand", "one", None)];
+        let ledger = Ledger::of(&claims, &["old".to_owned()].into());
+        assert!(ledger.has_room_for_spot());
+        assert!(ledger.clone().with_spot_limit(2).has_room_for_spot());
+        assert!(!ledger.with_spot_limit(1).has_room_for_spot());
+    }
+
+    #[test]
+    fn what_is_overdrawn_is_named() {
+        let ledger = Ledger::of(&[claim("spot", "one", None)], &BTreeSet::new());
+        assert_eq!(ledger.check(&[subnet("one", 1)]), Ok(()));
+        let overdrawn = ledger.check(&[subnet("one", 0)]).unwrap_err();
+        assert_eq!(
+            overdrawn.to_string(),
+            "1 addresses of subnet one are promised, but 0 are free"
+        );
+        let limited = ledger.with_spot_limit(0);
+        assert!(matches!(
+            limited.check(&[]),
+            Err(Overdrawn::Spot {
+                promised: 1,
+                limit: 0
+            })
+        ));
+    }
+}

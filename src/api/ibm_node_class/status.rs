@@ -1,0 +1,149 @@
+//! What is known of a class: whether it can be used, and what its names stand for in the cloud.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::IBMNodeClass;
+use crate::api::condition::Condition;
+use crate::api::{names, schema};
+
+const PLACEMENTS: [&str; 3] = ["PlacementGroup", "DedicatedHost", "DedicatedHostGroup"];
+
+/// What is known of a class. How many addresses are free is not: the cloud owns that number, and it changes with every
+/// machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IBMNodeClassStatus {
+    /// What is true of the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Option<Vec<Condition>>,
+    /// Id of the image that new nodes boot.
+    #[serde(default, rename = "resolvedImageID", skip_serializing_if = "Option::is_none")]
+    pub resolved_image_id: Option<String>,
+    /// What that image is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_image: Option<ResolvedImage>,
+    /// The subnets that new nodes may stand in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub resolved_subnets: Option<Vec<ResolvedSubnet>>,
+    /// Ids of the security groups that new nodes are in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub resolved_security_groups: Option<Vec<String>>,
+    /// Id of the resource group of new nodes.
+    #[serde(
+        default,
+        rename = "resolvedResourceGroupID",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub resolved_resource_group_id: Option<String>,
+    /// What the placement target is. On a dedicated host or group there are no spot machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = PLACEMENTS))]
+    pub resolved_placement: Option<String>,
+}
+
+/// What an image is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedImage {
+    /// Name of the image.
+    pub name: String,
+    /// Processor architecture, like `amd64`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Operating system, like `ubuntu-24-04-amd64`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operating_system: Option<String>,
+}
+
+/// A subnet that new nodes may stand in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResolvedSubnet {
+    /// Id of the subnet.
+    pub id: String,
+    /// Zone of the subnet.
+    pub zone: String,
+    /// Its addresses, like `10.240.0.0/24`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cidr: Option<String>,
+}
+
+/// What a placement target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementKind {
+    /// Machines stand apart from each other.
+    PlacementGroup,
+    /// Machines stand on one host that nobody else uses.
+    DedicatedHost,
+    /// Machines stand on hosts that nobody else uses.
+    DedicatedHostGroup,
+}
+
+impl PlacementKind {
+    /// As the status has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PlacementGroup => PLACEMENTS[0],
+            Self::DedicatedHost => PLACEMENTS[1],
+            Self::DedicatedHostGroup => PLACEMENTS[2],
+        }
+    }
+
+    /// Whether spot machines may be placed there: IBM sells none on hosts that somebody has to himself.
+    pub fn allows_spot(self) -> bool {
+        self == Self::PlacementGroup
+    }
+}
+
+impl FromStr for PlacementKind {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let all = [
+            Self::PlacementGroup,
+            Self::DedicatedHost,
+            Self::DedicatedHostGroup,
+        ];
+        all.into_iter().find(|kind| kind.as_str() == text).ok_or(())
+    }
+}
+
+impl IBMNodeClassStatus {
+    /// The condition of a type.
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        let conditions = self.conditions.as_deref().unwrap_or_default();
+        conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    /// The zones in which new nodes may stand.
+    pub fn zones(&self) -> BTreeSet<&str> {
+        let subnets = self.resolved_subnets.as_deref().unwrap_or_default();
+        subnets.iter().map(|subnet| subnet.zone.as_str()).collect()
+    }
+
+    /// What the placement target is, if there is one.
+    pub fn placement(&self) -> Option<PlacementKind> {
+        self.resolved_placement.as_deref()?.parse().ok()
+    }
+}
+
+impl IBMNodeClass {
+    /// The verdict on the class as it is written now; `None` while only an earlier writing was judged.
+    pub fn readiness(&self) -> Option<&Condition> {
+        let ready = self.status.as_ref()?.condition(names::READY)?;
+        let is_current = ready.observed_generation == self.metadata.generation;
+        Some(ready).filter(|ready| is_current && ready.status != "Unknown")
+    }
+
+    /// What the class stands for, if that was resolved for the class as it is written now and nothing is wrong with it.
+    pub fn resolution(&self) -> Option<&IBMNodeClassStatus> {
+        let is_ready = self.readiness().is_some_and(|ready| ready.status == "True");
+        self.status.as_ref().filter(|_| is_ready)
+    }
+}

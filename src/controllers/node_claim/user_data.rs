@@ -1,0 +1,127 @@
+//! What a claim's machine runs first: the class's own, a fixed document, or the one that makes it a node.
+
+use kube::ResourceExt;
+
+use super::market;
+use super::tokens::Need;
+use super::{Error, Shared};
+use crate::api::{Allocation, IBMNodeClass, NodeClaim};
+use crate::bootstrap::{self, Family, Join, Packages};
+use crate::controllers::context::Context;
+use crate::controllers::node_class::Resolved;
+use crate::model::Reservation;
+use crate::secret::Secret;
+
+/// Why there is no user data, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unmade(pub(super) String);
+
+/// Whether machines of a class need a credential of ours.
+pub(super) fn need(context: &Context, class: &IBMNodeClass) -> Need {
+    let is_ours = class.spec.user_data.is_none() && context.settings.user_data.is_none();
+    if is_ours { Need::Token } else { Need::Nothing }
+}
+
+/// The user data for what `claim` was allocated.
+pub(super) async fn user_data(
+    shared: &Shared,
+    claim: &NodeClaim,
+    allocation: &Allocation,
+    class: &Resolved,
+) -> Result<Result<String, Unmade>, Error> {
+    let context = &shared.context;
+    let fixed = context.settings.user_data.as_ref();
+    if let (None, Some(text)) = (&class.class.spec.user_data, fixed) {
+        return Ok(Ok(text.replace("NODE_NAME", &claim.name_any())));
+    }
+    let token = match need(context, &class.class) {
+        Need::Nothing => Secret::new(String::new()),
+        Need::Token => match shared.tokens.of(context, claim) {
+            Some(token) => token,
+            None => return Ok(Err(Unmade("its credential is not at hand".to_owned()))),
+        },
+    };
+    let join = match join(shared, claim, allocation, class, token).await? {
+        Ok(join) => join,
+        Err(unmade) => return Ok(Err(unmade)),
+    };
+    let rendered = bootstrap::render(&join);
+    Ok(rendered
+        .map(|user_data| user_data.expose().to_owned())
+        .map_err(|error| Unmade(error.to_string())))
+}
+
+async fn join(
+    shared: &Shared,
+    claim: &NodeClaim,
+    allocation: &Allocation,
+    class: &Resolved,
+    token: Secret,
+) -> Result<Result<Join, Unmade>, Error> {
+    let (context, spec) = (&shared.context, &class.class.spec);
+    let written = spec.bootstrap.as_ref();
+    let cluster = context.settings.cluster.as_ref();
+    let endpoint = written
+        .and_then(|it| it.cluster_endpoint.clone())
+        .or_else(|| cluster.map(|it| it.endpoint.clone()));
+    let authority = written
+        .and_then(|it| it.cluster_ca.clone())
+        .or_else(|| cluster.map(|it| it.authority.clone()));
+    // A document that the class brings itself needs neither.
+    let replaced = spec.user_data.is_some();
+    let (Some(endpoint), Some(authority)) = (
+        endpoint.or_else(|| replaced.then(String::new)),
+        authority.or_else(|| replaced.then(String::new)),
+    ) else {
+        let why =
+            "neither the class nor a setting says where machines reach the API server and how they know it";
+        return Ok(Err(Unmade(why.to_owned())));
+    };
+    let Some(family) = family(class).or_else(|| replaced.then_some(Family::Debian)) else {
+        let why =
+            "the image's operating system is of no family that can be set up: say spec.bootstrap.family";
+        return Ok(Err(Unmade(why.to_owned())));
+    };
+    let packages = Packages::of(written, family, shared.version().await?);
+    let kind = market::instance_type(context, class, &allocation.profile).await?;
+    let facts = class.facts(Vec::new());
+    let reservation = kind.map(|kind| Reservation::of(&kind.capacity, &facts.kubelet));
+    let Ok(capacity_type) = allocation.capacity_type.parse() else {
+        return Ok(Err(Unmade("its capacity type is none".to_owned())));
+    };
+    Ok(Ok(Join {
+        node_name: claim.name_any(),
+        region: context.settings.region.clone(),
+        capacity_type,
+        endpoint,
+        authority,
+        token,
+        kubelet: spec.kubelet.clone().unwrap_or_default(),
+        reservation: reservation.unwrap_or_default(),
+        labels: claim.labels().clone(),
+        taints: taints(claim),
+        dns: cluster.map(|it| it.dns.clone()).unwrap_or_default(),
+        family,
+        packages,
+        user_data: spec.user_data.clone(),
+        user_data_append: spec.user_data_append.clone(),
+    }))
+}
+
+/// What the class says, else what its image is.
+fn family(class: &Resolved) -> Option<Family> {
+    let written = class
+        .class
+        .spec
+        .bootstrap
+        .as_ref()
+        .and_then(|it| it.family.as_deref());
+    let image = class.class.resolution().and_then(|it| it.resolved_image.as_ref());
+    let os = image.and_then(|image| image.operating_system.as_deref());
+    written.or(os).and_then(Family::of)
+}
+
+fn taints(claim: &NodeClaim) -> Vec<crate::api::Taint> {
+    let lists = [&claim.spec.taints, &claim.spec.startup_taints];
+    lists.into_iter().flatten().flatten().cloned().collect()
+}

@@ -1,0 +1,225 @@
+//! How long something is withheld.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use crate::api::{OfferingKey, Time, UnavailableOffering, names};
+use crate::clock::{between, later};
+
+/// Why something is withheld.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The cloud took a machine of it back.
+    Preempted,
+    /// The zone has no hardware left for it.
+    Shortage,
+    /// The account's quota is used up.
+    Quota,
+}
+
+/// For how long things are withheld.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holds {
+    /// After a preemption.
+    pub preempted: Duration,
+    /// After a shortage, the first time.
+    pub shortage: Duration,
+    /// After a shortage that keeps coming back, at most.
+    pub shortage_max: Duration,
+    /// After the quota was found used up, unless something is given back before.
+    pub quota: Duration,
+}
+
+impl Default for Holds {
+    /// An hour is how long the Go provider withholds what was preempted. Three minutes are a launch or two, so that a
+    /// short shortage costs little. Ten are how long a person who raises a quota may be kept waiting.
+    fn default() -> Self {
+        Self {
+            preempted: Duration::from_hours(1),
+            shortage: Duration::from_mins(3),
+            shortage_max: Duration::from_hours(1),
+            quota: Duration::from_mins(10),
+        }
+    }
+}
+
+impl Cause {
+    /// The word in the object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Preempted => names::WITHHELD_PREEMPTED,
+            Self::Shortage => names::WITHHELD_SHORTAGE,
+            Self::Quota => names::WITHHELD_QUOTA,
+        }
+    }
+}
+
+/// What to do about the object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Next {
+    /// The one that is there says enough.
+    Enough(UnavailableOffering),
+    /// There is none: this one is to be.
+    Create(UnavailableOffering),
+    /// This one is to take the place of the one that is there.
+    Replace(UnavailableOffering),
+}
+
+/// What to do about the object, given the one that is there.
+///
+/// Many claims meet one shortage at the same time, so a hold for a shortage that is going on is left as it is. One that
+/// comes back within as long again as it was withheld doubles; after that it begins anew. Nothing shortens a hold.
+pub(super) fn next(
+    present: Option<UnavailableOffering>,
+    key: &OfferingKey,
+    cause: Cause,
+    holds: &Holds,
+    now: Timestamp,
+) -> Next {
+    let until = later(now, new_length(present.as_ref(), cause, holds, now));
+    let wanted = UnavailableOffering::withhold(key, cause.as_str(), Time(now), Time(until));
+    let Some(present) = present else {
+        return Next::Create(wanted);
+    };
+    let goes_on = present.spec.until.0 > now;
+    let is_the_same = cause == Cause::Shortage && is_for_shortage(&present);
+    if goes_on && (is_the_same || present.spec.until.0 >= until) {
+        return Next::Enough(present);
+    }
+    let metadata = ObjectMeta {
+        managed_fields: None,
+        ..present.metadata
+    };
+    Next::Replace(UnavailableOffering { metadata, ..wanted })
+}
+
+fn new_length(
+    present: Option<&UnavailableOffering>,
+    cause: Cause,
+    holds: &Holds,
+    now: Timestamp,
+) -> Duration {
+    match cause {
+        Cause::Preempted => holds.preempted,
+        Cause::Quota => holds.quota,
+        Cause::Shortage => present
+            .filter(|it| is_for_shortage(it) && now < remembered_until(it))
+            .and_then(length)
+            .map_or(holds.shortage, |last| last.saturating_mul(2))
+            .clamp(holds.shortage, holds.shortage_max.max(holds.shortage)),
+    }
+}
+
+/// Until when the object is needed: a hold for a shortage is remembered after its end, for as long again.
+pub(super) fn remembered_until(object: &UnavailableOffering) -> Timestamp {
+    let end = object.spec.until.0;
+    let again = length(object).filter(|_| is_for_shortage(object));
+    again.map_or(end, |again| later(end, again))
+}
+
+fn is_for_shortage(object: &UnavailableOffering) -> bool {
+    object.spec.reason == names::WITHHELD_SHORTAGE
+}
+
+/// How long the hold lasts in all. One that a person wrote may not say when it began.
+fn length(object: &UnavailableOffering) -> Option<Duration> {
+    let since = object.spec.since?;
+    Some(between(since.0, object.spec.until.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::CapacityType;
+
+    fn key() -> OfferingKey {
+        OfferingKey::one(CapacityType::Spot, "bxf-4x16", "us-south-1").unwrap()
+    }
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_second(minute * 60).unwrap()
+    }
+
+    /// What is written, if anything is.
+    fn after(
+        present: Option<&UnavailableOffering>,
+        cause: Cause,
+        minute: i64,
+    ) -> Option<UnavailableOffering> {
+        match next(present.cloned(), &key(), cause, &Holds::default(), at(minute)) {
+            Next::Enough(enough) => {
+                assert_eq!(Some(&enough), present);
+                None
+            }
+            Next::Create(object) => Some(object),
+            Next::Replace(object) => {
+                assert!(present.is_some());
+                Some(object)
+            }
+        }
+    }
+
+    fn minutes(object: &UnavailableOffering) -> u64 {
+        length(object).unwrap().as_secs() / 60
+    }
+
+    #[test]
+    fn a_shortage_that_comes_back_doubles_from_three_minutes_to_an_hour() {
+        let (mut present, mut now, mut lengths) = (None, 0, Vec::new());
+        for _ in 0..7 {
+            let object = after(present.as_ref(), Cause::Shortage, now).unwrap();
+            lengths.push(minutes(&object));
+            now = object.spec.until.0.as_second() / 60;
+            present = Some(object);
+        }
+        assert_eq!(lengths, [3, 6, 12, 24, 48, 60, 60]);
+    }
+
+    #[test]
+    fn a_shortage_that_comes_back_late_begins_anew() {
+        let first = after(None, Cause::Shortage, 0).unwrap();
+        assert_eq!(minutes(&after(Some(&first), Cause::Shortage, 5).unwrap()), 6);
+        assert_eq!(minutes(&after(Some(&first), Cause::Shortage, 6).unwrap()), 3);
+    }
+
+    #[test]
+    fn a_shortage_met_by_many_at_once_is_withheld_once() {
+        let first = after(None, Cause::Shortage, 0).unwrap();
+        assert_eq!(after(Some(&first), Cause::Shortage, 2), None);
+    }
+
+    #[test]
+    fn nothing_shortens_a_hold() {
+        let preempted = after(None, Cause::Preempted, 0).unwrap();
+        assert_eq!(after(Some(&preempted), Cause::Shortage, 1), None);
+        assert_eq!(after(Some(&preempted), Cause::Quota, 1), None);
+        let longer = after(Some(&preempted), Cause::Preempted, 30).unwrap();
+        assert_eq!(longer.spec.until.0, at(90));
+        let short = after(None, Cause::Shortage, 0).unwrap();
+        let long = after(Some(&short), Cause::Preempted, 1).unwrap();
+        assert_eq!(
+            (long.spec.reason.as_str(), long.spec.until.0),
+            ("Preempted", at(61))
+        );
+    }
+
+    #[test]
+    fn a_hold_that_a_person_wrote_counts_and_has_no_length() {
+        let mut written = after(None, Cause::Shortage, 0).unwrap();
+        written.spec.since = None;
+        assert_eq!(after(Some(&written), Cause::Shortage, 1), None);
+        assert_eq!(minutes(&after(Some(&written), Cause::Shortage, 4).unwrap()), 3);
+        assert_eq!(remembered_until(&written), at(3));
+    }
+
+    #[test]
+    fn a_rewritten_hold_is_the_same_object() {
+        let mut present = after(None, Cause::Shortage, 0).unwrap();
+        present.metadata.resource_version = Some("7".to_owned());
+        let again = after(Some(&present), Cause::Shortage, 4).unwrap();
+        assert_eq!(again.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(again.validate(), Ok(()));
+    }
+}

@@ -1,0 +1,301 @@
+//! From the wish to the machine that runs: allocated, checked, ordered, followed; and what becomes of an attempt that
+//! comes to nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::facts::{self, Doubt, Facts};
+use super::{
+    Blocker, Choice, Credential, End, HeldBack, Limits, NoChoice, Observed, Sighting, Standing, Step,
+    Withholding,
+};
+use super::{is_ours, leaving, stranger};
+use crate::api::{Allocation, NodeClaim, WrittenPrice, names};
+use crate::clock::{earlier, later};
+use crate::model::{Machine, MachineStatus, StatusReason};
+
+/// The next step of a claim whose machine was not seen running yet.
+pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timestamp) -> Step {
+    let buying = Buying {
+        claim,
+        observed,
+        limits,
+        now,
+    };
+    match claim.allocation() {
+        None => buying.allocate(None, 1),
+        Some(allocation) if allocation.instance_id.is_none() => buying.buy(allocation),
+        Some(allocation) => buying.launch(allocation),
+    }
+}
+
+/// What a step is decided from.
+struct Buying<'a> {
+    claim: &'a NodeClaim,
+    observed: &'a Observed,
+    limits: &'a Limits,
+    now: Timestamp,
+}
+
+impl Buying<'_> {
+    /// Writes the intent to buy what was chosen; when nothing was, others have their turn, and then it is tried once
+    /// more before the claim ends.
+    fn allocate(&self, before: Option<&Allocation>, attempt: i64) -> Step {
+        match &self.observed.choice {
+            None => Step::Retry,
+            Some(Ok(choice)) => Step::Allocate(allocation(choice, before, attempt, self.now)),
+            Some(Err(NoChoice::Unresolved(why))) => Step::Block(Blocker::Unresolved(why.clone())),
+            Some(Err(NoChoice::HeldBack(why))) => Step::Block(Blocker::HeldBack(why.clone())),
+            Some(Err(NoChoice::Exhausted(why))) => self.exhausted(why),
+        }
+    }
+
+    fn exhausted(&self, why: &str) -> Step {
+        let Some(since) = self.claim.short_since() else {
+            return Step::NoteShortage(why.to_owned());
+        };
+        let turn = later(since, self.limits.between_attempts);
+        // A time in the future was written by a clock that was ahead; nobody waits for it.
+        if self.now < turn && since <= self.now {
+            return Step::Wait(turn);
+        }
+        Step::GiveUp(End {
+            condition: names::LAUNCHED,
+            reason: names::REASON_INSUFFICIENT_CAPACITY,
+            message: why.to_owned(),
+        })
+    }
+
+    /// Allocated, and no machine known: it may have been ordered all the same, so the name decides.
+    fn buy(&self, allocation: &Allocation) -> Step {
+        match &self.observed.machine {
+            Sighting::Unknown => Step::Retry,
+            Sighting::Present(machine) if !is_ours(machine, Some(allocation), self.observed) => {
+                stranger(machine)
+            }
+            // The name is free when it is gone.
+            Sighting::Present(machine) if machine.status == MachineStatus::Deleting => self.poll(),
+            Sighting::Present(machine) => Step::Record(machine.as_ref().clone()),
+            Sighting::Absent => self.order(allocation),
+        }
+    }
+
+    /// The order is made only on what the check has let pass. The same attempt goes on with another choice: an order
+    /// for the first may yet be carried out, and has the same name.
+    fn order(&self, allocation: &Allocation) -> Step {
+        match (&self.observed.standing, self.observed.credential) {
+            (Standing::Unknown, _) => Step::Retry,
+            (Standing::Lost, _) => self.allocate(Some(allocation), allocation.attempt),
+            (Standing::HeldBack(why), _) => self.hold_back(why),
+            (Standing::Good, Credential::Lost) => Step::Credential,
+            (Standing::Good, Credential::AtHand) => {
+                match facts::time_to_send(self.claim, self.limits, self.now) {
+                    Some(within) => Step::Create {
+                        allocation: allocation.clone(),
+                        within,
+                    },
+                    None => Step::RenewIntent(later(self.now, facts::window(self.limits))),
+                }
+            }
+        }
+    }
+
+    /// An intent that is held back counts against all others, so it does not stand for ever. It is taken back when no
+    /// order can be carried out on it any more.
+    fn hold_back(&self, why: &HeldBack) -> Step {
+        match facts::doubt(self.claim, self.limits, self.now) {
+            Doubt::Unreadable => Step::RenewIntent(later(self.now, facts::window(self.limits))),
+            Doubt::Until(until) if self.now <= later(until, self.limits.visibility) => {
+                Step::Block(Blocker::HeldBack(why.clone()))
+            }
+            Doubt::Until(_) => Step::Withdraw,
+        }
+    }
+
+    /// Bought, and not yet seen running.
+    fn launch(&self, allocation: &Allocation) -> Step {
+        let machine = match &self.observed.machine {
+            Sighting::Unknown => return Step::Retry,
+            Sighting::Absent => return self.vanished(allocation),
+            Sighting::Present(machine) => machine,
+        };
+        if self.claim.absent_since().is_some() {
+            return Step::ForgetAbsence;
+        }
+        if allocation.instance_id.as_ref() != Some(&machine.id) {
+            // The one we knew is gone and another has its name: a late order of ours.
+            return if is_ours(machine, Some(allocation), self.observed) {
+                Step::Record(machine.as_ref().clone())
+            } else {
+                stranger(machine)
+            };
+        }
+        let is_retired = machine.name != allocation.instance_name;
+        match machine.status {
+            MachineStatus::Deleting if is_retired => self.try_again(allocation),
+            // Its name is not free before it is gone.
+            MachineStatus::Deleting => self.poll(),
+            _ if is_retired => Step::Delete {
+                id: machine.id.clone(),
+            },
+            MachineStatus::Failed | MachineStatus::Stopped => self.dead(machine, allocation),
+            MachineStatus::Running => self.run(machine),
+            _ if self.observed.followed_for >= launch_limit(allocation, self.limits) => {
+                let minutes = launch_limit(allocation, self.limits).as_secs() / 60;
+                self.fault(
+                    machine,
+                    allocation,
+                    format!("the machine did not run within {minutes} minutes"),
+                )
+            }
+            _ => self.poll(),
+        }
+    }
+
+    fn poll(&self) -> Step {
+        Step::Wait(later(self.now, self.limits.poll))
+    }
+
+    /// What was found not to be had is withheld first, and only then the machine goes: whoever crashes in between
+    /// finds the machine and its reason still there.
+    fn dead(&self, machine: &Machine, allocation: &Allocation) -> Step {
+        let first = |withholding| match self.observed.standing {
+            Standing::Unknown => Step::Retry,
+            Standing::Good | Standing::HeldBack(_) => Step::Withhold(withholding),
+            Standing::Lost => retire(machine, allocation),
+        };
+        let is_for = |reason: StatusReason| machine.reasons.contains(&reason);
+        if is_for(StatusReason::NoCapacity) {
+            first(Withholding::Shortage)
+        } else if is_for(StatusReason::Preempted) {
+            first(Withholding::Preempted)
+        } else if is_for(StatusReason::NoAddress) {
+            first(Withholding::Subnet)
+        } else {
+            self.fault(machine, allocation, fault(machine))
+        }
+    }
+
+    /// A fault of configuration or infrastructure: another machine may do better, but not for ever.
+    fn fault(&self, machine: &Machine, allocation: &Allocation, why: String) -> Step {
+        let message = format!("attempt {}: {why}", allocation.attempt);
+        if allocation.attempt >= self.limits.faults {
+            return Step::GiveUp(End {
+                condition: names::LAUNCHED,
+                reason: names::REASON_LAUNCH_FAILED,
+                message,
+            });
+        }
+        if self.claim.fault() == Some(message.as_str()) {
+            return retire(machine, allocation);
+        }
+        Step::NoteFault(message)
+    }
+
+    fn run(&self, machine: &Machine) -> Step {
+        let mut labels = self.observed.labels.clone();
+        labels.extend(machine_labels(machine));
+        let labeled = labels
+            .iter()
+            .all(|(key, value)| self.claim.labels().get(key) == Some(value));
+        if labeled {
+            Step::Launched(machine.clone())
+        } else {
+            Step::Label(labels)
+        }
+    }
+
+    /// The machine is nowhere, although it was bought: believed when seen twice.
+    fn vanished(&self, allocation: &Allocation) -> Step {
+        leaving::unconfirmed(self.claim, self.begun(allocation), self.limits, self.now)
+            .unwrap_or_else(|| self.try_again(allocation))
+    }
+
+    /// Since when what is seen is about this attempt. Where the clock was ahead when the attempt began, only what this
+    /// process has seen itself counts.
+    fn begun(&self, allocation: &Allocation) -> Timestamp {
+        let since = allocation.since.0;
+        if since <= self.now {
+            since
+        } else {
+            earlier(self.now, self.observed.followed_for)
+        }
+    }
+
+    /// The attempt's machine has come to its end. The next attempt follows at once if it is for something else, and
+    /// else once others had their turn.
+    fn try_again(&self, allocation: &Allocation) -> Step {
+        let turn = later(allocation.since.0, self.limits.between_attempts);
+        // A start in the future is that of a clock that was ahead; nobody waits for it.
+        let is_early = turn > self.now && allocation.since.0 <= self.now;
+        if is_early && self.observed.standing != Standing::Lost {
+            return Step::Wait(turn);
+        }
+        self.allocate(Some(allocation), allocation.attempt.saturating_add(1))
+    }
+}
+
+fn allocation(choice: &Choice, before: Option<&Allocation>, attempt: i64, now: Timestamp) -> Allocation {
+    Allocation {
+        profile: choice.profile.clone(),
+        zone: choice.zone.clone(),
+        capacity_type: choice.capacity_type.clone(),
+        subnet: choice.subnet.clone(),
+        price: choice.price.map(WrittenPrice),
+        instance_name: choice.instance_name.clone(),
+        instance_id: None,
+        attempt,
+        credentials: before.and_then(|before| before.credentials.clone()),
+        since: now.into(),
+    }
+}
+
+/// What the machine is, as labels of claim and Node: its own values, whatever was ordered.
+pub(super) fn machine_labels(machine: &Machine) -> BTreeMap<String, String> {
+    [
+        (names::INSTANCE_TYPE, machine.profile.as_str()),
+        (names::ZONE, machine.zone.as_str()),
+        (names::CAPACITY_TYPE, machine.capacity_type.as_str()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+/// What a machine that will never run says of itself.
+fn fault(machine: &Machine) -> String {
+    let codes: Vec<&str> = machine
+        .reasons
+        .iter()
+        .filter_map(|reason| match reason {
+            StatusReason::Other(code) => Some(code.as_str()),
+            StatusReason::Preempted | StatusReason::NoCapacity | StatusReason::NoAddress => None,
+        })
+        .collect();
+    let state = match machine.status {
+        MachineStatus::Failed => "failed",
+        _ => "stopped",
+    };
+    match codes.as_slice() {
+        [] => format!("the machine {state} and does not say why"),
+        codes => format!("the machine {state}: {}", codes.join(", ")),
+    }
+}
+
+fn retire(machine: &Machine, allocation: &Allocation) -> Step {
+    Step::Retire {
+        id: machine.id.clone(),
+        attempt: u32::try_from(allocation.attempt).unwrap_or(u32::MAX),
+    }
+}
+
+/// How long a machine may take until it runs. Profiles with GPUs are the families that begin with g: gx2, gx3, gx3d.
+pub fn launch_limit(allocation: &Allocation, limits: &Limits) -> Duration {
+    if allocation.profile.starts_with('g') {
+        limits.launch_gpu
+    } else {
+        limits.launch
+    }
+}

@@ -1,0 +1,63 @@
+//! The chart's roles in a cluster, without helm: its files are plain objects. What the operator does in the world it does
+//! with these rights and no others.
+
+use serde_json::{Value, json};
+
+use super::cluster::{ACCOUNT, JOINER, NAMESPACE};
+use crate::sim::kube::{ApiServer, write};
+
+/// A file of the chart, whose it is, and in which namespace it holds.
+struct File {
+    text: &'static str,
+    account: &'static str,
+    namespace: Option<&'static str>,
+}
+
+const FILES: [File; 4] = [
+    File {
+        text: include_str!("../../../charts/karpenter-ibm/files/controller.yaml"),
+        account: ACCOUNT,
+        namespace: None,
+    },
+    File {
+        text: include_str!("../../../charts/karpenter-ibm/files/release.yaml"),
+        account: ACCOUNT,
+        namespace: Some(NAMESPACE),
+    },
+    File {
+        text: include_str!("../../../charts/karpenter-ibm/files/events.yaml"),
+        account: ACCOUNT,
+        namespace: Some("default"),
+    },
+    File {
+        text: include_str!("../../../charts/karpenter-ibm/files/joiner.yaml"),
+        account: JOINER,
+        namespace: None,
+    },
+];
+
+/// Applies roles and bindings.
+pub(super) fn install(server: &ApiServer) -> Result<(), serde_saphyr::Error> {
+    for file in &FILES {
+        let mut role: Value = serde_saphyr::from_str(file.text)?;
+        if let Some(namespace) = file.namespace {
+            role["metadata"]["namespace"] = json!(namespace);
+        }
+        write::insert(server, file.binding(&role));
+        write::insert(server, role);
+    }
+    Ok(())
+}
+
+impl File {
+    fn binding(&self, role: &Value) -> Value {
+        let kind = role["kind"].as_str().unwrap_or_default();
+        json!({
+            "apiVersion": role["apiVersion"], "kind": format!("{kind}Binding"), "metadata": role["metadata"],
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role["metadata"]["name"],
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": self.account, "namespace": NAMESPACE}],
+        })
+    }
+}
