@@ -277,7 +277,10 @@ impl IBMNodeClassSpec {
         let written = self
             .subnet_selection()
             .and_then(|selection| selection.minimum_available_ips);
-        written.and_then(|count| u64::try_from(count).ok()).unwrap_or(1).max(1)
+        written
+            .and_then(|count| u64::try_from(count).ok())
+            .unwrap_or(1)
+            .max(1)
     }
 
     /// The tags that a subnet must have; empty if any will do.

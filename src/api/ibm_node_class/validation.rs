@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     ARCHITECTURES, BANDWIDTH_MBPS, BLOCK_DEVICES_MAX, BOOT_CAPACITY_GB, BlockDeviceMapping, CAPACITY_GB,
-    IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, IMAGE_OWNERS, IOPS, ImageSelector, NAME_LENGTH_MAX, PlacementKind,
-    SECOND_GENERATION_VOLUME, SECURITY_GROUPS_MAX, SubnetSelection, USER_DATA_BYTES_MAX, VOLUME_TAGS_MAX,
-    VolumeSpec,
+    IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, IMAGE_OWNERS, IOPS, ImageSelector, NAME_LENGTH_MAX,
+    PlacementKind, SECOND_GENERATION_VOLUME, SECURITY_GROUPS_MAX, SubnetSelection, USER_DATA_BYTES_MAX,
+    VOLUME_TAGS_MAX, VolumeSpec,
 };
 use crate::api::condition::{self, Detail, at_most};
 use crate::api::pattern::{self, Pattern};

@@ -154,7 +154,10 @@ mod tests {
     #[test]
     fn empty_lists_allow_everything() {
         assert_eq!(
-            refused(&AllowLists::default(), &json!({"sshKeys": ["x"], "trustedProfile": "x"})),
+            refused(
+                &AllowLists::default(),
+                &json!({"sshKeys": ["x"], "trustedProfile": "x"})
+            ),
             Vec::<String>::new()
         );
     }

@@ -41,7 +41,11 @@ impl Facts {
             let known = known(class);
             facts.tagged = Some(cloud.tagged_subnets(&spec.vpc, &tags, &known).await?);
         }
-        if spec.security_groups.as_ref().is_some_and(|groups| !groups.is_empty()) {
+        if spec
+            .security_groups
+            .as_ref()
+            .is_some_and(|groups| !groups.is_empty())
+        {
             facts.security_groups = cloud.security_groups(&spec.vpc).await?;
         }
         if spec.ssh_keys.as_ref().is_some_and(|keys| !keys.is_empty()) {

@@ -75,7 +75,9 @@ fn by_name(written: &str, images: &[Image]) -> Result<Chosen, Problem> {
             ),
             _ => Problem::new(
                 "ImageNotFound",
-                format!("there is no image {written} in this region that may be used: check spec.image and spec.imageOwner"),
+                format!(
+                    "there is no image {written} in this region that may be used: check spec.image and spec.imageOwner"
+                ),
             ),
         });
     };
@@ -337,10 +339,7 @@ mod tests {
             json!({"os": "ubuntu", "majorVersion": "2"}),
             json!({"os": "fedora", "majorVersion": "24"}),
         ] {
-            assert_eq!(
-                selected(&selector, &stock()).unwrap_err().reason,
-                "ImageNotFound"
-            );
+            assert_eq!(selected(&selector, &stock()).unwrap_err().reason, "ImageNotFound");
         }
     }
 
@@ -368,11 +367,18 @@ mod tests {
         let spec = |image: &str| -> IBMNodeClassSpec {
             serde_json::from_value(json!({"region": "us-south", "vpc": "v", "image": image})).unwrap()
         };
-        let mut twins = vec![image("a", "x", ImageState::Available), image("a", "x", ImageState::Available)];
+        let mut twins = vec![
+            image("a", "x", ImageState::Available),
+            image("a", "x", ImageState::Available),
+        ];
         twins[1].id = "z".to_owned();
         let chosen = choose(&spec("a"), &twins, &AllowLists::default()).unwrap();
         assert_eq!(chosen.image.id, "z");
-        assert!(chosen.notes[0].starts_with("2 images are called a"), "{:?}", chosen.notes);
+        assert!(
+            chosen.notes[0].starts_with("2 images are called a"),
+            "{:?}",
+            chosen.notes
+        );
         let obsolete = [image("a", "x", ImageState::Unusable("obsolete".to_owned()))];
         let problem = choose(&spec("a"), &obsolete, &AllowLists::default()).unwrap_err();
         assert_eq!(problem.reason, "ImageNotUsable");
@@ -394,8 +400,14 @@ mod tests {
             (json!({"image": id}), ImageQuery::Id(id.to_owned())),
             (json!({"image": "ibm-a"}), named("ibm-a", Owner::Provider)),
             (json!({"image": "a"}), named("a", Owner::Account)),
-            (json!({"image": "a", "imageOwner": "ibm"}), named("a", Owner::Provider)),
-            (json!({"imageSelector": selector}), ImageQuery::All(Owner::Provider)),
+            (
+                json!({"image": "a", "imageOwner": "ibm"}),
+                named("a", Owner::Provider),
+            ),
+            (
+                json!({"imageSelector": selector}),
+                ImageQuery::All(Owner::Provider),
+            ),
             (
                 json!({"imageSelector": selector, "imageOwner": "account"}),
                 ImageQuery::All(Owner::Account),

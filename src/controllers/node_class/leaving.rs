@@ -24,7 +24,11 @@ pub(super) enum Leave {
 
 /// Lets a deleted class go, or says why not yet.
 pub(super) async fn leave(context: &Context, class: &IBMNodeClass) -> Result<Leave, Error> {
-    if !class.finalizers().iter().any(|it| it == names::NODE_CLASS_FINALIZER) {
+    if !class
+        .finalizers()
+        .iter()
+        .any(|it| it == names::NODE_CLASS_FINALIZER)
+    {
         return Ok(Leave::Gone);
     }
     let users = stamp::users(context, &class.name_any()).await?;

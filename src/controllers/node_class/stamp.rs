@@ -49,7 +49,10 @@ pub(super) async fn class(context: &Context, class: IBMNodeClass) -> Result<IBMN
 /// Whether the class has its finalizer and its hash.
 pub(super) fn is_stamped(class: &IBMNodeClass) -> bool {
     let annotation = |key: &str| class.annotations().get(key).map(String::as_str);
-    class.finalizers().iter().any(|it| it == names::NODE_CLASS_FINALIZER)
+    class
+        .finalizers()
+        .iter()
+        .any(|it| it == names::NODE_CLASS_FINALIZER)
         && annotation(names::NODE_CLASS_HASH_VERSION) == Some(NODE_CLASS_HASH_VERSION)
         && annotation(names::NODE_CLASS_HASH) == Some(class.hash().as_str())
 }
@@ -62,11 +65,7 @@ pub(super) async fn users(context: &Context, class: &str) -> Result<Vec<NodeClai
         .list(&ListParams::default())
         .await
         .map_err(Error::kube("listing the claims"))?;
-    Ok(all
-        .items
-        .into_iter()
-        .filter(|claim| uses(claim, class))
-        .collect())
+    Ok(all.items.into_iter().filter(|claim| uses(claim, class)).collect())
 }
 
 fn uses(claim: &NodeClaim, class: &str) -> bool {

@@ -89,7 +89,8 @@ fn dated(
     let before = |type_: &str| class.status.as_ref().and_then(|it| it.condition(type_));
     let date = |mut condition: Condition| {
         let same = before(&condition.type_).filter(|it| it.status == condition.status);
-        condition.last_transition_time = same.map_or_else(|| now.into(), |it| it.last_transition_time.clone());
+        condition.last_transition_time =
+            same.map_or_else(|| now.into(), |it| it.last_transition_time.clone());
         condition.observed_generation = class.metadata.generation;
         condition
     };
@@ -155,7 +156,11 @@ mod tests {
             ..Verdict::default()
         };
         let status = judged(&class(1, &json!({})), verdict, now());
-        let expected = ("False".to_owned(), "A".to_owned(), "a is wrong; b is wrong".to_owned());
+        let expected = (
+            "False".to_owned(),
+            "A".to_owned(),
+            "a is wrong; b is wrong".to_owned(),
+        );
         assert_eq!(told(&status, "Ready"), expected);
     }
 
@@ -175,8 +180,15 @@ mod tests {
         assert_eq!(told(&status, "Ready").0, "True");
         let (resolved, reason, message) = told(&status, "Resolved");
         assert_eq!((resolved.as_str(), reason.as_str()), ("False", "ReadFailed"));
-        assert!(message.contains("list subnets") && message.contains("stands"), "{message}");
-        assert_eq!(status, unread(&class, &fault("t2"), now()), "the same fault is written once");
+        assert!(
+            message.contains("list subnets") && message.contains("stands"),
+            "{message}"
+        );
+        assert_eq!(
+            status,
+            unread(&class, &fault("t2"), now()),
+            "the same fault is written once"
+        );
     }
 
     #[test]

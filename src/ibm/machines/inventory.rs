@@ -11,7 +11,11 @@ use crate::ibm::vpc::types::{self, ImageStatus, NetworkStatus, Reference};
 
 impl Machines {
     /// The images that one owner has, of one name or all.
-    pub(super) async fn images_of(&self, owner: Owner, name: Option<&str>) -> Result<Vec<types::Image>, Error> {
+    pub(super) async fn images_of(
+        &self,
+        owner: Owner,
+        name: Option<&str>,
+    ) -> Result<Vec<types::Image>, Error> {
         let visibility = match owner {
             Owner::Provider => "public",
             Owner::Account => "private",
@@ -54,11 +58,7 @@ impl Machines {
             return Ok(BTreeSet::new());
         };
         let hits = self.search.tagged(Kind::Subnet, &tags).await?;
-        let mut tagged: BTreeSet<String> = hits
-            .iter()
-            .filter_map(Found::id)
-            .map(str::to_owned)
-            .collect();
+        let mut tagged: BTreeSet<String> = hits.iter().filter_map(Found::id).map(str::to_owned).collect();
         if known.is_subset(&tagged) {
             return Ok(tagged);
         }

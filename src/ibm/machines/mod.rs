@@ -163,7 +163,9 @@ impl Cloud for Machines {
 
     async fn images(&self, query: &ImageQuery) -> Result<Vec<Image>, Error> {
         let images = match query {
-            ImageQuery::Id(id) => inventory::found(self.vpc.get_image(id).await)?.into_iter().collect(),
+            ImageQuery::Id(id) => inventory::found(self.vpc.get_image(id).await)?
+                .into_iter()
+                .collect(),
             ImageQuery::Named(name, owner) => {
                 let mut images = self.images_of(*owner, Some(name)).await?;
                 // The filter is exact by the documentation; a server that ignores it must not boot another image.

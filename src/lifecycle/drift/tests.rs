@@ -68,7 +68,10 @@ fn told(found: Option<Drift>) -> (&'static str, String) {
 fn a_machine_that_is_what_its_class_asks_for_has_not_drifted() {
     let class = class(&json!({}));
     let in_any_order = groups(&["g2", "g1"]);
-    assert_eq!(drift(&claim(&class), &class, &machine(), Some(&in_any_order)), None);
+    assert_eq!(
+        drift(&claim(&class), &class, &machine(), Some(&in_any_order)),
+        None
+    );
 }
 
 #[test]
@@ -78,9 +81,15 @@ fn a_changed_class_is_told_field_by_field_as_it_was_and_as_it_is() {
     let (reason, message) = told(drift(&claim(&before), &now, &machine(), None));
     assert_eq!(reason, "NodeClassDrift");
     assert!(message.contains(r#"sshKeys: was ["k1"], is ["k2"]"#), "{message}");
-    assert!(message.contains(r#"resourceGroup: was absent, is "r""#), "{message}");
+    assert!(
+        message.contains(r#"resourceGroup: was absent, is "r""#),
+        "{message}"
+    );
     assert!(message.contains("userData: was 10 bytes"), "{message}");
-    assert!(!message.contains("canary") && !message.contains("vpc"), "{message}");
+    assert!(
+        !message.contains("canary") && !message.contains("vpc"),
+        "{message}"
+    );
 }
 
 #[test]

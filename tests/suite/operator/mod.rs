@@ -1,7 +1,10 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
+mod classes;
 mod crashes;
+mod drift;
 mod effects;
+mod examples;
 mod life;
 mod mutants;
 mod permissions;

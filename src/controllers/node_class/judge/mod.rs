@@ -69,7 +69,10 @@ fn tag_problems(spec: &IBMNodeClassSpec) -> Vec<Problem> {
     for key in spec.tags.iter().flatten().map(|(key, _)| key.as_str()) {
         let lower = key.to_ascii_lowercase();
         if lower.starts_with(names::RESERVED_TAG_PREFIX) {
-            let message = format!("spec.tags: keys that begin with {} are the operator's own, not {key}", names::RESERVED_TAG_PREFIX);
+            let message = format!(
+                "spec.tags: keys that begin with {} are the operator's own, not {key}",
+                names::RESERVED_TAG_PREFIX
+            );
             problems.push(Problem::new("InvalidTags", message));
         }
         if let Some(other) = folded.insert(lower, key) {
@@ -117,7 +120,9 @@ impl Verdict {
     }
 
     fn place(&mut self, spec: &IBMNodeClassSpec, facts: &Facts) {
-        let Some(target) = &spec.placement_target else { return };
+        let Some(target) = &spec.placement_target else {
+            return;
+        };
         let kind = match facts.placement {
             Some(Placement::Group) => PlacementKind::PlacementGroup,
             Some(Placement::DedicatedHost(_)) => PlacementKind::DedicatedHost,
@@ -176,12 +181,7 @@ impl Verdict {
         self.subnets = usable.into_iter().map(resolved_subnet).collect();
     }
 
-    fn find_security_groups(
-        &mut self,
-        spec: &IBMNodeClassSpec,
-        network: &Network,
-        there: &BTreeSet<String>,
-    ) {
+    fn find_security_groups(&mut self, spec: &IBMNodeClassSpec, network: &Network, there: &BTreeSet<String>) {
         let written = spec.security_groups.clone().unwrap_or_default();
         let missing: Vec<&str> = written
             .iter()

@@ -108,7 +108,10 @@ fn every_problem_is_told_with_the_field_to_change() {
     let told: Vec<&str> = verdict.problems.iter().map(|it| it.message.as_str()).collect();
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].contains("zone us-south-3"), "{told:?}");
-    assert!(told[1].contains("r006-x") && told[1].contains("spec.sshKeys"), "{told:?}");
+    assert!(
+        told[1].contains("r006-x") && told[1].contains("spec.sshKeys"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -127,7 +130,8 @@ fn subnets_are_chosen_by_id_zone_and_tag() {
 
 #[test]
 fn a_subnet_that_is_full_stays_resolved_and_all_full_is_a_problem() {
-    let minimum = |count: u64| json!({"placementStrategy": {"subnetSelection": {"minimumAvailableIPs": count}}});
+    let minimum =
+        |count: u64| json!({"placementStrategy": {"subnetSelection": {"minimumAvailableIPs": count}}});
     let some = verdict(&minimum(50), &facts());
     assert_eq!((some.problems.len(), some.subnets.len()), (0, 2));
     let none = verdict(&minimum(500), &facts());
@@ -148,7 +152,10 @@ fn only_allowed_subnets_are_chosen() {
         subnets: BTreeSet::from([subnet_id(2)]),
         ..AllowLists::default()
     };
-    assert_eq!(ids(&judge(&class(&json!({})), &facts(), &allowed)), [subnet_id(2)]);
+    assert_eq!(
+        ids(&judge(&class(&json!({})), &facts(), &allowed)),
+        [subnet_id(2)]
+    );
 }
 
 #[test]
@@ -169,7 +176,8 @@ fn on_dedicated_hosts_there_is_no_spot_and_only_the_zone_of_the_host() {
 
 #[test]
 fn a_root_volume_must_hold_the_image() {
-    let root = |gb: u64| json!({"blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {"capacity": gb}}]});
+    let root =
+        |gb: u64| json!({"blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {"capacity": gb}}]});
     assert_eq!(refused(&root(19), &facts()), ["RootVolumeTooSmall"]);
     assert_eq!(refused(&root(20), &facts()), Vec::<&str>::new());
 }

@@ -53,7 +53,12 @@ fn allocation() -> Allocation {
 fn a_class_that_was_judged_as_it_is_written_can_be_used_where_it_has_subnets() {
     let usable = |zone| complete(&resolved("True", 2, None), zone, "spot").unwrap();
     assert_eq!(usable("us-south-1"), Ok(()));
-    assert!(usable("us-south-2").unwrap_err().0.contains("no subnet in zone us-south-2"));
+    assert!(
+        usable("us-south-2")
+            .unwrap_err()
+            .0
+            .contains("no subnet in zone us-south-2")
+    );
 }
 
 #[test]
@@ -71,10 +76,7 @@ fn on_dedicated_hosts_nothing_is_bought_as_spot() {
     let dedicated = resolved("True", 2, Some("DedicatedHostGroup"));
     let spot = complete(&dedicated, "us-south-1", "spot").unwrap();
     assert!(spot.unwrap_err().0.contains("no spot"));
-    assert_eq!(
-        complete(&dedicated, "us-south-1", "on-demand").unwrap(),
-        Ok(())
-    );
+    assert_eq!(complete(&dedicated, "us-south-1", "on-demand").unwrap(), Ok(()));
 }
 
 #[tokio::test]
