@@ -19,8 +19,8 @@ use crate::cloud::ClusterId;
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
-    let classes = node_class::run(context.clone());
-    let drift = drift::run(context.clone(), cluster);
+    let classes = Box::pin(node_class::run(context.clone()));
+    let drift = Box::pin(drift::run(context.clone(), cluster));
     let garbage = garbage::run(context, cluster);
     tokio::join!(biased; claims, classes, garbage, drift);
 }

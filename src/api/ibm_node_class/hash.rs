@@ -66,6 +66,12 @@ impl IBMNodeClass {
         for volume in array(&mut spec, "blockDeviceMappings") {
             normalize(volume);
         }
+        // An empty repository says that the image brings everything, an absent one that the usual one is used.
+        if let Some(repository) = spec.pointer_mut("/bootstrap/repository")
+            && repository.as_object().is_some_and(serde_json::Map::is_empty)
+        {
+            *repository = "none".into();
+        }
         let fields = spec.as_object().into_iter().flatten();
         fields
             .filter(|(field, _)| !NOT_COVERED.contains(&field.as_str()))

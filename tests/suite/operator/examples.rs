@@ -64,6 +64,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn every_example_is_applied_by_an_api_server_that_knows_every_field() {
     let world = World::new();
+    world.unclassed().await;
     for (file, count) in [
         ("nodeclass.yaml", 1),
         ("spot.yaml", 1),
