@@ -300,6 +300,8 @@ async fn on_a_dedicated_host_spot_is_not_bought_and_on_demand_is() {
         world.clock.sleep(Duration::from_mins(5)).await;
         assert!(world.cloud.instances().is_empty());
         assert_eq!(world.reasons().await, ["LaunchBlocked"]);
+        world.claim_of("b", "us-south-1", &["on-demand"]).await;
+        world.until_launched("b").await;
     })
     .await;
 }
