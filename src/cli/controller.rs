@@ -158,12 +158,12 @@ fn raw(args: Args) -> RawSettings {
         },
         initialization_minutes: args.initialization_minutes,
         allowed: AllowLists {
-            security_groups: listed(args.allowed_security_groups),
-            subnets: listed(args.allowed_subnets),
-            images: listed(args.allowed_images),
-            keys: listed(args.allowed_keys),
-            resource_groups: listed(args.allowed_resource_groups),
-            trusted_profiles: listed(args.allowed_trusted_profiles),
+            security_groups: listed(&args.allowed_security_groups),
+            subnets: listed(&args.allowed_subnets),
+            images: listed(&args.allowed_images),
+            keys: listed(&args.allowed_keys),
+            resource_groups: listed(&args.allowed_resource_groups),
+            trusted_profiles: listed(&args.allowed_trusted_profiles),
         },
         resolve_seconds: args.nodeclass_resolve_seconds,
         ..args.discounts.over(args.access.raw())
@@ -171,7 +171,7 @@ fn raw(args: Args) -> RawSettings {
 }
 
 /// What was listed; an empty entry lists nothing.
-fn listed(entries: Vec<String>) -> BTreeSet<String> {
+fn listed(entries: &[String]) -> BTreeSet<String> {
     let entries = entries.iter().map(|entry| entry.trim());
     entries
         .filter(|entry| !entry.is_empty())

@@ -28,9 +28,9 @@ use crate::cloud::ClusterId;
 pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
     let unavailable = context.unavailable.clone();
-    let classes = node_class::run(context.clone());
-    let drift = drift::run(context.clone(), cluster);
-    let approver = approve(context.clone());
+    let classes = Box::pin(node_class::run(context.clone()));
+    let drift = Box::pin(drift::run(context.clone(), cluster));
+    let approver = Box::pin(approve(context.clone()));
     let garbage = garbage::run(context, cluster);
     tokio::join!(biased; claims, classes, approver, garbage, drift, unavailable.run());
 }

@@ -99,8 +99,8 @@ async fn one_that_reads_first_pages_only_does_not_see_every_zone() {
 #[tokio::test(start_paused = true)]
 async fn one_that_names_machines_after_its_life_buys_twice() {
     let world = World::new();
-    // Finalizer, allocation, order.
-    let effects = Effects::up_to(3);
+    // The claim's finalizer, the class's and its status; then allocation and order.
+    let effects = Effects::up_to(5);
     let mutant = Mutant::CreateTwiceAfterCrash;
     let first = mutant.factory(World::settings("first"))(effects.around(world.edges(User::admin())));
     world.claim("a").await;
