@@ -23,5 +23,6 @@ pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
     let unavailable = context.unavailable.clone();
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, garbage, unavailable.run());
+    // On the heap, as the sum of all is too large for the stack of a deep call.
+    tokio::join!(biased; claims, garbage, Box::pin(unavailable.run()));
 }
