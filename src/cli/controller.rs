@@ -36,6 +36,9 @@ pub struct Args {
     user_data_file: Option<PathBuf>,
     #[command(flatten)]
     discounts: Discounts,
+    /// How long an offering is not bought after one of its machines was preempted [default: 3600]
+    #[arg(long)]
+    preemption_hold_seconds: Option<u64>,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -97,6 +100,7 @@ fn raw(args: Args) -> RawSettings {
         namespace: args.namespace.filter(|name| !name.is_empty()),
         pod: args.pod.filter(|name| !name.is_empty()),
         user_data_file: args.user_data_file,
+        preemption_hold_seconds: args.preemption_hold_seconds,
         ..args.discounts.over(args.access.raw())
     }
 }

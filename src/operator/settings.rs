@@ -49,6 +49,8 @@ pub struct RawSettings {
     pub spot_discount_percent: Option<String>,
     /// `--config-file`
     pub config_file: Option<PathBuf>,
+    /// `--preemption-hold-seconds`
+    pub preemption_hold_seconds: Option<u64>,
 }
 
 /// Settings that can be relied upon.
@@ -85,6 +87,8 @@ const LISTEN_DEFAULT: SocketAddr =
 const REQUESTS_PER_SECOND_MAX: u32 = 100;
 const BURST_MAX: u32 = 1000;
 const DEADLINE_SECONDS_MAX: u64 = 300;
+/// A day: longer than the cloud is short of anything, and soon enough to notice a wrong unit.
+const PREEMPTION_HOLD_SECONDS_MAX: u64 = 86_400;
 /// Where the chart is installed when nothing else is said.
 const NAMESPACE_DEFAULT: &str = "karpenter-ibm";
 /// The longest user data that the VPC API takes.
@@ -141,6 +145,13 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
         }
     }
     let mut settings = controllers::Settings::new(region, namespace, &format!("{namespace}/{pod}"));
+    if let Some(seconds) = raw.preemption_hold_seconds {
+        if seconds == 0 || seconds > PREEMPTION_HOLD_SECONDS_MAX {
+            let may_be = format!("1 to {PREEMPTION_HOLD_SECONDS_MAX} seconds");
+            return Err(out_of_range("--preemption-hold-seconds", seconds, may_be));
+        }
+        settings.holds.preempted = Duration::from_secs(seconds);
+    }
     settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
     Ok(settings)
 }
@@ -330,6 +341,14 @@ mod tests {
             })
             .setting,
             "--ibm-deadline-seconds"
+        );
+        assert_eq!(
+            wrong(&RawSettings {
+                preemption_hold_seconds: Some(0),
+                ..good()
+            })
+            .setting,
+            "--preemption-hold-seconds"
         );
         let clear = Overrides {
             all: Some("http://example.com".to_owned()),
