@@ -81,6 +81,9 @@ pub struct Args {
     /// How often node classes are resolved anew, and machines compared with them [default: 300]
     #[arg(long)]
     nodeclass_resolve_seconds: Option<u64>,
+    /// How long an offering is not bought after one of its machines was preempted [default: 3600]
+    #[arg(long)]
+    preemption_hold_seconds: Option<u64>,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -166,6 +169,7 @@ fn raw(args: Args) -> RawSettings {
             trusted_profiles: listed(&args.allowed_trusted_profiles),
         },
         resolve_seconds: args.nodeclass_resolve_seconds,
+        preemption_hold_seconds: args.preemption_hold_seconds,
         ..args.discounts.over(args.access.raw())
     }
 }

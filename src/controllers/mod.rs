@@ -32,7 +32,8 @@ pub async fn run(context: Context, cluster: ClusterId) {
     let drift = Box::pin(drift::run(context.clone(), cluster));
     let approver = Box::pin(approve(context.clone()));
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, classes, approver, garbage, drift, unavailable.run());
+    // On the heap, as the sum of all is too large for the stack of a deep call.
+    tokio::join!(biased; claims, classes, approver, garbage, drift, Box::pin(unavailable.run()));
 }
 
 /// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.
