@@ -231,5 +231,6 @@ fn slow_down(_: Arc<CertificateSigningRequest>, _: &Error, context: Arc<Context>
     Action::requeue(context.entropy.jitter(AGAIN))
 }
 
-#[cfg(all(test, feature = "sim"))]
+#[cfg(test)]
+#[cfg(feature = "sim")]
 mod tests;
