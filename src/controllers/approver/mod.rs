@@ -96,8 +96,6 @@ async fn reconcile(request: Arc<CertificateSigningRequest>, context: Arc<Context
     let seen = Seen {
         claim: claim.as_ref(),
         node,
-        patience: context.settings.limits.registration,
-        now: context.clock.now(),
     };
     match decide(&request, &requester, &seen) {
         Verdict::Approve(grounds) => approve(&context, &request, claim.as_ref(), &grounds).await?,
