@@ -83,6 +83,11 @@ fn excesses<'a>(calm: &Outcome, outcome: &'a Outcome) -> BTreeMap<(Verb, &'a str
     all
 }
 
+/// Offerings are withheld as often as the cloud is short of something, which is what faults are about.
+fn is_counted(deed: &Deed) -> bool {
+    deed.verb != Verb::Update && deed.kind != "unavailableofferings"
+}
+
 /// How often something is done to an object without faults. Once is nothing strange: whether a claim that lives for
 /// seconds gets a machine, and whether that becomes a Node before it is given back, is a matter of moments.
 fn usual(calm: &Outcome, outcome: &Outcome, deed: &Deed) -> u64 {
