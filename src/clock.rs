@@ -111,6 +111,14 @@ pub fn later(at: Timestamp, by: Duration) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
+/// The time that is `by` before `at`, or the first that there is.
+pub fn earlier(at: Timestamp, by: Duration) -> Timestamp {
+    SignedDuration::try_from(by)
+        .ok()
+        .and_then(|by| at.checked_sub(by).ok())
+        .unwrap_or(Timestamp::MIN)
+}
+
 /// The time from `earlier` to `later`, zero if it is the other way round.
 pub fn between(earlier: Timestamp, later: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or(Duration::ZERO)

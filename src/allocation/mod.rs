@@ -90,7 +90,7 @@ pub fn choose(
     types: &[InstanceType],
     subnets: &[SubnetFacts],
     ledger: &Ledger,
-) -> Result<Choice, WhyNot> {
+) -> Result<Choice, Box<WhyNot>> {
     let mut why_not = WhyNot::default();
     let mut candidates = Vec::new();
     for instance_type in types {
@@ -119,7 +119,7 @@ pub fn choose(
         (Some(spot), Some(on_demand)) if spot.is_dearer_than(on_demand) => Some(on_demand),
         (spot, on_demand) => spot.or(on_demand),
     };
-    chosen.map(Candidate::choice).ok_or(why_not)
+    chosen.map(Candidate::choice).ok_or_else(|| Box::new(why_not))
 }
 
 /// An offering that can be bought, with the subnet for it.

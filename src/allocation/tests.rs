@@ -410,12 +410,11 @@ proptest! {
     ) {
         let mut ledger = Ledger::default().with_spot_limit(limit);
         for wish in &wishes {
-            match choose(wish, &types, &subnets, &ledger) {
-                Ok(choice) => ledger.promise(&choice),
-                Err(_) => {
-                    let left = buyable(wish, &types, &subnets, &ledger);
-                    prop_assert!(left.iter().all(|it| it.capacity_type == Spot && !ledger.has_room_for_spot()));
-                }
+            if let Ok(choice) = choose(wish, &types, &subnets, &ledger) {
+                ledger.promise(&choice);
+            } else {
+                let left = buyable(wish, &types, &subnets, &ledger);
+                prop_assert!(left.iter().all(|it| it.capacity_type == Spot && !ledger.has_room_for_spot()));
             }
             prop_assert_eq!(ledger.check(&subnets), Ok(()));
         }

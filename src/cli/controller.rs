@@ -81,6 +81,9 @@ pub struct Args {
     /// How often node classes are resolved anew, and machines compared with them [default: 300]
     #[arg(long)]
     nodeclass_resolve_seconds: Option<u64>,
+    /// How long an offering is not bought after one of its machines was preempted [default: 3600]
+    #[arg(long)]
+    preemption_hold_seconds: Option<u64>,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -158,20 +161,21 @@ fn raw(args: Args) -> RawSettings {
         },
         initialization_minutes: args.initialization_minutes,
         allowed: AllowLists {
-            security_groups: listed(args.allowed_security_groups),
-            subnets: listed(args.allowed_subnets),
-            images: listed(args.allowed_images),
-            keys: listed(args.allowed_keys),
-            resource_groups: listed(args.allowed_resource_groups),
-            trusted_profiles: listed(args.allowed_trusted_profiles),
+            security_groups: listed(&args.allowed_security_groups),
+            subnets: listed(&args.allowed_subnets),
+            images: listed(&args.allowed_images),
+            keys: listed(&args.allowed_keys),
+            resource_groups: listed(&args.allowed_resource_groups),
+            trusted_profiles: listed(&args.allowed_trusted_profiles),
         },
         resolve_seconds: args.nodeclass_resolve_seconds,
+        preemption_hold_seconds: args.preemption_hold_seconds,
         ..args.discounts.over(args.access.raw())
     }
 }
 
 /// What was listed; an empty entry lists nothing.
-fn listed(entries: Vec<String>) -> BTreeSet<String> {
+fn listed(entries: &[String]) -> BTreeSet<String> {
     let entries = entries.iter().map(|entry| entry.trim());
     entries
         .filter(|entry| !entry.is_empty())

@@ -51,9 +51,10 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let filter = Filter {
         zones: args.zone.into_iter().collect(),
-        ways: match args.spot {
-            true => vec![CapacityType::Spot],
-            false => vec![CapacityType::Spot, CapacityType::OnDemand],
+        ways: if args.spot {
+            vec![CapacityType::Spot]
+        } else {
+            vec![CapacityType::Spot, CapacityType::OnDemand]
         },
     };
     let raw = args.discounts.over(args.access.raw());

@@ -147,7 +147,7 @@ fn condition_of(claim: &NodeClaim) -> Option<&Condition> {
 fn condition(claim: &NodeClaim, before: Option<&Condition>, drift: Drift, now: Timestamp) -> Condition {
     let since = before
         .filter(|it| it.status == "True")
-        .map(|it| it.last_transition_time.clone());
+        .map(|it| it.last_transition_time);
     Condition {
         type_: names::DRIFTED.to_owned(),
         status: "True".to_owned(),

@@ -28,11 +28,12 @@ use crate::cloud::ClusterId;
 pub async fn run(context: Context, cluster: ClusterId) {
     let claims = node_claim::run(context.clone(), cluster);
     let unavailable = context.unavailable.clone();
-    let classes = node_class::run(context.clone());
-    let drift = drift::run(context.clone(), cluster);
-    let approver = approve(context.clone());
+    let classes = Box::pin(node_class::run(context.clone()));
+    let drift = Box::pin(drift::run(context.clone(), cluster));
+    let approver = Box::pin(approve(context.clone()));
     let garbage = garbage::run(context, cluster);
-    tokio::join!(biased; claims, classes, approver, garbage, drift, unavailable.run());
+    // On the heap, as the sum of all is too large for the stack of a deep call.
+    tokio::join!(biased; claims, classes, approver, garbage, drift, Box::pin(unavailable.run()));
 }
 
 /// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.

@@ -14,7 +14,7 @@ use super::{
 };
 use super::{is_ours, leaving, stranger};
 use crate::api::{Allocation, NodeClaim, WrittenPrice, names};
-use crate::clock::later;
+use crate::clock::{earlier, later};
 use crate::model::{Machine, MachineStatus, StatusReason};
 
 /// The next step of a claim whose machine was not seen running yet.
@@ -210,8 +210,19 @@ impl Buying<'_> {
 
     /// The machine is nowhere, although it was bought: believed when seen twice.
     fn vanished(&self, allocation: &Allocation) -> Step {
-        leaving::unconfirmed(self.claim, allocation.since.0, self.limits, self.now)
+        leaving::unconfirmed(self.claim, self.begun(allocation), self.limits, self.now)
             .unwrap_or_else(|| self.try_again(allocation))
+    }
+
+    /// Since when what is seen is about this attempt. Where the clock was ahead when the attempt began, only what this
+    /// process has seen itself counts.
+    fn begun(&self, allocation: &Allocation) -> Timestamp {
+        let since = allocation.since.0;
+        if since <= self.now {
+            since
+        } else {
+            earlier(self.now, self.observed.followed_for)
+        }
     }
 
     /// The attempt's machine has come to its end. The next attempt follows at once if it is for something else, and

@@ -225,7 +225,7 @@ mod tests {
             };
             let kept = Reservation::of(&capacity, &kubelet);
             let left = kept.allocatable(&capacity);
-            for (resource, all) in capacity.iter() {
+            for (resource, all) in &capacity {
                 prop_assert!(left.get(resource) >= 0 && left.get(resource) <= *all);
                 let whole = left.get(resource) + kept.total().get(resource);
                 prop_assert!(whole == *all || left.get(resource) == 0, "{}", resource);

@@ -69,6 +69,8 @@ pub struct RawSettings {
     pub allowed: AllowLists,
     /// `--nodeclass-resolve-seconds`
     pub resolve_seconds: Option<u64>,
+    /// `--preemption-hold-seconds`
+    pub preemption_hold_seconds: Option<u64>,
 }
 
 /// Settings that can be relied upon.
@@ -117,6 +119,8 @@ const RESOLVE_SECONDS: (u64, u64) = (30, 3600);
 const INITIALIZATION_MINUTES: (u64, u64) = (5, 120);
 /// Above this a breaker protects nobody.
 const BREAKER_MAX: u64 = 100_000;
+/// A day: longer than the cloud is short of anything, and soon enough to notice a wrong unit.
+const PREEMPTION_HOLD_SECONDS_MAX: u64 = 86_400;
 /// Where the chart is installed when nothing else is said.
 const NAMESPACE_DEFAULT: &str = "karpenter-ibm";
 /// The longest user data that the VPC API takes.
@@ -182,6 +186,13 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
         }
     }
     settings.joiner = joiner;
+    if let Some(seconds) = raw.preemption_hold_seconds {
+        if seconds == 0 || seconds > PREEMPTION_HOLD_SECONDS_MAX {
+            let may_be = format!("1 to {PREEMPTION_HOLD_SECONDS_MAX} seconds");
+            return Err(out_of_range("--preemption-hold-seconds", seconds, may_be));
+        }
+        settings.holds.preempted = Duration::from_secs(seconds);
+    }
     settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
     settings.allowed = raw.allowed.clone();
     settings.breakers = breakers(raw)?;
@@ -445,6 +456,14 @@ mod tests {
             })
             .setting,
             "--nodeclass-resolve-seconds"
+        );
+        assert_eq!(
+            wrong(&RawSettings {
+                preemption_hold_seconds: Some(0),
+                ..good()
+            })
+            .setting,
+            "--preemption-hold-seconds"
         );
         let clear = Overrides {
             all: Some("http://example.com".to_owned()),

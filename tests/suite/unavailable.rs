@@ -83,7 +83,7 @@ async fn while_running<T>(process: &Unavailable, story: impl Future<Output = T>)
     tokio::select! {
         biased;
         told = story => told,
-        () = process.run() => panic!("the process ended"),
+        () = Box::pin(process.run()) => panic!("the process ended"),
     }
 }
 

@@ -69,7 +69,7 @@ pub struct ResolvedSubnet {
     pub id: String,
     /// Zone of the subnet.
     pub zone: String,
-    /// Its addresses, like `10.240.0.0/24`.
+    /// Its addresses, in the notation of CIDR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cidr: Option<String>,
 }

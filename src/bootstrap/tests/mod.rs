@@ -274,7 +274,8 @@ fn what_cannot_be_appended_is_refused_with_the_reason() {
 
 #[test]
 fn values_that_would_be_more_than_data_are_refused() {
-    let broken: [(&str, fn(&mut Join, String)); 5] = [
+    type Put = fn(&mut Join, String);
+    let broken: [(&str, Put); 5] = [
         ("node name", |join, text| join.node_name = text),
         ("region", |join, text| join.region = text),
         ("endpoint", |join, text| join.endpoint = format!("https://{text}")),

@@ -38,8 +38,8 @@ fn kinds() -> Vec<(String, Join)> {
     kinds.push(("hostile".to_owned(), hostile));
     let appended = Join {
         user_data_append: Some(
-            "#cloud-config\nwrite_files:\n- {path: /etc/motd, content: on, permissions: '0644'}\n\
-             runcmd:\n- [echo, yes]\n- echo $HOME\n"
+            "#cloud-config\nwrite_files:\n- {path: /etc/motd, content: hello, permissions: '0644'}\n\
+             runcmd:\n- [echo, hello]\n- echo $HOME\n"
                 .to_owned(),
         ),
         ..join()

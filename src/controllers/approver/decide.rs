@@ -4,16 +4,15 @@
 //! request. The request is approved only if that id stands in the allocation of the claim whose node it names, for the
 //! attempt that is going on, while the claim waits for its node, and once. A node's own renewals are approved as long
 //! as its claim has that node. What is neither is left to others: it is not ours to judge.
+//!
+//! No clock is read. A credential that has expired cannot ask, since the API server believes it no more; a request that
+//! was made in time and is decided late is good for as long as its claim waits, whatever our own clock says.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
 
 use super::request::{self, Malformed, NODE_USER};
 use crate::api::{NodeClaim, names};
-use crate::clock::between;
 use crate::lifecycle::facts::Facts;
 
 /// The signer of kubelets' client certificates.
@@ -81,9 +80,6 @@ pub enum Denial {
     /// The node is there.
     #[error("the node has joined already")]
     Joined,
-    /// The kubelet has stopped waiting.
-    #[error("the request is older than a kubelet waits")]
-    Expired,
 }
 
 impl Denial {
@@ -99,7 +95,6 @@ impl Denial {
             Self::EarlierAttempt(_) => "EarlierAttempt",
             Self::Used => "CredentialUsed",
             Self::Joined => "NodeExists",
-            Self::Expired => "Expired",
         }
     }
 }
@@ -129,10 +124,6 @@ pub struct Seen<'a> {
     pub claim: Option<&'a NodeClaim>,
     /// The Node of that name.
     pub node: NodeThere,
-    /// How long a kubelet waits for its certificate.
-    pub patience: Duration,
-    /// What time it is.
-    pub now: Timestamp,
 }
 
 /// Who made a request, if it is one that waits and that we judge. `joiner` is the user whose tokens machines have.
@@ -195,9 +186,6 @@ fn join(request: &CertificateSigningRequest, seen: &Seen<'_>) -> Result<Verdict,
     if seen.node == NodeThere::Present || claim.is(names::NODE_REGISTERED) {
         return Err(Denial::Joined);
     }
-    if is_older_than(request, seen.patience, seen.now) {
-        return Err(Denial::Expired);
-    }
     if !claim.is_launched() {
         // The machine may be faster than we see it run.
         return Ok(Verdict::Wait);
@@ -245,9 +233,4 @@ fn used<'a>(claim: &'a NodeClaim, jti: &str) -> Option<&'a str> {
     let mark = claim.annotations().get(names::CERTIFICATE_REQUEST)?;
     let of_this = mark.strip_prefix(jti).is_some_and(|rest| rest.starts_with('/'));
     of_this.then_some(mark.as_str())
-}
-
-fn is_older_than(request: &CertificateSigningRequest, patience: Duration, now: Timestamp) -> bool {
-    let created = request.metadata.creation_timestamp.as_ref();
-    created.is_some_and(|created| between(created.0, now) > patience)
 }

@@ -96,8 +96,6 @@ async fn reconcile(request: Arc<CertificateSigningRequest>, context: Arc<Context
     let seen = Seen {
         claim: claim.as_ref(),
         node,
-        patience: context.settings.limits.registration,
-        now: context.clock.now(),
     };
     match decide(&request, &requester, &seen) {
         Verdict::Approve(grounds) => approve(&context, &request, claim.as_ref(), &grounds).await?,
@@ -231,5 +229,6 @@ fn slow_down(_: Arc<CertificateSigningRequest>, _: &Error, context: Arc<Context>
     Action::requeue(context.entropy.jitter(AGAIN))
 }
 
-#[cfg(all(test, feature = "sim"))]
+#[cfg(test)]
+#[cfg(feature = "sim")]
 mod tests;

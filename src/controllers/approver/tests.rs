@@ -8,7 +8,6 @@ use crate::sim::kube::identity::Keys;
 use crate::sim::kube::identity::keys::Key;
 
 const JOINER: &str = "system:serviceaccount:karpenter-ibm:karpenter-ibm-joiner";
-const NOW: &str = "2026-11-16T10:05:00Z";
 
 /// The request of a kubelet of that name.
 fn asked_as(node: &str) -> CertificateSigningRequest {
@@ -74,12 +73,7 @@ fn registered() -> NodeClaim {
 }
 
 fn judge(request: &CertificateSigningRequest, claim: Option<&NodeClaim>, node: NodeThere) -> Verdict {
-    let seen = Seen {
-        claim,
-        node,
-        patience: Duration::from_mins(15),
-        now: NOW.parse().unwrap(),
-    };
+    let seen = Seen { claim, node };
     match requester(request, JOINER) {
         Some(requester) => decide(request, &requester, &seen),
         None => Verdict::Leave,
@@ -156,13 +150,6 @@ fn a_node_that_is_there_is_not_replaced() {
 }
 
 #[test]
-fn a_request_that_nobody_waits_for_any_more_is_denied() {
-    let mut old = asked();
-    old.metadata.creation_timestamp = serde_json::from_value(json!("2026-11-16T09:49:59Z")).unwrap();
-    assert_eq!(judged(&old), Verdict::Deny(Denial::Expired));
-}
-
-#[test]
 fn more_than_the_certificate_of_one_node_is_denied() {
     let malformed = |malformed| Verdict::Deny(Denial::Malformed(malformed));
     let name = "system:node:node-a";
@@ -236,7 +223,7 @@ fn other_signers_other_users_and_what_is_decided_are_left_alone() {
 
 #[test]
 fn a_claim_that_goes_gets_no_node() {
-    let going = claim_with(&json!({"deletionTimestamp": NOW}));
+    let going = claim_with(&json!({"deletionTimestamp": "2026-11-16T10:05:00Z"}));
     let verdict = judge(&asked(), Some(&going), NodeThere::Absent);
     assert_eq!(verdict, Verdict::Deny(Denial::ClaimLeaves));
 }

@@ -33,15 +33,14 @@ pub(super) fn unread(class: &IBMNodeClass, error: &cloud::Error, now: Timestamp)
     let mut status = owned(class);
     // Without the trace and the server's words, which differ each time: the same fault is written once.
     let fault = format!("{} failed ({})", error.answer().operation, error.kind());
-    let (ready, suffix) = match class.readiness() {
-        Some(ready) => (ready.clone(), "what was resolved before stands"),
-        None => {
-            let message = format!("{fault}: waiting until IBM Cloud answers");
-            (
-                said(names::READY, "Unknown", "ReadFailed", message),
-                "nothing is known yet",
-            )
-        }
+    let (ready, suffix) = if let Some(ready) = class.readiness() {
+        (ready.clone(), "what was resolved before stands")
+    } else {
+        let message = format!("{fault}: waiting until IBM Cloud answers");
+        (
+            said(names::READY, "Unknown", "ReadFailed", message),
+            "nothing is known yet",
+        )
     };
     let message = format!("{fault}; {suffix}");
     let resolved = said(names::RESOLVED, "False", "ReadFailed", message);
@@ -89,8 +88,7 @@ fn dated(
     let before = |type_: &str| class.status.as_ref().and_then(|it| it.condition(type_));
     let date = |mut condition: Condition| {
         let same = before(&condition.type_).filter(|it| it.status == condition.status);
-        condition.last_transition_time =
-            same.map_or_else(|| now.into(), |it| it.last_transition_time.clone());
+        condition.last_transition_time = same.map_or_else(|| now.into(), |it| it.last_transition_time);
         condition.observed_generation = class.metadata.generation;
         condition
     };

@@ -344,6 +344,23 @@ fn an_order_that_may_yet_be_carried_out_holds_the_claim() {
 }
 
 #[test]
+fn a_machine_that_vanished_is_believed_gone_although_it_was_bought_by_a_clock_that_was_ahead() {
+    let mut claim = allocated(Some(ID));
+    let status = claim.status.as_mut().unwrap();
+    status.allocation.as_mut().unwrap().since = at(315_360_000).into();
+    let followed = |seconds| Observed {
+        followed_for: Duration::from_secs(seconds),
+        ..absent()
+    };
+    assert_eq!(step(&claim, &followed(5), 100), "note-absence");
+    let noted = annotated(&claim, names::MACHINE_ABSENT_SINCE, 100);
+    assert_eq!(step(&noted, &followed(15), 110), "wait");
+    assert_ne!(step(&noted, &followed(21), 116), "note-absence");
+    // One from before this attempt was followed may be about an earlier machine.
+    assert_eq!(step(&noted, &followed(5), 116), "note-absence");
+}
+
+#[test]
 fn times_of_a_clock_that_was_ahead_are_written_anew() {
     let ahead = annotated(&allocated(None), names::ORDER_UNSETTLED_UNTIL, 3600);
     assert_eq!(facts::doubt(&ahead, &LIMITS, at(10)), Doubt::Unreadable);

@@ -206,13 +206,7 @@ fn a_spot_price_is_the_users_factor_then_the_published_one_then_a_quarter() {
         price(&silent, CapacityType::Spot, &unset).unwrap().source,
         PriceSource::UsualFactor(Factor::USUAL)
     );
-    assert_eq!(
-        price(&published, CapacityType::OnDemand, &set)
-            .unwrap()
-            .price
-            .usd(),
-        0.2
-    );
+    assert_eq!(price(&published, CapacityType::OnDemand, &set), priced(0.2));
 }
 
 #[test]
@@ -222,8 +216,7 @@ fn a_factor_without_a_price_on_demand_leaves_the_published_spot_price() {
         ..kind("bxf-4x16", 4, 16)
     };
     let set = DiscountFactors::parse(["0.5"]).unwrap();
-    let price = price(&spot_only, CapacityType::Spot, &set).unwrap();
-    assert_eq!(price.price.usd(), 0.048);
+    assert_eq!(price(&spot_only, CapacityType::Spot, &set), priced(0.048));
 }
 
 #[test]

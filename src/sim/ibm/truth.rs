@@ -1,5 +1,6 @@
 //! The cloud as it really is, and hands to change it with: for tests, actors and the control routes.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use super::capacity::Offering;
 use super::images::{ImageStatus, STOCK};
 use super::instances::{HostFailure, Instance, START_FAILURES, Status};
 use super::options::Class;
+use super::placement::TargetKind;
 use super::seeding;
 use super::state::State;
 use super::{geography, profiles};
@@ -55,6 +57,9 @@ pub struct InstanceTruth {
     /// The size of the boot volume, in GB.
     #[serde(skip)]
     pub boot_volume_gb: u64,
+    /// What it is tagged with.
+    #[serde(skip)]
+    pub tags: BTreeSet<String>,
     /// What it costs an hour while it runs, and how certain that is.
     pub usd_per_hour: Option<Price>,
     pub price_certainty: &'static str,
@@ -177,6 +182,21 @@ impl Cloud {
     pub fn add_image(&self, name: &str, status: ImageStatus) -> String {
         let (_, os, family, version, _) = STOCK[0];
         self.with(|state| state.add_image((name, os, family, version, status), "private"))
+    }
+
+    /// Adds a group of dedicated hosts; its id.
+    pub fn add_host_group(&self, name: &str) -> String {
+        self.with(|state| state.add_placement_target(name, TargetKind::DedicatedHostGroup))
+    }
+
+    /// Tags a subnet, as somebody with a console can; search learns of it in its own time.
+    pub fn tag_subnet(&self, id: &str, tag: &str) {
+        self.with(|state| {
+            if let Some(crn) = state.subnets.get(id).map(super::network::Subnet::crn) {
+                state.tags.entry(crn.clone()).or_default().insert(tag.to_owned());
+                state.reindex(&crn);
+            }
+        });
     }
 
     /// Replaces the API keys that IAM takes; tokens that are out stay valid.
@@ -389,6 +409,7 @@ fn truth(state: &State, instance: &Instance) -> InstanceTruth {
         user_data: instance.user_data.clone(),
         metadata_service: instance.metadata.enabled,
         boot_volume_gb: boot_volume_gb(state, instance),
+        tags: state.tags.get(&instance.crn()).cloned().unwrap_or_default(),
         usd_per_hour: instance.profile.on_demand.times(factor * share),
         price_certainty: super::pricing::certainty(instance.profile, &state.region).as_str(),
     }

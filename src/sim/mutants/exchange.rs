@@ -10,11 +10,13 @@ use serde_json::Value;
 
 use crate::ibm::http::{Exchange, ExchangeError};
 
-/// Lists that end after their first page, and whose totals say nothing. Pages are asked for two items at a time: with
-/// the hundred that the product asks for, a world of dozens of machines would never see a second one.
+/// Lists of machines that end after their first page, and whose totals say nothing. Pages are asked for two machines at
+/// a time: with the hundred that the product asks for, a world of dozens would never see a second one. Other lists are
+/// left whole: without half of the subnets nothing would be bought, and nothing could be overlooked.
 pub(super) fn first_page_only(inner: Arc<dyn Exchange>) -> Arc<dyn Exchange> {
     Arc::new(Censored {
         inner,
+        on: |request| request.method() == Method::GET && request.uri().path().ends_with("/instances"),
         ask: in_short_pages,
         censor: without_next,
     })
@@ -24,8 +26,9 @@ pub(super) fn first_page_only(inner: Arc<dyn Exchange>) -> Arc<dyn Exchange> {
 pub(super) fn without_retry_after(inner: Arc<dyn Exchange>) -> Arc<dyn Exchange> {
     Arc::new(Censored {
         inner,
+        on: |_| true,
         ask: |request| request,
-        censor: |_, mut answer| {
+        censor: |mut answer| {
             answer.headers_mut().remove(RETRY_AFTER);
             answer
         },
@@ -34,16 +37,20 @@ pub(super) fn without_retry_after(inner: Arc<dyn Exchange>) -> Arc<dyn Exchange>
 
 struct Censored {
     inner: Arc<dyn Exchange>,
+    /// Which requests are tampered with.
+    on: fn(&Request<Bytes>) -> bool,
     ask: fn(Request<Bytes>) -> Request<Bytes>,
-    censor: fn(&Method, Response<Bytes>) -> Response<Bytes>,
+    censor: fn(Response<Bytes>) -> Response<Bytes>,
 }
 
 #[async_trait]
 impl Exchange for Censored {
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
-        let method = request.method().clone();
+        if !(self.on)(&request) {
+            return self.inner.exchange(request).await;
+        }
         let answer = self.inner.exchange((self.ask)(request)).await?;
-        Ok((self.censor)(&method, answer))
+        Ok((self.censor)(answer))
     }
 }
 
@@ -55,8 +62,8 @@ fn in_short_pages(mut request: Request<Bytes>) -> Request<Bytes> {
     request
 }
 
-fn without_next(method: &Method, answer: Response<Bytes>) -> Response<Bytes> {
-    if method != Method::GET || !answer.status().is_success() {
+fn without_next(answer: Response<Bytes>) -> Response<Bytes> {
+    if !answer.status().is_success() {
         return answer;
     }
     let Ok(Value::Object(mut page)) = serde_json::from_slice(answer.body()) else {
@@ -86,8 +93,9 @@ mod tests {
         }
     }
 
-    async fn ask(exchange: Arc<dyn Exchange>) -> Response<Bytes> {
-        exchange.exchange(Request::new(Bytes::new())).await.unwrap()
+    async fn ask(exchange: Arc<dyn Exchange>, path: &str) -> Response<Bytes> {
+        let request = Request::builder().uri(path).body(Bytes::new()).unwrap();
+        exchange.exchange(request).await.unwrap()
     }
 
     fn body(answer: &Response<Bytes>) -> Value {
@@ -97,11 +105,13 @@ mod tests {
     #[tokio::test]
     async fn the_first_page_looks_like_the_last() {
         let page = json!({"instances": [1], "limit": 1, "next": {"href": "x?start=2"}, "total_count": 2});
-        let answer = ask(first_page_only(Arc::new(Fixed(page)))).await;
+        let answer = ask(first_page_only(Arc::new(Fixed(page.clone()))), "/v1/instances").await;
         assert_eq!(body(&answer), json!({"instances": [1], "limit": 1}));
         let last = json!({"instances": [2], "total_count": 2});
-        let answer = ask(first_page_only(Arc::new(Fixed(last.clone())))).await;
+        let answer = ask(first_page_only(Arc::new(Fixed(last.clone()))), "/v1/instances").await;
         assert_eq!(body(&answer), last);
+        let answer = ask(first_page_only(Arc::new(Fixed(page.clone()))), "/v1/subnets").await;
+        assert_eq!(body(&answer), page);
     }
 
     #[test]
@@ -119,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_wish_for_patience_is_lost_and_nothing_else() {
-        let answer = ask(without_retry_after(Arc::new(Fixed(json!({"a": 1}))))).await;
+        let answer = ask(without_retry_after(Arc::new(Fixed(json!({"a": 1})))), "/").await;
         assert!(answer.headers().get(RETRY_AFTER).is_none());
         assert_eq!(body(&answer), json!({"a": 1}));
     }

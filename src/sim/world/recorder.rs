@@ -129,7 +129,7 @@ impl Recorder {
             method: sent.method.clone(),
             path: sent.uri.path().to_owned(),
             query: sent.uri.query().unwrap_or_default().to_owned(),
-            hash: hash::fnv1a(&sent.body),
+            hash: hash::body(&sent.body),
             body: sent.body.clone(),
         };
         self.write(sent.who.clone(), What::Request(request), sent.worth);
@@ -155,7 +155,7 @@ impl Recorder {
             number,
             carried_out,
             status,
-            hash: hash::fnv1a(&body),
+            hash: hash::body(&body),
             body,
             retry_after,
         };

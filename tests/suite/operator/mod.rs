@@ -2,8 +2,11 @@
 
 mod allocation;
 mod chart;
+mod classes;
 mod crashes;
+mod drift;
 mod effects;
+mod examples;
 mod joining;
 mod life;
 mod mutants;
@@ -133,6 +136,11 @@ impl World {
     }
 
     async fn claim_in(&self, name: &str, zone: &str) -> NodeClaim {
+        self.claim_of(name, zone, &["spot", "on-demand"]).await
+    }
+
+    /// A claim in a zone, bought in the first of these ways.
+    async fn claim_of(&self, name: &str, zone: &str, ways: &[&str]) -> NodeClaim {
         let claim = serde_json::from_value(json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "default"}},
@@ -141,7 +149,7 @@ impl World {
                 "requirements": [
                     {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8"]},
                     {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]},
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ways},
                 ],
             },
         }));

@@ -101,16 +101,7 @@ pub(super) fn judge(class: &IBMNodeClass, facts: &Facts, allowed: &AllowLists) -
     verdict.find_security_groups(spec, network, &facts.security_groups);
     verdict.find_image(spec, facts, allowed);
     verdict.find_keys(spec, &facts.keys);
-    match &facts.resource_group {
-        Some(group) => verdict.resource_group = Some(group.clone()),
-        None => {
-            let message = match &spec.resource_group {
-                Some(written) => format!("there is no resource group {written}: check spec.resourceGroup"),
-                None => "the account has no default resource group: set spec.resourceGroup".to_owned(),
-            };
-            verdict.blame("ResourceGroupNotFound", message);
-        }
-    }
+    verdict.find_resource_group(spec, facts);
     verdict
 }
 
@@ -239,6 +230,17 @@ impl Verdict {
             operating_system: image.operating_system,
         };
         self.image = Some((image.id, resolved));
+    }
+
+    fn find_resource_group(&mut self, spec: &IBMNodeClassSpec, facts: &Facts) {
+        self.resource_group.clone_from(&facts.resource_group);
+        if self.resource_group.is_none() {
+            let message = spec.resource_group.as_ref().map_or_else(
+                || "the account has no default resource group: set spec.resourceGroup".to_owned(),
+                |written| format!("there is no resource group {written}: check spec.resourceGroup"),
+            );
+            self.blame("ResourceGroupNotFound", message);
+        }
     }
 
     fn find_keys(&mut self, spec: &IBMNodeClassSpec, there: &BTreeSet<String>) {

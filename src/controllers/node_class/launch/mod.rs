@@ -46,12 +46,11 @@ pub async fn read(context: &Context, claim: &NodeClaim) -> Result<Option<Resolve
     let known = class
         .resolution()
         .and_then(|it| it.resolved_resource_group_id.clone());
-    let resource_group = match known {
-        Some(group) => Some(group),
-        None => {
-            let written = class.spec.resource_group.as_deref();
-            context.cloud.resource_group(written).await?
-        }
+    let resource_group = if known.is_some() {
+        known
+    } else {
+        let written = class.spec.resource_group.as_deref();
+        context.cloud.resource_group(written).await?
     };
     Ok(Some(Resolved {
         class,

@@ -141,6 +141,10 @@ impl Meddler<'_> {
         let name = claim.name_any();
         self.tell(&format!("nodeclaims/{name}"));
         let claims = self.claims();
+        if rng.bool() {
+            // Gone before anybody hears that it goes: only a comparison of cloud and cluster shows its machine.
+            self.strip(&name).await?;
+        }
         claims.delete(&name, &DeleteParams::default()).await?;
         // Without finalizers it is gone already, and there is nothing to strip.
         let _ = self.strip(&name).await;
@@ -150,7 +154,8 @@ impl Meddler<'_> {
             .map(drop)
     }
 
-    /// Preferably of one that is being deleted: that one is gone then, and its machine is nobody's.
+    /// Preferably of one that is being deleted: that one is gone then, and its machine is nobody's. Half of the others
+    /// are deleted too.
     async fn strip_finalizer(&self, rng: &mut Rng) -> Result<(), kube::Error> {
         let mut claims = self.claims().list(&ListParams::default()).await?.items;
         claims.retain(|claim| !claim.finalizers().is_empty());
@@ -163,8 +168,13 @@ impl Meddler<'_> {
         let Some(claim) = self.meddling.pick(&claims, ResourceExt::name_any, rng) else {
             return Ok(());
         };
-        self.tell(&format!("nodeclaims/{}", claim.name_any()));
-        self.strip(&claim.name_any()).await
+        let name = claim.name_any();
+        self.tell(&format!("nodeclaims/{name}"));
+        self.strip(&name).await?;
+        if claim.metadata.deletion_timestamp.is_none() && rng.bool() {
+            self.claims().delete(&name, &DeleteParams::default()).await?;
+        }
+        Ok(())
     }
 
     async fn strip(&self, name: &str) -> Result<(), kube::Error> {

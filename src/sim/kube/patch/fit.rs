@@ -7,13 +7,42 @@ use serde_json::Value;
 use super::fieldset::Element;
 use super::shape::Shape;
 
+/// A value that does not fit. Its path is put together on the way back, so that what fits costs none.
+struct Misfit {
+    path: String,
+    problem: String,
+}
+
+impl Misfit {
+    fn here(problem: String) -> Self {
+        Self {
+            path: String::new(),
+            problem,
+        }
+    }
+
+    fn in_field(mut self, name: &str) -> Self {
+        self.path = format!(".{name}{}", self.path);
+        self
+    }
+
+    fn in_element(mut self, index: usize) -> Self {
+        self.path = format!("[{index}]{}", self.path);
+        self
+    }
+
+    fn told(self) -> String {
+        format!("{}: {}", self.path, self.problem)
+    }
+}
+
 impl<'a> Shape<'a> {
     /// The first value of another JSON type than the schema's, as the path to it and what was expected.
     pub fn mistyped(self, value: &Value) -> Option<String> {
-        self.mistyped_at(value, "")
+        self.mistyped_at(value).map(Misfit::told)
     }
 
-    fn mistyped_at(self, value: &Value, path: &str) -> Option<String> {
+    fn mistyped_at(self, value: &Value) -> Option<Misfit> {
         let expected = self.expected();
         let fits = match (expected, value) {
             (None, _) | (_, Value::Null) => true,
@@ -25,19 +54,18 @@ impl<'a> Shape<'a> {
             (Some(_), _) => true,
         };
         if !fits {
-            return Some(format!(
-                "{path}: expected {}, got {value}",
-                expected.unwrap_or_default()
-            ));
+            let expected = expected.unwrap_or_default();
+            return Some(Misfit::here(format!("expected {expected}, got {value}")));
         }
         match value {
-            Value::Object(fields) => fields
-                .iter()
-                .find_map(|(name, value)| self.field(name).mistyped_at(value, &format!("{path}.{name}"))),
-            Value::Array(items) => items
-                .iter()
-                .enumerate()
-                .find_map(|(index, value)| self.items().mistyped_at(value, &format!("{path}[{index}]"))),
+            Value::Object(fields) => fields.iter().find_map(|(name, value)| {
+                let misfit = self.field(name).mistyped_at(value);
+                misfit.map(|misfit| misfit.in_field(name))
+            }),
+            Value::Array(items) => items.iter().enumerate().find_map(|(index, value)| {
+                let misfit = self.items().mistyped_at(value);
+                misfit.map(|misfit| misfit.in_element(index))
+            }),
             _ => None,
         }
     }
@@ -52,26 +80,25 @@ impl<'a> Shape<'a> {
     /// The first field that the schema does not declare, or list element that is there twice or has none of its
     /// keys: what cannot be owned.
     pub fn unownable(self, value: &Value) -> Option<String> {
-        self.unownable_at(value, "")
+        self.unownable_at(value).map(Misfit::told)
     }
 
-    fn unownable_at(self, value: &Value, path: &str) -> Option<String> {
+    fn unownable_at(self, value: &Value) -> Option<Misfit> {
         match value {
             Value::Object(fields) => fields.iter().find_map(|(name, value)| {
-                let path = format!("{path}.{name}");
-                if self.is_closed() && !self.declares(name) {
-                    return Some(format!("{path}: field not declared in schema"));
-                }
-                self.field(name).unownable_at(value, &path)
+                let misfit = if self.is_closed() && !self.declares(name) {
+                    Some(Misfit::here("field not declared in schema".to_owned()))
+                } else {
+                    self.field(name).unownable_at(value)
+                };
+                misfit.map(|misfit| misfit.in_field(name))
             }),
-            Value::Array(items) => self
-                .indistinct(items)
-                .map(|problem| format!("{path}: {problem}"))
-                .or_else(|| {
-                    items.iter().enumerate().find_map(|(index, item)| {
-                        self.items().unownable_at(item, &format!("{path}[{index}]"))
-                    })
-                }),
+            Value::Array(items) => self.indistinct(items).map(Misfit::here).or_else(|| {
+                items.iter().enumerate().find_map(|(index, item)| {
+                    let misfit = self.items().unownable_at(item);
+                    misfit.map(|misfit| misfit.in_element(index))
+                })
+            }),
             _ => None,
         }
     }
@@ -144,6 +171,9 @@ mod tests {
         let fits = json!({"apiVersion": "v1", "metadata": {"labels": {"a": "1"}}, "spec": {"priority": 1, "nodeName": null}});
         assert_eq!((shape.mistyped(&fits), shape.unownable(&fits)), (None, None));
         let mistyped = |object: Value| shape.mistyped(&object).is_some();
+        let ports = json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": "x"}]}]}});
+        let told = ".spec.containers[0].ports[0].containerPort: expected integer, got \"x\"";
+        assert_eq!(shape.mistyped(&ports).as_deref(), Some(told));
         assert!(mistyped(json!({"spec": {"nodeName": 1}})));
         assert!(mistyped(json!({"metadata": {"labels": {"a": 1}}})));
         assert!(mistyped(json!({"spec": {"containers": {}}})));

@@ -44,6 +44,7 @@ impl Exchange for CloudEdge {
 
 /// The name of the claim whose machine a request is about.
 fn claim_of(desk: &Desk, sent: &Sent) -> Option<String> {
+    effect(sent.edge, &sent.method, sent.uri.path())?;
     let machine = if is_order(sent) {
         let order: Value = serde_json::from_slice(&sent.body).ok()?;
         order["name"].as_str()?.to_owned()
@@ -78,6 +79,8 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
         body: request.body().clone(),
         worth: Worth::Kept,
     };
+    // Before it is carried out: the claim may be gone when a slow answer comes.
+    let claim = claim_of(&edge.desk, &sent).unwrap_or_default();
     let number = edge.recorder.request(&sent);
     if is_order(&sent) && edge.life.ordered() {
         edge.desk.strike(FaultName::Pause, "upon an order");
@@ -88,8 +91,7 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
     if served.is_some_and(|status| status.is_success())
         && let Some(deed) = effect(Edge::Cloud, &sent.method, sent.uri.path())
     {
-        edge.recorder
-            .effect(deed.to(claim_of(&edge.desk, &sent).unwrap_or_default()));
+        edge.recorder.effect(deed.to(claim));
         edge.life.landed();
     }
     let told = match &answer {

@@ -69,7 +69,7 @@ struct Metadata {
 }
 
 fn event(number: u64, line: &Bytes) -> What {
-    let hash = hash::fnv1a(line);
+    let hash = hash::body(line);
     let parsed = serde_json::from_slice(line).unwrap_or(Line {
         kind: "UNREADABLE".to_owned(),
         object: Object::default(),
