@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::controllers::context::ClusterAccess;
@@ -25,6 +24,17 @@ pub(super) fn settings(world: &World, identity: &str) -> Settings {
     settings
 }
 
+/// The paths of the writes to the claim `a`, in order.
+fn writes(effects: &Effects) -> Vec<String> {
+    let log = effects.log();
+    let of_claim = log.into_iter().filter(|(_, path)| path.contains("/nodeclaims/a"));
+    of_claim.map(|(_, path)| path).collect()
+}
+
+fn of_status(writes: &[String]) -> usize {
+    writes.iter().filter(|path| path.ends_with("/status")).count()
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_write_records_the_decision_with_the_credential_and_deletion_cleans_nothing_up() {
     let world = World::new();
@@ -37,35 +47,39 @@ async fn one_write_records_the_decision_with_the_credential_and_deletion_cleans_
         let claim = world.read("a").await.unwrap();
         let allocation = claim.status.unwrap().allocation.unwrap();
         let credentials = allocation.credentials.unwrap();
-        assert_eq!(credentials.len(), 1);
-        assert_eq!(credentials[0].attempt, 1);
-        let of_claim = |log: &[(Method, String)]| {
-            let writes = log.iter().filter(|(_, path)| path.contains("/nodeclaims/a"));
-            writes.map(|(_, path)| path.clone()).collect::<Vec<_>>()
-        };
-        let writes = of_claim(&effects.log());
-        let status = writes.iter().filter(|path| path.ends_with("/status")).count();
-        assert_eq!(status, 3, "the decision, the machine's id, launched: {writes:?}");
+        assert_eq!((credentials.len(), credentials[0].attempt), (1, 1));
+        let before = writes(&effects);
+        assert_eq!(
+            of_status(&before),
+            3,
+            "the decision, the machine's id, launched: {before:?}"
+        );
         let [machine] = world.living().try_into().unwrap();
         let document = machine.user_data.unwrap();
         assert!(document.starts_with("#cloud-config") && document.contains("https://cluster.example:6443"));
+        world.delete("a").await;
+        world.until_gone("a").await;
+        let after = writes(&effects).split_off(before.len());
+        assert_eq!(of_status(&after), 0, "the allocation goes with its claim");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_node_bears_an_annotation_of_ours() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
         world.join("a").await;
-        world.make_ready("a").await;
         world
-            .until("ready", Duration::from_mins(1), async || {
-                world.is_true("a", "Ready").await
+            .until("registered", Duration::from_mins(1), async || {
+                world.is_true("a", "Registered").await
             })
             .await;
         let nodes: Api<Node> = Api::all(world.kube.admin());
         let node = nodes.get("a").await.unwrap();
-        let annotations: Vec<&String> = node.annotations().keys().collect();
-        assert!(annotations.is_empty(), "{annotations:?}");
-        let before = of_claim(&effects.log()).len();
-        world.delete("a").await;
-        world.until_gone("a").await;
-        let after = of_claim(&effects.log());
-        let status = after[before..].iter().filter(|path| path.ends_with("/status"));
-        assert_eq!(status.count(), 0, "the allocation goes with its claim");
+        assert!(node.annotations().is_empty(), "{:?}", node.annotations());
     })
     .await;
 }
