@@ -148,7 +148,7 @@ impl Buying<'_> {
                 self.fault(
                     machine,
                     allocation,
-                    format!("the machine did not run within {minutes} minutes"),
+                    &format!("the machine did not run within {minutes} minutes"),
                 )
             }
             _ => self.poll(),
@@ -175,12 +175,12 @@ impl Buying<'_> {
         } else if is_for(StatusReason::NoAddress) {
             first(Withholding::Subnet)
         } else {
-            self.fault(machine, allocation, fault(machine))
+            self.fault(machine, allocation, &fault(machine))
         }
     }
 
     /// A fault of configuration or infrastructure: another machine may do better, but not for ever.
-    fn fault(&self, machine: &Machine, allocation: &Allocation, why: String) -> Step {
+    fn fault(&self, machine: &Machine, allocation: &Allocation, why: &str) -> Step {
         let message = format!("attempt {}: {why}", allocation.attempt);
         if allocation.attempt >= self.limits.faults {
             return Step::GiveUp(End {

@@ -123,7 +123,7 @@ fn said(
     let same = conditions
         .iter()
         .find(|it| it.type_ == type_ && it.status == word);
-    let since = same.map_or_else(|| now.into(), |it| it.last_transition_time.clone());
+    let since = same.map_or_else(|| now.into(), |it| it.last_transition_time);
     conditions.retain(|it| it.type_ != type_);
     conditions.push(Condition {
         type_: type_.to_owned(),

@@ -158,7 +158,7 @@ impl<'a> Holding<'a> {
             Some(seen) if seen.version == version => {}
             other => *other = Some(Sighting { version, at: now }),
         }
-        known.seen.get_or_insert_with(|| Sighting {
+        known.seen.get_or_insert(Sighting {
             version: None,
             at: now,
         })

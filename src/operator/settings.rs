@@ -433,38 +433,6 @@ mod tests {
             ..good()
         };
         assert_eq!(wrong(&missing).setting, "IBMCLOUD_API_KEY_FILE");
-        assert_eq!(
-            wrong(&RawSettings {
-                burst: Some(0),
-                ..good()
-            })
-            .setting,
-            "--ibm-burst"
-        );
-        assert_eq!(
-            wrong(&RawSettings {
-                deadline_seconds: Some(301),
-                ..good()
-            })
-            .setting,
-            "--ibm-deadline-seconds"
-        );
-        assert_eq!(
-            wrong(&RawSettings {
-                resolve_seconds: Some(29),
-                ..good()
-            })
-            .setting,
-            "--nodeclass-resolve-seconds"
-        );
-        assert_eq!(
-            wrong(&RawSettings {
-                preemption_hold_seconds: Some(0),
-                ..good()
-            })
-            .setting,
-            "--preemption-hold-seconds"
-        );
         let clear = Overrides {
             all: Some("http://example.com".to_owned()),
             ..Overrides::default()
@@ -477,6 +445,64 @@ mod tests {
             .setting,
             "IBMCLOUD_*_ENDPOINT"
         );
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_refused() {
+        let setting = |change: fn(&mut RawSettings)| {
+            let mut raw = good();
+            change(&mut raw);
+            wrong(&raw).setting
+        };
+        assert_eq!(setting(|raw| raw.burst = Some(0)), "--ibm-burst");
+        assert_eq!(
+            setting(|raw| raw.deadline_seconds = Some(301)),
+            "--ibm-deadline-seconds"
+        );
+        assert_eq!(
+            setting(|raw| raw.resolve_seconds = Some(29)),
+            "--nodeclass-resolve-seconds"
+        );
+        assert_eq!(
+            setting(|raw| raw.preemption_hold_seconds = Some(0)),
+            "--preemption-hold-seconds"
+        );
+        assert_eq!(setting(|raw| raw.machines_max = Some(0)), "--max-machines");
+        assert_eq!(
+            setting(|raw| raw.launches_per_hour_max = Some(100_001)),
+            "--max-launches-per-hour"
+        );
+        assert_eq!(
+            setting(|raw| raw.initialization_minutes = Some(4)),
+            "--initialization-minutes"
+        );
+    }
+
+    #[test]
+    fn machines_are_told_an_address_of_the_cluster_and_nothing_else() {
+        let endpoint = |text: &str| {
+            let raw = RawSettings {
+                cluster_endpoint: Some(text.to_owned()),
+                ..good()
+            };
+            Settings::validate(&raw).map(|settings| settings.cluster_endpoint)
+        };
+        assert_eq!(
+            endpoint("https://10.0.0.1:6443/"),
+            Ok(Some("https://10.0.0.1:6443".to_owned()))
+        );
+        for text in ["http://10.0.0.1", "https://a b", "https://user@host", "https://"] {
+            assert_eq!(
+                endpoint(text).unwrap_err().setting,
+                "--cluster-endpoint",
+                "{text}"
+            );
+        }
+        let raw = RawSettings {
+            cluster_dns: vec!["kube-dns".to_owned()],
+            ..good()
+        };
+        assert_eq!(wrong(&raw).setting, "--cluster-dns");
     }
 
     #[test]

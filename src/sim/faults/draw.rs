@@ -110,7 +110,7 @@ fn companion(injection: &Injection, rng: &mut Rng) -> Option<Injection> {
     let at = injection.at.saturating_sub(Duration::from_secs(1));
     Some(Injection {
         at,
-        lasts: injection.at + injection.lasts.max(COALESCED) - at,
+        lasts: (injection.at + injection.lasts.max(COALESCED)).saturating_sub(at),
         stream,
         fault,
     })

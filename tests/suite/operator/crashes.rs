@@ -3,13 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::operator;
+use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use karpenter_ibm::sim::kube::identity::User;
+use kube::Api;
 
 use super::effects::Effects;
-use super::{World, while_working};
+use super::{World, allocation, chart, while_working};
 
-/// The machines that were ever seen for the one claim of a world.
+/// The machines that were ever seen for the one claim of a world, but for the one that could not start.
 #[derive(Default)]
 struct Ever(BTreeSet<String>);
 
@@ -19,7 +24,13 @@ impl Ever {
         let end = world.clock.instant() + Duration::from_mins(10);
         while !goal.is_reached(world).await {
             assert!(world.clock.instant() < end, "{goal:?} is not reached");
-            self.0.extend(world.cloud.instances().into_iter().map(|it| it.id));
+            let living = world.living();
+            let healthy = living
+                .iter()
+                .filter(|it| it.status != "failed" && it.status != "stopped");
+            assert!(healthy.count() <= 1, "two machines at once");
+            let running = living.into_iter().filter(|it| it.status == "running");
+            self.0.extend(running.map(|it| it.id));
             assert!(self.0.len() <= 1, "a second machine was bought");
             world.clock.sleep(Duration::from_secs(1)).await;
         }
@@ -28,6 +39,17 @@ impl Ever {
     /// Buys a machine and gives it back, from wherever things stand.
     async fn live(&mut self, world: &World) {
         self.watch(world, Goal::Launched).await;
+        let claim = world.read("a").await;
+        let stays = claim.is_some_and(|claim| claim.metadata.deletion_timestamp.is_none());
+        if stays {
+            let nodes: Api<Node> = Api::all(world.kube.admin());
+            if nodes.get_opt("a").await.unwrap().is_none() {
+                world.join("a").await;
+            }
+            self.watch(world, Goal::Registered).await;
+            world.make_ready("a").await;
+            self.watch(world, Goal::Ready).await;
+        }
         if world.read("a").await.is_some() {
             world.delete("a").await;
         }
@@ -39,6 +61,8 @@ impl Ever {
 #[derive(Clone, Copy, Debug)]
 enum Goal {
     Launched,
+    Registered,
+    Ready,
     Gone,
 }
 
@@ -48,18 +72,60 @@ impl Goal {
         let is_going = claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
         match self {
             Self::Launched => is_going || world.is_true("a", "Launched").await,
+            Self::Registered => is_going || world.is_true("a", "Registered").await,
+            Self::Ready => is_going || world.is_true("a", "Ready").await,
             Self::Gone => world.read("a").await.is_none(),
         }
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_crash_after_any_effect_costs_no_second_machine_and_leaves_none_behind() {
-    let mut crashes = 0;
+/// Every kind of effect that the story has: a method, and what the path has in it and how it ends.
+const KINDS: [(&str, &str, &str); 11] = [
+    ("PATCH", "/nodeclaims/", "a"),
+    ("POST", "/serviceaccounts/", "/token"),
+    ("PATCH", "/nodeclaims/", "/status"),
+    ("POST", "/v1/", "/instances"),
+    ("POST", "/tags/", "/attach"),
+    ("PATCH", "/nodes/", "a"),
+    ("DELETE", "/v1/instances/", ""),
+    ("DELETE", "/nodes/", "a"),
+    ("PATCH", "/ibmnodeclasses/", "default"),
+    ("PATCH", "/ibmnodeclasses/", "/status"),
+    ("POST", "/unavailableofferings", ""),
+];
+
+/// What makes the story harder, from the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// The first offering is short, which shows after the order was accepted.
+    Shortage,
+    /// And the answer to the next order is lost.
+    LostCreate,
+    /// And the next order is carried out late, and not answered.
+    LateCreate,
+}
+
+impl Trouble {
+    fn begin(self, world: &World) {
+        let faults = world.cloud.faults();
+        let short = Fault::new(FaultKind::StartFails).reason("cannot_start_capacity");
+        faults.start(short.times(1));
+        match self {
+            Self::Shortage => {}
+            Self::LostCreate => faults.start(Fault::new(FaultKind::LostCreate).times(1)),
+            Self::LateCreate => faults.start(Fault::new(FaultKind::LateCreate).times(1)),
+        }
+    }
+}
+
+/// Crashes after every single effect of the whole story, one world for each; how many effects there were.
+async fn crash_everywhere(trouble: Trouble, successors: usize) -> usize {
     for last in 1.. {
         let (world, effects, mut ever) = (World::new(), Effects::up_to(last), Ever::default());
-        let edges = effects.around(world.edges(User::admin()));
-        let first = operator::factory(World::settings("first"))(edges);
+        let user = chart::install(&world);
+        trouble.begin(&world);
+        let factory = |name: &str| operator::factory(allocation::settings(&world, name));
+        let first = factory("first")(effects.around(world.edges(user.clone())));
         world.claim("a").await;
         let finished = tokio::select! {
             biased;
@@ -68,13 +134,41 @@ async fn a_crash_after_any_effect_costs_no_second_machine_and_leaves_none_behind
             () = ever.live(&world) => true,
         };
         if finished {
-            break;
+            check_kinds(&effects);
+            return last - 1;
         }
-        crashes += 1;
-        while_working(world.replica_named("second"), ever.live(&world)).await;
+        let names = ["second", "third"].into_iter().take(successors);
+        let next = names.map(|name| factory(name)(world.edges(user.clone())));
+        while_working(join_all(next).map(drop), ever.live(&world)).await;
     }
-    // Finalizer, allocation, order, id, labels, launched; deletion, absence, finalizer.
-    assert!(crashes >= 9, "only {crashes} effects");
+    unreachable!("the numbers do not end");
+}
+
+fn check_kinds(effects: &Effects) {
+    let log = effects.log();
+    for (method, part, end) in KINDS {
+        let is_there = log
+            .iter()
+            .any(|(did, path)| did == method && path.contains(part) && path.ends_with(end));
+        assert!(is_there, "the story lacks {method} {part}…{end}: {log:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_effect_costs_no_second_machine_and_leaves_none_behind() {
+    let effects = crash_everywhere(Trouble::Shortage, 1).await;
+    eprintln!("{effects} effects, and a crash after each");
+    assert!(effects >= 20, "only {effects} effects");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_a_crash_together_with_a_lost_answer_to_an_order() {
+    crash_everywhere(Trouble::LostCreate, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_a_crash_together_with_an_order_that_is_carried_out_late() {
+    crash_everywhere(Trouble::LateCreate, 2).await;
 }
 
 #[tokio::test(start_paused = true)]

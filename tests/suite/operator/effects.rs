@@ -1,7 +1,7 @@
 //! Edges that count effects and can break the world off right after one, before its answer arrives.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use tower::{BoxError, service_fn};
 #[derive(Clone)]
 pub(super) struct Effects {
     count: Arc<AtomicUsize>,
+    log: Arc<Mutex<Vec<(Method, String)>>>,
     last: usize,
     /// Cancelled when the last effect was carried out.
     pub(super) crash: CancellationToken,
@@ -26,6 +27,7 @@ impl Effects {
     pub(super) fn up_to(last: usize) -> Self {
         Self {
             count: Arc::default(),
+            log: Arc::default(),
             last,
             crash: CancellationToken::new(),
         }
@@ -41,6 +43,17 @@ impl Effects {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// What they were, in order.
+    pub(super) fn log(&self) -> Vec<(Method, String)> {
+        self.log.lock().unwrap().clone()
+    }
+
+    fn note(&self, counts: bool, method: &Method, path: &str) {
+        if counts {
+            self.log.lock().unwrap().push((method.clone(), path.to_owned()));
+        }
+    }
+
     /// The same edges, counted.
     pub(super) fn around(&self, mut edges: Edges) -> Edges {
         edges.ibm.cloud = Arc::new(Counted {
@@ -52,6 +65,7 @@ impl Effects {
             let (inner, effects) = (inner.clone(), effects.clone());
             async move {
                 let counts = is_effect(request.method(), request.uri().path());
+                effects.note(counts, request.method(), request.uri().path());
                 let answer = inner.send(request).await;
                 effects.after(counts).await;
                 answer.map_err(BoxError::from)
@@ -85,6 +99,7 @@ struct Counted {
 impl Exchange for Counted {
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
         let counts = is_effect(request.method(), request.uri().path());
+        self.effects.note(counts, request.method(), request.uri().path());
         let answer = self.inner.exchange(request).await;
         self.effects.after(counts).await;
         answer

@@ -137,10 +137,11 @@ async fn a_create_that_is_carried_out_late_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_cannot_start_is_followed_by_another() {
     let world = World::new();
-    world
-        .cloud
-        .faults()
-        .start(Fault::new(FaultKind::StartFails).times(1));
+    world.cloud.faults().start(
+        Fault::new(FaultKind::StartFails)
+            .reason("cannot_start_compute")
+            .times(1),
+    );
     while_working(world.replica(), async {
         world.claim("a").await;
         world.until_launched("a").await;

@@ -1,5 +1,6 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
+mod allocation;
 mod chart;
 mod classes;
 mod crashes;
@@ -11,6 +12,7 @@ mod life;
 mod mutants;
 mod permissions;
 mod replicas;
+mod shortage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +47,11 @@ struct World {
 impl World {
     /// With our definitions, the release namespace, and a class for everything.
     fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    /// The same in an account that is different.
+    fn with(change: impl FnOnce(&mut ibm::Options)) -> Self {
         let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
         let kube = ApiServer::new(Options {
             clock: clock.clone(),
@@ -58,7 +65,9 @@ impl World {
             &kube,
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         );
-        let cloud = Cloud::new(ibm::Options::new("us-south", 7, clock.clone()));
+        let mut options = ibm::Options::new("us-south", 7, clock.clone());
+        change(&mut options);
+        let cloud = Cloud::new(options);
         let world = Self { kube, cloud, clock };
         write::insert(&world.kube, world.class());
         world

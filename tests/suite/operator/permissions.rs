@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use karpenter_ibm::operator;
+use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use karpenter_ibm::sim::kube::write;
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, World, chart, joining, while_working};
+use super::{NAMESPACE, World, allocation, chart, joining, while_working};
 
 /// Group, resource and verb.
 type Permission = (String, String, String);
@@ -58,14 +59,32 @@ async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() 
             "spec": {"key": "spot:*:*", "reason": "Quota", "until": "2026-11-16T01:00:00Z"},
         }),
     );
-    let context = operator::context(&joining::settings("one"), world.edges(user.clone())).unwrap();
-    let replica = operator::factory(joining::settings("one"))(world.edges(user));
+    // One that has just ended: the next shortage of this offering is withheld for longer.
+    write::insert(
+        &world.kube,
+        json!({
+            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
+            "metadata": {"name": "spot.bxf-2x8.us-south-1"},
+            "spec": {
+                "key": "spot:bxf-2x8:us-south-1", "reason": "Shortage",
+                "since": "2026-11-16T09:00:00Z", "until": "2026-11-16T10:00:00Z",
+            },
+        }),
+    );
+    let settings = allocation::settings(&world, "one");
+    let context = operator::context(&settings, world.edges(user.clone())).unwrap();
+    let replica = operator::factory(settings)(world.edges(user));
     while_working(replica, async {
-        world.claim("deleted").await;
-        world.claim("preempted").await;
-        for claim in ["deleted", "preempted"] {
-            world.until_launched(claim).await;
-        }
+        world.claim_in("preempted", "us-south-2").await;
+        world.until_launched("preempted").await;
+        let short = Fault::new(FaultKind::CapacityRefused);
+        world.cloud.faults().start(short.times(2));
+        let here = json!([
+            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8", "bxf-4x16"]},
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-south-1"]},
+        ]);
+        world.wish("deleted", here).await;
+        world.until_launched("deleted").await;
         let (machine, _booted) = joining::boot_for(&world, &context, "deleted").await;
         let registered = world.until("registered", Duration::from_mins(2), async || {
             world.is_true("deleted", "Registered").await

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Resolved;
-use crate::api::{self, PlacementKind};
+use crate::api::{self, IBMNodeClassStatus, PlacementKind};
 use crate::cloud::{Subnet, Usable};
 use crate::model::{ClassFacts, KubeletSettings, Placement, SubnetFacts};
 
@@ -47,7 +47,7 @@ impl Resolved {
         ClassFacts {
             region: spec.region.clone(),
             subnets,
-            placement: placement(status.and_then(|status| status.placement())),
+            placement: placement(status.and_then(IBMNodeClassStatus::placement)),
             profiles: None,
             kubelet: spec.kubelet.as_ref().map(kubelet).unwrap_or_default(),
             boot_volume_bytes: boot_volume.unwrap_or(BOOT_VOLUME_GB).saturating_mul(GB),
