@@ -10,6 +10,7 @@
 //! ibm/          IBM Cloud as a Cloud: transport, tokens, typed endpoints, prices
 //! cloud/        the trait Cloud, its vocabulary and its error, whose variants are decisions
 //! ── pure from here down ──
+//! scheduling/   where pending pods go, and which nodes are bought for them
 //! lifecycle/    the next step of a NodeClaim's life
 //! model/        what decisions see
 //! api/          what users write: the CRDs and their validation
@@ -30,5 +31,6 @@ pub mod money;
 pub mod operator;
 pub mod quantity;
 pub mod resources;
+pub mod scheduling;
 #[cfg(feature = "sim")]
 pub mod sim;
