@@ -116,3 +116,6 @@ struct Score {
     price: u64,
     nodes: usize,
 }
+
+#[cfg(test)]
+mod tests;
