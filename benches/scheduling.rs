@@ -63,7 +63,10 @@ fn main() -> std::io::Result<()> {
     if let (Some(file), Some(pods)) = (&arguments.write, arguments.pods) {
         return std::fs::write(file, workload::to_json(&build(pods)).to_string());
     }
-    println!("{:<14} {:>7} {:>10} {:>8} {:>7} {:>12} {:>8}", "workload", "pods", "ms", "classes", "nodes", "dollars/h", "left out");
+    println!(
+        "{:<14} {:>7} {:>10} {:>8} {:>7} {:>12} {:>8}",
+        "workload", "pods", "ms", "classes", "nodes", "dollars/h", "left out"
+    );
     if let Some(pods) = arguments.pods {
         measure(kind, &build(pods), options);
         return Ok(());

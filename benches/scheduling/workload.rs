@@ -72,17 +72,20 @@ pub(crate) fn diverse(pods: usize) -> Workload {
     }
     for _ in 0..each {
         let labels = json!({"my-affininity": draws.one(&LETTERS)});
-        let term = json!([{"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": labels}}]);
+        let term =
+            json!([{"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": labels}}]);
         let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
         all.push((labels, json!({"affinity": affinity})));
     }
     for _ in 0..each {
         let labels = json!({"app": "nginx"});
-        let term = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]);
+        let term =
+            json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]);
         let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
         all.push((labels, json!({"affinity": affinity})));
     }
-    let pod = |(number, (labels, spec)): (usize, (Value, Value))| pod(number, &labels, spec, draws.requests());
+    let pod =
+        |(number, (labels, spec)): (usize, (Value, Value))| pod(number, &labels, spec, draws.requests());
     Workload {
         pods: all.into_iter().enumerate().map(pod).collect(),
         pool: pool(types(400)),
@@ -93,9 +96,7 @@ pub(crate) fn diverse(pods: usize) -> Workload {
 pub(crate) fn preferences(pods: usize) -> Workload {
     let mut draws = Draws(SEED);
     let labels = json!({"app": "nginx"});
-    let far = |weight: u32, key: &str| {
-        json!({"weight": weight, "podAffinityTerm": {"topologyKey": key, "labelSelector": {"matchLabels": labels}}})
-    };
+    let far = |weight: u32, key: &str| json!({"weight": weight, "podAffinityTerm": {"topologyKey": key, "labelSelector": {"matchLabels": labels}}});
     let zone = json!([{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["test-zone-1"]}]);
     let affinity = json!({
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
@@ -137,7 +138,11 @@ fn pool(types: Vec<InstanceType>) -> Pool {
         weight: 0,
         requirements,
         taints: Vec::new(),
-        limits: Some(Resources::new().with(CPU, 10_000_000_000).with(MEMORY, 10_000_000 * GI)),
+        limits: Some(
+            Resources::new()
+                .with(CPU, 10_000_000_000)
+                .with(MEMORY, 10_000_000 * GI),
+        ),
         types: Arc::new(types),
     }
 }
@@ -154,7 +159,10 @@ fn labels(pairs: &[(&str, &[&str])]) -> Requirements {
 fn types(number: i64) -> Vec<InstanceType> {
     let kind = |cpu: i64| {
         let name = format!("fake-it-{}", cpu - 1);
-        let capacity = Resources::new().with(CPU, cpu * 1000).with(MEMORY, 2 * cpu * GI).with(PODS, 10 * cpu);
+        let capacity = Resources::new()
+            .with(CPU, cpu * 1000)
+            .with(MEMORY, 2 * cpu * GI)
+            .with(PODS, 10 * cpu);
         let overhead = Resources::new().with(CPU, 100).with(MEMORY, 10 * MI);
         #[expect(clippy::cast_precision_loss, reason = "at most 800 GiB, far below 2^53")]
         let dollars = 0.1 * cpu as f64 + 0.1 * (2 * cpu * GI) as f64 / 1e9;
@@ -197,19 +205,28 @@ fn ibm_types() -> Vec<InstanceType> {
     let kind = |profile: &builtin::Profile| {
         let cpu = i64::from(profile.vcpu) * 1000;
         let memory = i64::from(profile.memory_gib) * GI;
-        let capacity = Resources::new().with(CPU, cpu).with(MEMORY, memory / 100 * 97).with(PODS, 110);
-        let overhead = Resources::new().with(CPU, 100 + cpu / 100).with(MEMORY, 300 * MI + memory / 50);
+        let capacity = Resources::new()
+            .with(CPU, cpu)
+            .with(MEMORY, memory / 100 * 97)
+            .with(PODS, 110);
+        let overhead = Resources::new()
+            .with(CPU, 100 + cpu / 100)
+            .with(MEMORY, 300 * MI + memory / 50);
         let spot = profile.on_demand.times(0.25);
-        let offerings = ["us-south-1", "us-south-2", "us-south-3"].into_iter().flat_map(|zone| {
-            let offer = |capacity_type, price| Offering {
-                zone: zone.to_owned(),
-                capacity_type,
-                price,
-                availability: Availability::Available,
-            };
-            let spot = profile.spot.then(|| offer(CapacityType::Spot, spot));
-            [offer(CapacityType::OnDemand, Some(profile.on_demand))].into_iter().chain(spot)
-        });
+        let offerings = ["us-south-1", "us-south-2", "us-south-3"]
+            .into_iter()
+            .flat_map(|zone| {
+                let offer = |capacity_type, price| Offering {
+                    zone: zone.to_owned(),
+                    capacity_type,
+                    price,
+                    availability: Availability::Available,
+                };
+                let spot = profile.spot.then(|| offer(CapacityType::Spot, spot));
+                [offer(CapacityType::OnDemand, Some(profile.on_demand))]
+                    .into_iter()
+                    .chain(spot)
+            });
         InstanceType {
             name: profile.name.to_owned(),
             requirements: labels(&[
@@ -222,7 +239,11 @@ fn ibm_types() -> Vec<InstanceType> {
             offerings: offerings.collect(),
         }
     };
-    builtin::profiles().iter().filter(|profile| profile.gpu.is_none()).map(kind).collect()
+    builtin::profiles()
+        .iter()
+        .filter(|profile| profile.gpu.is_none())
+        .map(kind)
+        .collect()
 }
 
 /// The workload as JSON: pods as the API server shows them; types with what they have in all, what of it is kept from
@@ -230,7 +251,9 @@ fn ibm_types() -> Vec<InstanceType> {
 /// thousandths; prices are dollars an hour.
 pub(crate) fn to_json(workload: &Workload) -> Value {
     let amounts = |list: &Resources| -> BTreeMap<String, i64> {
-        list.iter().map(|(name, amount)| (name.clone(), *amount)).collect()
+        list.iter()
+            .map(|(name, amount)| (name.clone(), *amount))
+            .collect()
     };
     let kind = |kind: &InstanceType| {
         let labels: BTreeMap<&String, Vec<&String>> = kind

@@ -8,8 +8,8 @@ use super::host_port::HostPort;
 use super::pod::NODE_NAME;
 use super::requirements::Requirements;
 use super::taint::Taint;
-use crate::api::names::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE};
 use crate::api::names::current_label;
+use crate::api::names::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE};
 use crate::api::{self, NodeClaim};
 use crate::quantity::WrittenQuantity;
 use crate::resources::{Resources, amount_of};
@@ -98,7 +98,11 @@ impl Node {
                 .is_some_and(|value| value == "true")
         };
         let begins = claim.is_some() && !says(INITIALIZED);
-        read.stage = if begins { Stage::Beginning } else { Stage::Initialized };
+        read.stage = if begins {
+            Stage::Beginning
+        } else {
+            Stage::Initialized
+        };
         let unregistered = claim.is_some() && !says(REGISTERED);
         if let Some(claim) = claim {
             read.read_claim(claim);
@@ -148,7 +152,11 @@ impl Node {
         } else {
             self.labels = node.metadata.labels.clone().unwrap_or_default();
             let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-            self.taints = taints.into_iter().flatten().filter_map(Taint::from_node).collect();
+            self.taints = taints
+                .into_iter()
+                .flatten()
+                .filter_map(Taint::from_node)
+                .collect();
         }
         if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
             && !self.taints.contains(&Taint::unschedulable())
@@ -157,7 +165,8 @@ impl Node {
         }
         let status = node.status.as_ref();
         let reported = |list: Option<&BTreeMap<String, _>>| {
-            list.and_then(|list| Resources::parse(list).ok()).unwrap_or_default()
+            list.and_then(|list| Resources::parse(list).ok())
+                .unwrap_or_default()
         };
         let capacity = reported(status.and_then(|status| status.capacity.as_ref()));
         let allocatable = reported(status.and_then(|status| status.allocatable.as_ref()));
@@ -170,7 +179,9 @@ impl Node {
     }
 
     fn forget_passing_taints(&mut self, claim: Option<&NodeClaim>) {
-        let startup = claim.iter().flat_map(|claim| claim.spec.startup_taints.iter().flatten());
+        let startup = claim
+            .iter()
+            .flat_map(|claim| claim.spec.startup_taints.iter().flatten());
         let startup: Vec<Taint> = startup.filter_map(Taint::from_api).collect();
         self.taints
             .retain(|taint| !taint.is_ephemeral() && !startup.contains(taint));
@@ -189,7 +200,8 @@ impl Node {
             }
         }
         all.insert(NODE_NAME.to_owned(), self.name.clone());
-        all.entry(HOSTNAME.to_owned()).or_insert_with(|| self.name.clone());
+        all.entry(HOSTNAME.to_owned())
+            .or_insert_with(|| self.name.clone());
         all
     }
 }
@@ -205,7 +217,10 @@ fn certain_labels(claim: &NodeClaim) -> BTreeMap<String, String> {
             labels.entry(key.clone()).or_insert_with(|| value.clone());
         }
     }
-    let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
+    let allocation = claim
+        .status
+        .as_ref()
+        .and_then(|status| status.allocation.as_ref());
     if let Some(allocation) = allocation {
         labels.insert(INSTANCE_TYPE.to_owned(), allocation.profile.clone());
         labels.insert(ZONE.to_owned(), allocation.zone.clone());

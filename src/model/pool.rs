@@ -34,7 +34,10 @@ impl Pool {
         let name = pool.metadata.name.clone().unwrap_or_default();
         let template = &pool.spec.template;
         let mut requirements = Requirements::from_api(&template.spec.requirements)?;
-        let labels = template.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
+        let labels = template
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.labels.as_ref());
         if let Some(labels) = labels {
             requirements = requirements.and(&Requirements::from_labels(labels));
         }

@@ -148,6 +148,9 @@ mod tests {
             match_expressions: None,
         }));
         assert_eq!(selector.certain_label(), Some(("app", "web")));
-        assert_eq!(Selector::from_api(Some(&expression("app", "Exists", &[]))).certain_label(), None);
+        assert_eq!(
+            Selector::from_api(Some(&expression("app", "Exists", &[]))).certain_label(),
+            None
+        );
     }
 }

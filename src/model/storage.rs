@@ -202,11 +202,13 @@ impl Volume {
             .as_ref()
             .and_then(|nodes| nodes.required.as_ref());
         let mut nodes = Vec::new();
-        for term in required.into_iter().flat_map(|required| &required.node_selector_terms) {
+        for term in required
+            .into_iter()
+            .flat_map(|required| &required.node_selector_terms)
+        {
             let mut term = term.clone();
             if local {
-                let hostname =
-                    |expression: &core::NodeSelectorRequirement| expression.key == HOSTNAME;
+                let hostname = |expression: &core::NodeSelectorRequirement| expression.key == HOSTNAME;
                 term.match_expressions
                     .iter_mut()
                     .for_each(|expressions| expressions.retain(|expression| !hostname(expression)));
@@ -337,7 +339,10 @@ mod tests {
             needs(going(Unusable::Deleting)),
             Err(VolumeProblem::Deleting(_))
         ));
-        assert!(matches!(needs(going(Unusable::Lost)), Err(VolumeProblem::Lost(_))));
+        assert!(matches!(
+            needs(going(Unusable::Lost)),
+            Err(VolumeProblem::Lost(_))
+        ));
     }
 
     #[test]

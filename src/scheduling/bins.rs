@@ -101,7 +101,10 @@ impl Bins {
 
     /// Whether some bin of a block may have room for these amounts.
     pub(super) fn block_may_fit(&self, left: Left, block: usize, wanted: &[i64]) -> bool {
-        fit(wanted, &self.room(left).of_block[block * self.width..(block + 1) * self.width])
+        fit(
+            wanted,
+            &self.room(left).of_block[block * self.width..(block + 1) * self.width],
+        )
     }
 
     /// Makes the upper bound of a block exact.
@@ -115,7 +118,9 @@ impl Bins {
         most.fill(i64::MIN);
         for bin in block * BLOCK..((block + 1) * BLOCK).min(bins) {
             let left = &room.of_bin[bin * width..(bin + 1) * width];
-            most.iter_mut().zip(left).for_each(|(most, left)| *most = (*most).max(*left));
+            most.iter_mut()
+                .zip(left)
+                .for_each(|(most, left)| *most = (*most).max(*left));
         }
     }
 }
@@ -124,7 +129,9 @@ impl Room {
     fn raise(&mut self, width: usize, bin: usize, left: &[i64]) {
         let block = bin / BLOCK;
         let most = &mut self.of_block[block * width..(block + 1) * width];
-        most.iter_mut().zip(left).for_each(|(most, left)| *most = (*most).max(*left));
+        most.iter_mut()
+            .zip(left)
+            .for_each(|(most, left)| *most = (*most).max(*left));
     }
 }
 
@@ -139,7 +146,10 @@ mod tests {
         assert_eq!(bins.blocks(), 2);
         assert!(bins.block_may_fit(Left::Slack, 0, &[63]) && !bins.block_may_fit(Left::Slack, 0, &[64]));
         bins.set(63, &[0], &[0]);
-        assert!(bins.block_may_fit(Left::Slack, 0, &[63]), "an upper bound, not exact");
+        assert!(
+            bins.block_may_fit(Left::Slack, 0, &[63]),
+            "an upper bound, not exact"
+        );
         bins.mend(Left::Slack, 0);
         assert!(!bins.block_may_fit(Left::Slack, 0, &[63]));
         bins.set(2, &[99], &[99]);

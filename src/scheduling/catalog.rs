@@ -22,7 +22,9 @@ pub(super) fn templates(
     order.sort_by_key(|(_, pool)| (-pool.weight, &pool.name));
     let mut all = Vec::with_capacity(order.len());
     for at in order {
-        let Some(req) = pool_req(space, at.1) else { continue };
+        let Some(req) = pool_req(space, at.1) else {
+            continue;
+        };
         let types = kinds(space, at.1, dims);
         let mut template = Template::new(at, req, tolerance.taints(&at.1.taints), types, dims);
         expect_daemons(&mut template, at.1, &snapshot.daemons, space, dims);
@@ -33,7 +35,9 @@ pub(super) fn templates(
             }
         }
         let least = at.1.requirements.min_values().iter();
-        template.min_values = least.filter_map(|(key, least)| Some((space.column(key)?, *least))).collect();
+        template.min_values = least
+            .filter_map(|(key, least)| Some((space.column(key)?, *least)))
+            .collect();
         all.push(template);
     }
     all
@@ -48,7 +52,10 @@ pub(super) fn mention(labels: &mut Labels, snapshot: &Snapshot) {
         for kind in pool.types.iter() {
             labels.mention_value(INSTANCE_TYPE, &kind.name);
             for (key, values) in kind.requirements.iter() {
-                values.mentioned().iter().for_each(|value| labels.mention_value(key, value));
+                values
+                    .mentioned()
+                    .iter()
+                    .for_each(|value| labels.mention_value(key, value));
             }
         }
     }

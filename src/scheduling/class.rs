@@ -89,8 +89,9 @@ impl Reader<'_> {
     /// What a class asks at each stage, or why it cannot be placed at all.
     pub(super) fn read(&mut self, class: &mut Class, pod: &Pod) {
         let terms = pod.node_terms.iter();
-        let own: Vec<(ReqId, &Requirements)> =
-            terms.filter_map(|term| Some((self.space.id_of(term)?, term))).collect();
+        let own: Vec<(ReqId, &Requirements)> = terms
+            .filter_map(|term| Some((self.space.id_of(term)?, term)))
+            .collect();
         let own_ids: Vec<ReqId> = own.iter().map(|(id, _)| *id).collect();
         let volumes = match self.volumes(class, pod) {
             Ok(volumes) => volumes,
@@ -113,8 +114,13 @@ impl Reader<'_> {
 
     fn firm(&mut self, pod: &Pod, own: (&[ReqId], u32)) -> Asks {
         let mut firm = Asks::default();
-        for spread in pod.spreads.iter().filter(|spread| spread.firmness == Firmness::Required) {
-            firm.spreads.push(self.groups.spread(self.space, pod, spread, own));
+        for spread in pod
+            .spreads
+            .iter()
+            .filter(|spread| spread.firmness == Firmness::Required)
+        {
+            firm.spreads
+                .push(self.groups.spread(self.space, pod, spread, own));
         }
         firm.near = self.terms(pod, pod.affinity.iter(), Kind::Near);
         firm.far = self.terms(pod, pod.anti_affinity.iter(), Kind::Far);
@@ -148,9 +154,14 @@ impl Reader<'_> {
         wishes.nodes = nodes
             .map(|(_, wanted)| Some((self.space.id_of(wanted)?, wanted.clone())))
             .collect();
-        let soft = pod.spreads.iter().filter(|spread| spread.firmness == Firmness::Preferred);
+        let soft = pod
+            .spreads
+            .iter()
+            .filter(|spread| spread.firmness == Firmness::Preferred);
         for spread in soft.take(PREFERENCES_MAX) {
-            wishes.spreads.push(self.groups.spread(self.space, pod, spread, own));
+            wishes
+                .spreads
+                .push(self.groups.spread(self.space, pod, spread, own));
         }
         wishes
     }
@@ -198,7 +209,9 @@ impl Reader<'_> {
         for volume in &pod.volumes {
             let needs = self.snapshot.storage.needs(&pod.namespace, volume)?;
             if let Some(driver) = needs.driver {
-                class.volumes.push((driver, format!("{}/{}", pod.namespace, volume.claim)));
+                class
+                    .volumes
+                    .push((driver, format!("{}/{}", pod.namespace, volume.claim)));
             }
             if needs.nodes.is_empty() {
                 continue;
@@ -206,7 +219,10 @@ impl Reader<'_> {
             let mut both: Vec<(ReqId, Requirements)> = Vec::new();
             for (place, meaning) in &places {
                 for nodes in &needs.nodes {
-                    let id = self.space.id_of(nodes).and_then(|nodes| self.space.and(*place, nodes));
+                    let id = self
+                        .space
+                        .id_of(nodes)
+                        .and_then(|nodes| self.space.and(*place, nodes));
                     both.extend(id.map(|id| (id, meaning.and(nodes))));
                 }
             }
@@ -243,7 +259,12 @@ impl Class {
     /// Works out the columns of which a node's value must be known once a pod of the class is there.
     pub(super) fn settle_pins(&mut self, groups: &[Group]) {
         for stage in &mut self.stages {
-            let asks = stage.asks.spreads.iter().chain(&stage.asks.near).chain(&stage.asks.far);
+            let asks = stage
+                .asks
+                .spreads
+                .iter()
+                .chain(&stage.asks.near)
+                .chain(&stage.asks.far);
             let asked = asks.map(|ask| ask.group).chain(self.counted.iter().copied());
             let column = |group: GroupId| match groups[group].over {
                 Over::Label(column) => Some(column),
@@ -262,10 +283,16 @@ impl Class {
 }
 
 /// Every requirement on nodes that a pod mentions, with its volumes'.
-pub(super) fn requirements_of<'a>(pod: &'a Pod, snapshot: &Snapshot) -> (Vec<&'a Requirements>, Vec<Requirements>) {
+pub(super) fn requirements_of<'a>(
+    pod: &'a Pod,
+    snapshot: &Snapshot,
+) -> (Vec<&'a Requirements>, Vec<Requirements>) {
     let own = pod.node_terms.iter();
     let preferred = pod.preferred_nodes.iter().map(|(_, wanted)| wanted);
     let volumes = pod.volumes.iter();
     let needs = volumes.filter_map(|volume| snapshot.storage.needs(&pod.namespace, volume).ok());
-    (own.chain(preferred).collect(), needs.flat_map(|needs| needs.nodes).collect())
+    (
+        own.chain(preferred).collect(),
+        needs.flat_map(|needs| needs.nodes).collect(),
+    )
 }

@@ -34,7 +34,11 @@ pub(super) fn plan(run: &mut Run<'_, '_>, rest: &Rest) -> Plan {
         refusals: explain(
             run,
             *class,
-            if rest.untried.contains(class) { Tried::No } else { Tried::Yes },
+            if rest.untried.contains(class) {
+                Tried::No
+            } else {
+                Tried::Yes
+            },
         ),
     });
     Plan {
@@ -85,9 +89,14 @@ fn new_claim(run: &Run<'_, '_>, at: usize, written: &mut Written) -> Option<NewC
 /// What pods ask for, and the least that daemons will on any type that is left.
 fn with_daemons(run: &Run<'_, '_>, claim: &Claim, types: &[u64]) -> Vec<i64> {
     let template = &run.problem.templates[claim.template];
-    let least = |dim: usize| bits::iter(types).map(|kind| template.types[kind].daemons[dim]).min();
+    let least = |dim: usize| {
+        bits::iter(types)
+            .map(|kind| template.types[kind].daemons[dim])
+            .min()
+    };
     let used = claim.used.iter().enumerate();
-    used.map(|(dim, used)| used + least(dim).unwrap_or_default()).collect()
+    used.map(|(dim, used)| used + least(dim).unwrap_or_default())
+        .collect()
 }
 
 /// The types that are left, cheapest first. Those that what is left of the pool's limits does not allow are not offered.
@@ -96,9 +105,8 @@ fn options(run: &Run<'_, '_>, claim: &Claim, req: ReqId, types: &[u64]) -> Vec<u
     let prices = &template.known_row(req).prices;
     let left = &run.left[claim.template];
     let planned = &template.types[claim.kind].counted;
-    let allowed = |kind: &usize| {
-        left.is_empty() || limits::allow(left, Some(planned), &template.types[*kind].counted)
-    };
+    let allowed =
+        |kind: &usize| left.is_empty() || limits::allow(left, Some(planned), &template.types[*kind].counted);
     let mut kinds: Vec<usize> = bits::iter(types).filter(allowed).collect();
     // Types are numbered by their cheapest price anywhere, which mostly is the order already.
     if !kinds.is_sorted_by_key(|kind| prices[*kind]) {

@@ -68,7 +68,11 @@ fn daemons_to_come(daemons: &[Pod], node: &Node, req: ReqId, space: &mut Space) 
     for daemon in daemons {
         let tolerated = untolerated(&node.taints, &daemon.tolerations, Preferring::Ignored).is_none();
         let mut wanted = daemon.node_terms.iter();
-        let here = wanted.any(|term| space.id_of(term).is_some_and(|term| space.and(req, term).is_some()));
+        let here = wanted.any(|term| {
+            space
+                .id_of(term)
+                .is_some_and(|term| space.and(req, term).is_some())
+        });
         if tolerated && here {
             expected.add(&daemon.requests);
         }

@@ -27,7 +27,10 @@ impl Limits {
         let limits = pool.limits.as_ref().filter(|limits| !limits.is_empty())?;
         let names: Vec<String> = limits.iter().map(|(name, _)| name.clone()).collect();
         let mut used = vec![0_i64; names.len()];
-        for node in nodes.iter().filter(|node| node.pool.as_deref() == Some(&pool.name)) {
+        for node in nodes
+            .iter()
+            .filter(|node| node.pool.as_deref() == Some(&pool.name))
+        {
             for (sum, amount) in used.iter_mut().zip(counted(&names, &node.capacity)) {
                 *sum = sum.saturating_add(amount);
             }
@@ -90,7 +93,10 @@ mod tests {
         assert!(!allow(&limits.left(), None, &four));
         let two = limits.count(&Resources::new().with(CPU, 2000));
         assert!(allow(&limits.left(), None, &two));
-        assert!(allow(&limits.left(), Some(&two), &four), "two more of which two are left");
+        assert!(
+            allow(&limits.left(), Some(&two), &four),
+            "two more of which two are left"
+        );
         assert!(allow(&[-5, -5], Some(&four), &two), "less is always allowed");
     }
 }

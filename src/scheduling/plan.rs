@@ -124,7 +124,9 @@ impl NewClaim {
     /// The names of the types that fit, the cheapest first.
     pub fn option_names<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a str> {
         let types = &self.pool(snapshot).types;
-        self.options.iter().map(|option| types[*option as usize].name.as_str())
+        self.options
+            .iter()
+            .map(|option| types[*option as usize].name.as_str())
     }
 
     /// Its pods.

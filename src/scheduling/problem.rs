@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Options;
 use super::catalog;
 use super::class::{Class, Meanings, Reader, requirements_of};
 use super::dims::Dims;
@@ -11,7 +12,6 @@ use super::space::{Labels, Space};
 use super::template::Template;
 use super::tolerance::Tolerance;
 use super::topology::{Counted, Counts, Group, GroupId, Groups, Kind, eligible};
-use super::Options;
 use crate::api::names::{CAPACITY_TYPE, HOSTNAME, ZONE};
 use crate::api::{CapacityType, names};
 use crate::model::{Pod, Snapshot};
@@ -84,7 +84,8 @@ impl<'a> Problem<'a> {
         let counting = groups.counting(&pending, &self.snapshot.namespaces);
         let mut kept = vec![false; groups.all.len()];
         let firm = self.classes.iter().flat_map(|class| &class.keeps);
-        firm.chain(bound_keeps.iter().flatten()).for_each(|group| kept[*group] = true);
+        firm.chain(bound_keeps.iter().flatten())
+            .for_each(|group| kept[*group] = true);
         for (class, counted) in self.classes.iter_mut().zip(counting) {
             let far = |group: &&GroupId| groups.all[**group].kind == Kind::Far && kept[**group];
             class.feared = counted.iter().filter(far).copied().collect();
@@ -98,7 +99,11 @@ impl<'a> Problem<'a> {
     fn count_bound(&mut self, groups: &Groups, keeps: &[Vec<GroupId>]) {
         let nobody = Pod::default();
         let bound = &self.snapshot.bound;
-        let pods: Vec<&Pod> = bound.classes.iter().map(|pod| pod.as_ref().unwrap_or(&nobody)).collect();
+        let pods: Vec<&Pod> = bound
+            .classes
+            .iter()
+            .map(|pod| pod.as_ref().unwrap_or(&nobody))
+            .collect();
         let counting = groups.counting(&pods, &self.snapshot.namespaces);
         let by_name: BTreeMap<&str, usize> = self
             .hosts
@@ -112,14 +117,19 @@ impl<'a> Problem<'a> {
             let host = &self.hosts[at];
             for group in &counting[member.class] {
                 let asked = &groups.all[*group];
-                if asked.filter.includes(&mut self.space, &self.tolerance, (host.req, host.taints)) {
+                if asked
+                    .filter
+                    .includes(&mut self.space, &self.tolerance, (host.req, host.taints))
+                {
                     let place = (host.bin, host.req);
-                    self.counts.add(&self.space, (*group, asked), place, Counted::Selected);
+                    self.counts
+                        .add(&self.space, (*group, asked), place, Counted::Selected);
                 }
             }
             for group in &keeps[member.class] {
                 let place = (host.bin, host.req);
-                self.counts.add(&self.space, (*group, &groups.all[*group]), place, Counted::Keeper);
+                self.counts
+                    .add(&self.space, (*group, &groups.all[*group]), place, Counted::Keeper);
             }
         }
     }
@@ -127,12 +137,18 @@ impl<'a> Problem<'a> {
     /// What a class of pods asks for.
     pub(super) fn pod(&self, class: &Class) -> &'a Pod {
         static NOBODY: std::sync::LazyLock<Pod> = std::sync::LazyLock::new(Pod::default);
-        self.snapshot.pending.classes[class.source].as_ref().unwrap_or(&NOBODY)
+        self.snapshot.pending.classes[class.source]
+            .as_ref()
+            .unwrap_or(&NOBODY)
     }
 }
 
 fn dims(snapshot: &Snapshot) -> Dims {
-    let pending = snapshot.pending.classes.iter().filter_map(|pod| pod.as_ref().ok());
+    let pending = snapshot
+        .pending
+        .classes
+        .iter()
+        .filter_map(|pod| pod.as_ref().ok());
     Dims::of(pending.chain(&snapshot.daemons).map(|pod| &pod.requests))
 }
 
@@ -142,10 +158,16 @@ fn labels(snapshot: &Snapshot) -> Labels {
     labels.mention_key(ZONE);
     labels.mention_key(CAPACITY_TYPE);
     labels.mention_key(names::INSTANCE_TYPE);
-    let pending = snapshot.pending.classes.iter().filter_map(|pod| pod.as_ref().ok());
+    let pending = snapshot
+        .pending
+        .classes
+        .iter()
+        .filter_map(|pod| pod.as_ref().ok());
     for pod in pending.clone().chain(&snapshot.daemons) {
         let (own, volumes) = requirements_of(pod, snapshot);
-        own.into_iter().chain(&volumes).for_each(|requirements| labels.mention(requirements));
+        own.into_iter()
+            .chain(&volumes)
+            .for_each(|requirements| labels.mention(requirements));
     }
     let bound = snapshot.bound.classes.iter().filter_map(|pod| pod.as_ref().ok());
     let keys = topology_keys(pending.chain(bound));
@@ -154,11 +176,20 @@ fn labels(snapshot: &Snapshot) -> Labels {
     for capacity_type in [CapacityType::Spot, CapacityType::OnDemand] {
         labels.mention_value(CAPACITY_TYPE, capacity_type.as_str());
     }
-    for offering in snapshot.pools.iter().flat_map(|pool| pool.types.iter()).flat_map(|kind| &kind.offerings) {
+    for offering in snapshot
+        .pools
+        .iter()
+        .flat_map(|pool| pool.types.iter())
+        .flat_map(|kind| &kind.offerings)
+    {
         labels.mention_value(ZONE, &offering.zone);
     }
     for node in &snapshot.nodes {
-        for (key, value) in node.labels.iter().filter(|(key, _)| keys.contains_key(key.as_str())) {
+        for (key, value) in node
+            .labels
+            .iter()
+            .filter(|(key, _)| keys.contains_key(key.as_str()))
+        {
             labels.mention_value(key, value);
         }
     }
@@ -170,7 +201,11 @@ fn topology_keys<'p>(pods: impl Iterator<Item = &'p Pod>) -> BTreeMap<&'p str, (
     let mut keys = BTreeMap::new();
     for pod in pods {
         let spreads = pod.spreads.iter().map(|spread| &spread.key);
-        let firm = pod.affinity.iter().chain(&pod.anti_affinity).map(|term| &term.key);
+        let firm = pod
+            .affinity
+            .iter()
+            .chain(&pod.anti_affinity)
+            .map(|term| &term.key);
         let soft = pod.preferred_affinity.iter().chain(&pod.preferred_anti_affinity);
         let soft = soft.map(|(_, term)| &term.key);
         for key in spreads.chain(firm).chain(soft).filter(|key| *key != HOSTNAME) {
@@ -186,7 +221,11 @@ fn keeps(snapshot: &Snapshot, space: &Space, groups: &mut Groups) -> Vec<Vec<Gro
         Ok(pod) => {
             let terms = pod.anti_affinity.iter();
             terms
-                .map(|term| groups.term(space, pod, term, Kind::Far, &snapshot.namespaces).group)
+                .map(|term| {
+                    groups
+                        .term(space, pod, term, Kind::Far, &snapshot.namespaces)
+                        .group
+                })
                 .collect()
         }
         Err(_) => Vec::new(),

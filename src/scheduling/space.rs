@@ -312,7 +312,8 @@ mod tests {
     fn requirements() -> impl Strategy<Value = Requirements> {
         prop::collection::vec(requirement(), 0..4).prop_map(|all| {
             let mut requirements = Requirements::new();
-            all.iter().for_each(|(key, values)| requirements.narrow(key, values));
+            all.iter()
+                .for_each(|(key, values)| requirements.narrow(key, values));
             requirements
         })
     }

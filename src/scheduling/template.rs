@@ -91,7 +91,11 @@ impl Kind {
         let (zones, capacity) = (space.states(req, columns.0), space.states(req, columns.1));
         let allowed =
             |offer: &&Offer| bits::has(zones, offer.zone) && bits::has(capacity, offer.capacity_type);
-        self.offers.iter().filter(allowed).min_by_key(|offer| offer.price).copied()
+        self.offers
+            .iter()
+            .filter(allowed)
+            .min_by_key(|offer| offer.price)
+            .copied()
     }
 }
 
@@ -107,7 +111,11 @@ impl Kind {
         let (zones, capacity) = (space.states(req, columns.0), space.states(req, columns.1));
         for offer in &self.offers {
             if bits::has(zones, offer.zone) && bits::has(capacity, offer.capacity_type) {
-                let state = if column == columns.0 { offer.zone } else { offer.capacity_type };
+                let state = if column == columns.0 {
+                    offer.zone
+                } else {
+                    offer.capacity_type
+                };
                 bits::put(found, state);
             }
         }
@@ -128,7 +136,9 @@ pub(super) fn offers(space: &Space, columns: (usize, usize), kind: &InstanceType
     let offer = |(index, offering): (usize, &crate::model::Offering)| Offer {
         zone: space.columns()[columns.0].state_of(&offering.zone),
         capacity_type: space.columns()[columns.1].state_of(offering.capacity_type.as_str()),
-        price: offering.price.map_or(UNPRICED, |price| price.nanos().min(UNPRICED)),
+        price: offering
+            .price
+            .map_or(UNPRICED, |price| price.nanos().min(UNPRICED)),
         index,
     };
     sorted.into_iter().map(offer).collect()
@@ -235,7 +245,10 @@ impl Template {
             prices: Vec::new(),
             most: Vec::new(),
         };
-        self.rows.get(req as usize).and_then(Option::as_deref).unwrap_or(&NONE)
+        self.rows
+            .get(req as usize)
+            .and_then(Option::as_deref)
+            .unwrap_or(&NONE)
     }
 
     fn compute_row(&self, space: &Space, req: ReqId) -> Row {
@@ -253,7 +266,10 @@ impl Template {
                 bits::put(&mut row.types, at);
                 row.prices[at] = offer.price;
                 let room = self.room(at);
-                row.most.iter_mut().zip(room).for_each(|(most, room)| *most = (*most).max(*room));
+                row.most
+                    .iter_mut()
+                    .zip(room)
+                    .for_each(|(most, room)| *most = (*most).max(*room));
             }
         }
         row

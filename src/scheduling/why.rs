@@ -179,14 +179,26 @@ impl fmt::Display for Why {
                 amount(&shortage.resource, shortage.available),
                 amount(&shortage.resource, shortage.wanted),
             ),
-            Self::Withheld { offering, until, reason } => match until {
+            Self::Withheld {
+                offering,
+                until,
+                reason,
+            } => match until {
                 Some(until) => write!(f, "{offering} is withheld until {until}: {reason}"),
                 None => write!(f, "{offering} is not sold: {reason}"),
             },
             Self::MinValues { key, least, found } => {
-                write!(f, "{found} values of {key} would be left, and minValues asks for {least}")
+                write!(
+                    f,
+                    "{found} values of {key} would be left, and minValues asks for {least}"
+                )
             }
-            Self::Limit { resource, allowed, used, wanted } => write!(
+            Self::Limit {
+                resource,
+                allowed,
+                used,
+                wanted,
+            } => write!(
                 f,
                 "its limit of {} {resource} leaves {}, and the smallest type that fits has {}",
                 amount(resource, *allowed),
@@ -264,6 +276,9 @@ mod tests {
 
     #[test]
     fn an_amount_of_processors_that_is_not_whole_is_told_in_thousandths() {
-        assert_eq!((amount(CPU, 1500), amount(CPU, 2000)), ("1500m".to_owned(), "2".to_owned()));
+        assert_eq!(
+            (amount(CPU, 1500), amount(CPU, 2000)),
+            ("1500m".to_owned(), "2".to_owned())
+        );
     }
 }

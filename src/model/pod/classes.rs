@@ -226,7 +226,9 @@ impl Mixer {
                 self.selector(term.label_selector.as_ref());
             }
         }
-        let Some(nodes) = &affinity.node_affinity else { return };
+        let Some(nodes) = &affinity.node_affinity else {
+            return;
+        };
         self.word(7);
         let required = nodes.required_during_scheduling_ignored_during_execution.iter();
         let required = required.flat_map(|required| &required.node_selector_terms);

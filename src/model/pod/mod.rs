@@ -148,8 +148,11 @@ impl Pod {
             .affinity
             .as_ref()
             .and_then(|affinity| affinity.node_affinity.as_ref());
-        let required = affinity
-            .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+        let required = affinity.and_then(|affinity| {
+            affinity
+                .required_during_scheduling_ignored_during_execution
+                .as_ref()
+        });
         self.node_terms = match required {
             None => vec![selected],
             Some(required) => {
@@ -163,8 +166,11 @@ impl Pod {
                 all
             }
         };
-        let preferred = affinity
-            .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_ref());
+        let preferred = affinity.and_then(|affinity| {
+            affinity
+                .preferred_during_scheduling_ignored_during_execution
+                .as_ref()
+        });
         for preferred in preferred.into_iter().flatten() {
             // An empty preference matches everything and asks for nothing.
             if let Some(term) = node_term(&preferred.preference, reading)? {

@@ -38,7 +38,8 @@ fn terms_that_are_all_empty_match_no_node() {
 
 #[test]
 fn a_daemon_is_not_held_to_the_node_its_controller_pinned_it_to() {
-    let pinned = affinity(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]));
+    let pinned =
+        affinity(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]));
     assert!(read(pinned.clone()).node_terms[0].get(NODE_NAME).is_some());
     let daemon = Pod::read(&api(pinned), Reading::Daemon).unwrap();
     assert!(daemon.node_terms[0].get(NODE_NAME).is_none());
@@ -47,10 +48,10 @@ fn a_daemon_is_not_held_to_the_node_its_controller_pinned_it_to() {
 #[test]
 fn the_heaviest_preference_comes_first() {
     let pod = read(json!({"containers": [], "affinity": {"nodeAffinity": {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}},
-            {"weight": 9, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]}},
-        ]}}}));
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}},
+        {"weight": 9, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]}},
+    ]}}}));
     assert_eq!(pod.preferred_nodes[0].0, 9);
 }
 
@@ -127,7 +128,9 @@ fn every_field_that_matters_separates_classes() {
     let mut pods = vec![numbered(0, &base, &json!({}))];
     for (number, change) in changes.iter().enumerate() {
         let mut spec = base.clone();
-        spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        spec.as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         pods.push(numbered(number + 1, &spec, &json!({})));
         pods.push(numbered(number + 100, &spec, &json!({"l": "m"})));
     }

@@ -19,9 +19,14 @@ pub(super) fn nearest(run: &mut Run<'_, '_>, class: usize) -> Option<Refusal> {
         .max_by_key(|(rank, bin)| (*rank, std::cmp::Reverse(*bin)));
     let (_, bin) = best?;
     let why = refusal(run, class, bin);
-    let name = run.problem.snapshot.nodes[run.problem.hosts[bin].node].name.clone();
+    let name = run.problem.snapshot.nodes[run.problem.hosts[bin].node]
+        .name
+        .clone();
     Some(Refusal {
-        place: Where::Existing { nearest: name, of: nodes },
+        place: Where::Existing {
+            nearest: name,
+            of: nodes,
+        },
         why,
     })
 }
@@ -30,16 +35,24 @@ pub(super) fn nearest(run: &mut Run<'_, '_>, class: usize) -> Option<Refusal> {
 fn rank(run: &mut Run<'_, '_>, class: usize, bin: usize) -> (u8, i64) {
     let problem = &mut *run.problem;
     let of = &problem.classes[class];
-    let Some(stage) = of.stages.last() else { return (0, 0) };
+    let Some(stage) = of.stages.last() else {
+        return (0, 0);
+    };
     if !problem.tolerance.covers(stage.tolerations, run.bins.taints[bin]) {
         return (1, 0);
     }
     let req = run.bins.req[bin];
-    if !stage.nodes.iter().any(|nodes| problem.space.and(req, *nodes).is_some()) {
+    if !stage
+        .nodes
+        .iter()
+        .any(|nodes| problem.space.and(req, *nodes).is_some())
+    {
         return (2, 0);
     }
     let left = run.bins.left(Left::Slack, bin).iter().zip(&of.requests);
-    let short: i64 = left.map(|(left, wanted)| (wanted - left).max(0).saturating_mul(1000) / (*wanted).max(1)).sum();
+    let short: i64 = left
+        .map(|(left, wanted)| (wanted - left).max(0).saturating_mul(1000) / (*wanted).max(1))
+        .sum();
     if short > 0 { (3, -short) } else { (4, 0) }
 }
 
@@ -88,7 +101,10 @@ fn others(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
         Ok(turn) => (turn.wanted, turn.hosts),
         Err(obstacle) => return obstacle_why(run, obstacle),
     };
-    if let Some(obstacle) = hosts.refuse(&run.counts, bin).or_else(|| hosts.lonely(&run.counts, bin)) {
+    if let Some(obstacle) = hosts
+        .refuse(&run.counts, bin)
+        .or_else(|| hosts.lonely(&run.counts, bin))
+    {
         return obstacle_why(run, obstacle);
     }
     let req = run.bins.req[bin];

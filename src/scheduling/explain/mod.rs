@@ -36,7 +36,9 @@ pub(super) fn explain(run: &mut Run<'_, '_>, class: usize, tried: Tried) -> Vec<
     }
     let mut all: Vec<Refusal> = existing::nearest(run, class).into_iter().collect();
     for template in 0..run.problem.templates.len() {
-        let name = run.problem.snapshot.pools[run.problem.templates[template].pool].name.clone();
+        let name = run.problem.snapshot.pools[run.problem.templates[template].pool]
+            .name
+            .clone();
         all.push(Refusal {
             why: pool::refusal(run, class, template),
             place: Where::Pool(name),

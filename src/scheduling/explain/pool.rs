@@ -23,8 +23,15 @@ pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> W
         return Why::Taint(taint.clone());
     }
     let own = run.problem.templates[template].req;
-    let asked = of.stages.last().map(|stage| stage.nodes.clone()).unwrap_or_default();
-    let met: Vec<ReqId> = asked.iter().filter_map(|nodes| run.problem.space.and(own, *nodes)).collect();
+    let asked = of
+        .stages
+        .last()
+        .map(|stage| stage.nodes.clone())
+        .unwrap_or_default();
+    let met: Vec<ReqId> = asked
+        .iter()
+        .filter_map(|nodes| run.problem.space.and(own, *nodes))
+        .collect();
     let Some(req) = met.first().copied() else {
         return conflict(run, pod, pool, own);
     };
@@ -49,7 +56,9 @@ fn conflict(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, own: ReqId) -> Why {
     let wanted = pod.node_terms.iter().rev();
     for term in wanted {
         let set = space.bits_of(term);
-        let Some(column) = space.clash(space.bits(own), &set) else { continue };
+        let Some(column) = space.clash(space.bits(own), &set) else {
+            continue;
+        };
         let key = &space.columns()[column].key;
         let offered = pool.requirements.get(key).cloned().unwrap_or_else(Values::absent);
         let wanted = term.get(key).cloned().unwrap_or_else(Values::never);
@@ -110,9 +119,14 @@ fn offered(pool: &Pool, key: &str) -> Vec<String> {
     let offerings = || pool.types.iter().flat_map(|kind| &kind.offerings);
     let mut all: Vec<String> = match key {
         ZONE => offerings().map(|offering| offering.zone.clone()).collect(),
-        CAPACITY_TYPE => offerings().map(|offering| offering.capacity_type.to_string()).collect(),
+        CAPACITY_TYPE => offerings()
+            .map(|offering| offering.capacity_type.to_string())
+            .collect(),
         _ => {
-            let values = pool.types.iter().filter_map(|kind| kind.requirements.get(key)?.listed());
+            let values = pool
+                .types
+                .iter()
+                .filter_map(|kind| kind.requirements.get(key)?.listed());
             values.flatten().cloned().collect()
         }
     };
@@ -122,7 +136,10 @@ fn offered(pool: &Pool, key: &str) -> Vec<String> {
 }
 
 fn words(requirements: &Requirements) -> String {
-    let all: Vec<String> = requirements.iter().map(|(key, values)| format!("{key} {values}")).collect();
+    let all: Vec<String> = requirements
+        .iter()
+        .map(|(key, values)| format!("{key} {values}"))
+        .collect();
     all.join(", ")
 }
 
@@ -132,10 +149,16 @@ fn short(run: &Run<'_, '_>, class: usize, template: usize, kinds: &[usize]) -> O
     let of = &run.problem.templates[template];
     let missing = |kind: &usize| -> i64 {
         let room = of.room(*kind).iter().zip(requests);
-        room.map(|(room, wanted)| (wanted - room).max(0).saturating_mul(1000) / (*wanted).max(1)).sum()
+        room.map(|(room, wanted)| (wanted - room).max(0).saturating_mul(1000) / (*wanted).max(1))
+            .sum()
     };
     let nearest = kinds.iter().copied().min_by_key(|kind| (missing(kind), *kind))?;
-    let mut amounts = run.problem.dims.names().iter().zip(requests.iter().zip(of.room(nearest)));
+    let mut amounts = run
+        .problem
+        .dims
+        .names()
+        .iter()
+        .zip(requests.iter().zip(of.room(nearest)));
     let (name, (wanted, room)) = amounts.find(|(_, (wanted, room))| wanted > room)?;
     let pool = &run.problem.snapshot.pools[of.pool];
     Some(Why::Resource {
@@ -160,7 +183,11 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
         return Why::Port(port.clone());
     }
     let columns = offer_columns(&run.problem.space);
-    let had = |kind: &usize| of.types[*kind].cheapest(&run.problem.space, columns, req).is_some();
+    let had = |kind: &usize| {
+        of.types[*kind]
+            .cheapest(&run.problem.space, columns, req)
+            .is_some()
+    };
     let now: Vec<usize> = bits::iter(&types).filter(had).collect();
     if now.is_empty() {
         return withheld(run, of, req, &types);
@@ -193,7 +220,11 @@ fn withheld(run: &Run<'_, '_>, template: &Template, req: ReqId, types: &[u64]) -
         (until.is_none(), until, name, reason)
     };
     match offers.map(reason).min() {
-        Some((_, until, offering, reason)) => Why::Withheld { offering, until, reason },
+        Some((_, until, offering, reason)) => Why::Withheld {
+            offering,
+            until,
+            reason,
+        },
         None => Why::NothingThere,
     }
 }
@@ -251,15 +282,26 @@ pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: Req
         let column_of = &space.columns()[column];
         let values = column_of.values.len();
         let states = wanted.first().map(|(both, _)| space.states(*both, column));
-        let left: Vec<usize> = states.into_iter().flat_map(bits::iter).filter(|state| *state < values).collect();
-        if left.len() == values && left.iter().all(|state| bits::has(space.states(req, column), *state)) {
+        let left: Vec<usize> = states
+            .into_iter()
+            .flat_map(bits::iter)
+            .filter(|state| *state < values)
+            .collect();
+        if left.len() == values
+            && left
+                .iter()
+                .all(|state| bits::has(space.states(req, column), *state))
+        {
             continue;
         }
         let why = obstacle_why(run, super::super::topology::Obstacle::Own(group));
         return match why {
             Why::Spread { key, .. } => Why::Spread {
                 key,
-                allowed: left.iter().map(|state| column_of.values[*state].clone()).collect(),
+                allowed: left
+                    .iter()
+                    .map(|state| column_of.values[*state].clone())
+                    .collect(),
             },
             why => why,
         };

@@ -68,7 +68,10 @@ impl Run<'_, '_> {
         let problem = &mut *self.problem;
         let class = &problem.classes[turn.class];
         let held = &mut self.claims[claim];
-        held.used.iter_mut().zip(&class.requests).for_each(|(used, more)| *used += more);
+        held.used
+            .iter_mut()
+            .zip(&class.requests)
+            .for_each(|(used, more)| *used += more);
         self.price = self.price - held.price + becomes.price;
         (held.kind, held.price) = (becomes.kind, becomes.price);
         if becomes.part != ANYTHING && !held.parts.contains(&becomes.part) {
@@ -81,7 +84,12 @@ impl Run<'_, '_> {
         }
         problem.templates[template].row(&problem.space, becomes.req);
         let template = &problem.templates[template];
-        let rest = |room: &[i64]| -> Vec<i64> { room.iter().zip(&held.used).map(|(room, used)| room - used).collect() };
+        let rest = |room: &[i64]| -> Vec<i64> {
+            room.iter()
+                .zip(&held.used)
+                .map(|(room, used)| room - used)
+                .collect()
+        };
         let slack = rest(template.room(becomes.kind));
         let reach = rest(&template.known_row(becomes.req).most);
         self.bins.req[bin] = becomes.req;
@@ -95,7 +103,9 @@ impl Run<'_, '_> {
         }
         let types = &self.problem.templates[template].types;
         for (at, left) in left.iter_mut().enumerate() {
-            let before = types.get(self.claims[claim].kind).map_or(0, |kind| kind.counted[at]);
+            let before = types
+                .get(self.claims[claim].kind)
+                .map_or(0, |kind| kind.counted[at]);
             *left = left.saturating_sub(types[kind].counted[at] - before);
         }
     }
@@ -106,14 +116,19 @@ impl Run<'_, '_> {
         let taints = self.bins.taints[bin];
         for group in &problem.classes[class].counted {
             let asked = &problem.groups[*group];
-            if asked.filter.includes(&mut problem.space, &problem.tolerance, (labels, taints)) {
+            if asked
+                .filter
+                .includes(&mut problem.space, &problem.tolerance, (labels, taints))
+            {
                 let place = (Some(bin), labels);
-                self.counts.add(&problem.space, (*group, asked), place, Counted::Selected);
+                self.counts
+                    .add(&problem.space, (*group, asked), place, Counted::Selected);
             }
         }
         for group in &problem.classes[class].keeps {
             let asked = (*group, &problem.groups[*group]);
-            self.counts.add(&problem.space, asked, (Some(bin), labels), Counted::Keeper);
+            self.counts
+                .add(&problem.space, asked, (Some(bin), labels), Counted::Keeper);
         }
     }
 
@@ -137,7 +152,10 @@ impl Run<'_, '_> {
                 continue;
             }
             names.extend(node.volumes.get(driver).into_iter().flatten().map(String::as_str));
-            let planned = self.volumes.iter().filter(|(on, of, _)| *on == bin && of == driver);
+            let planned = self
+                .volumes
+                .iter()
+                .filter(|(on, of, _)| *on == bin && of == driver);
             names.extend(planned.map(|(_, _, name)| name.as_str()));
             if names.len() > *limit as usize {
                 return Some((driver.clone(), *limit));

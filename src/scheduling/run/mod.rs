@@ -123,7 +123,10 @@ impl<'p, 'a> Run<'p, 'a> {
             bins.ports[bin].clone_from(&problem.snapshot.nodes[host.node].ports);
         }
         let left = |template: &super::template::Template| {
-            template.limits.as_ref().map_or(Vec::new(), super::limits::Limits::left)
+            template
+                .limits
+                .as_ref()
+                .map_or(Vec::new(), super::limits::Limits::left)
         };
         Self {
             left: problem.templates.iter().map(left).collect(),
@@ -262,7 +265,8 @@ impl<'p, 'a> Run<'p, 'a> {
             dead,
         };
         if asked.pins.is_empty() && of.feared.is_empty() && asked.asks.is_empty() {
-            turn.wanted.extend(asked.nodes.iter().map(|nodes| (*nodes, *nodes)));
+            turn.wanted
+                .extend(asked.nodes.iter().map(|nodes| (*nodes, *nodes)));
             return Ok(turn);
         }
         let question = Question {

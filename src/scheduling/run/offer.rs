@@ -1,11 +1,11 @@
 //! What a claim would be, and for how much, if it took a pod.
 
+use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::limits;
 use super::super::space::ReqId;
 use super::super::template::offer_columns;
 use super::super::topology::Over;
-use super::super::MinValuesPolicy;
 use super::search::{Becomes, Spot};
 use super::{Run, Turn};
 use crate::model::HostPort;
@@ -32,7 +32,12 @@ impl Run<'_, '_> {
         let held = &self.claims[claim];
         let mut load = Load {
             template: held.template,
-            total: held.used.iter().zip(&class.requests).map(|(used, more)| used + more).collect(),
+            total: held
+                .used
+                .iter()
+                .zip(&class.requests)
+                .map(|(used, more)| used + more)
+                .collect(),
             ports: Vec::new(),
             before: Some(held.kind),
         };
@@ -67,7 +72,11 @@ impl Run<'_, '_> {
     fn open_from(&mut self, turn: &Turn<'_>, template: usize) -> Option<Becomes> {
         let class = &self.problem.classes[turn.class];
         let taints = self.problem.templates[template].taints;
-        if !self.problem.tolerance.covers(class.stages[turn.stage].tolerations, taints) {
+        if !self
+            .problem
+            .tolerance
+            .covers(class.stages[turn.stage].tolerations, taints)
+        {
             return None;
         }
         let load = Load {
@@ -104,7 +113,12 @@ impl Run<'_, '_> {
             }
         }
         let (kind, price) = self.cheapest(load, req)?;
-        Some(Becomes { req, part, kind, price })
+        Some(Becomes {
+            req,
+            part,
+            kind,
+            price,
+        })
     }
 
     /// The value of a label that is least used and then cheapest, among those for which a type is left.
@@ -120,7 +134,9 @@ impl Run<'_, '_> {
             let mut set = self.problem.space.bits(req).to_vec();
             self.problem.space.pin(&mut set, column, *state);
             let pinned = self.problem.space.intern(&set);
-            let Some((_, price)) = self.cheapest(load, pinned) else { continue };
+            let Some((_, price)) = self.cheapest(load, pinned) else {
+                continue;
+            };
             let rank = (self.crowd(turn, column, *state), price);
             if best.as_ref().is_none_or(|(known, _)| rank < *known) {
                 best = Some((rank, pinned));
@@ -138,12 +154,23 @@ impl Run<'_, '_> {
         let class = &self.problem.classes[turn.class];
         let over = |group: usize| self.problem.groups[group].over == Over::Label(column);
         let spreads = class.stages[turn.stage].asks.spreads.iter();
-        let own: Vec<usize> = spreads.map(|ask| ask.group).filter(|group| over(*group)).collect();
+        let own: Vec<usize> = spreads
+            .map(|ask| ask.group)
+            .filter(|group| over(*group))
+            .collect();
         let counted = |groups: &[usize]| -> i64 {
-            groups.iter().map(|group| self.counts.matched(*group, state)).sum()
+            groups
+                .iter()
+                .map(|group| self.counts.matched(*group, state))
+                .sum()
         };
         if own.is_empty() {
-            let others: Vec<usize> = class.counted.iter().copied().filter(|group| over(*group)).collect();
+            let others: Vec<usize> = class
+                .counted
+                .iter()
+                .copied()
+                .filter(|group| over(*group))
+                .collect();
             return counted(&others);
         }
         counted(&own)
@@ -163,9 +190,8 @@ impl Run<'_, '_> {
         }
         let left = &self.left[load.template];
         let counted = |kind: usize| &template.types[kind].counted[..];
-        let allowed = |kind: usize| {
-            left.is_empty() || limits::allow(left, load.before.map(counted), counted(kind))
-        };
+        let allowed =
+            |kind: usize| left.is_empty() || limits::allow(left, load.before.map(counted), counted(kind));
         let best = template.cheapest(&self.types, &row.prices, allowed)?;
         if problem.options.min_values == MinValuesPolicy::Strict
             && !self.too_few(load.template, req, &self.types).is_empty()
@@ -207,8 +233,14 @@ impl Run<'_, '_> {
             if column == columns.0 || column == columns.1 {
                 kind.states_sold(space, columns, (req, column), &mut found);
             } else {
-                let states = space.part(&kind.set, column).iter().zip(space.states(req, column));
-                found.iter_mut().zip(states).for_each(|(found, (kind, req))| *found |= kind & req);
+                let states = space
+                    .part(&kind.set, column)
+                    .iter()
+                    .zip(space.states(req, column));
+                found
+                    .iter_mut()
+                    .zip(states)
+                    .for_each(|(found, (kind, req))| *found |= kind & req);
             }
         }
         let values = space.columns()[column].values.len();

@@ -91,16 +91,26 @@ impl Run<'_, '_> {
                 if bin >= self.bins.len() {
                     break;
                 }
-                if !fit(&self.problem.classes[turn.class].requests, self.bins.left(left, bin)) {
+                if !fit(
+                    &self.problem.classes[turn.class].requests,
+                    self.bins.left(left, bin),
+                ) {
                     continue;
                 }
                 fitting = true;
-                let Some((req, part)) = self.admit(turn, bin) else { continue };
+                let Some((req, part)) = self.admit(turn, bin) else {
+                    continue;
+                };
                 if bin < self.nodes() {
                     return Some((Spot::Node { bin }, 0));
                 }
-                let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else { continue };
-                if best.as_ref().is_none_or(|(_, least, tight)| (more, rest) < (*least, *tight)) {
+                let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else {
+                    continue;
+                };
+                if best
+                    .as_ref()
+                    .is_none_or(|(_, least, tight)| (more, rest) < (*least, *tight))
+                {
                     best = Some((spot, more, rest));
                 }
                 seen += 1;
@@ -132,7 +142,9 @@ impl Run<'_, '_> {
         let before = (self.claims[claim].kind, self.claims[claim].price);
         let ports = !self.problem.classes[turn.class].ports.is_empty();
         let same = req == self.bins.req[bin] && left == Left::Slack && !ports;
-        let plain = self.problem.templates[self.claims[claim].template].min_values.is_empty();
+        let plain = self.problem.templates[self.claims[claim].template]
+            .min_values
+            .is_empty();
         let becomes = if same && plain && self.pinned(turn, req) {
             Becomes {
                 req,

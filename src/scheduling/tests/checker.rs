@@ -52,10 +52,19 @@ fn every_pod_once(snapshot: &Snapshot, plan: &Plan) {
     let left = plan.left_out.iter().flat_map(|left| left.pods.iter().copied());
     let mut all: Vec<usize> = placed.chain(left).collect();
     all.sort_unstable();
-    assert_eq!(all, (0..snapshot.pending.members.len()).collect::<Vec<_>>(), "every pod once");
+    assert_eq!(
+        all,
+        (0..snapshot.pending.members.len()).collect::<Vec<_>>(),
+        "every pod once"
+    );
     for (at, claim) in plan.claims.iter().enumerate() {
         let here = |placement: &&crate::scheduling::Placement| placement.on == Destination::New(at);
-        let placed: Vec<usize> = plan.placements.iter().filter(here).map(|placement| placement.pod).collect();
+        let placed: Vec<usize> = plan
+            .placements
+            .iter()
+            .filter(here)
+            .map(|placement| placement.pod)
+            .collect();
         assert_eq!(placed, claim.pods);
         assert!(!placed.is_empty(), "a claim for nobody");
     }
@@ -78,15 +87,24 @@ fn places(snapshot: &Snapshot, plan: &Plan) -> Vec<Place> {
             room: node.allocatable.clone(),
             used: node.used.clone(),
             ports: node.ports.clone(),
-            pods: pods.map(|member| snapshot.bound.classes[member.class].clone().unwrap()).collect(),
+            pods: pods
+                .map(|member| snapshot.bound.classes[member.class].clone().unwrap())
+                .collect(),
         });
     }
     for (at, claim) in plan.claims.iter().enumerate() {
         let pool = &snapshot.pools[claim.pool];
         let kind = &pool.types[claim.cheapest.instance_type];
-        assert_eq!(Some(&(claim.cheapest.instance_type as u32)), claim.options.first(), "the cheapest comes first");
-        let mut labels: BTreeMap<String, Values> =
-            claim.requirements.iter().map(|(key, values)| (key.clone(), values.clone())).collect();
+        assert_eq!(
+            Some(&(claim.cheapest.instance_type as u32)),
+            claim.options.first(),
+            "the cheapest comes first"
+        );
+        let mut labels: BTreeMap<String, Values> = claim
+            .requirements
+            .iter()
+            .map(|(key, values)| (key.clone(), values.clone()))
+            .collect();
         for (key, values) in kind.requirements.iter() {
             let known = labels.entry(key.clone()).or_insert_with(Values::anything);
             *known = known.and(values);
@@ -123,7 +141,11 @@ fn available(kind: &InstanceType, claim: &crate::scheduling::NewClaim, labels: &
             && is(ZONE, &offering.zone)
             && is(CAPACITY_TYPE, offering.capacity_type.as_str())
     };
-    let prices = kind.offerings.iter().filter(allowed).filter_map(|offering| offering.price);
+    let prices = kind
+        .offerings
+        .iter()
+        .filter(allowed)
+        .filter_map(|offering| offering.price);
     assert_eq!(prices.min(), claim.cheapest.price);
 }
 
@@ -139,18 +161,27 @@ fn alone(snapshot: &Snapshot, place: &Place, pod: &Pod, context: &str) {
             offered.and(wanted) == *offered || offered.meets(wanted) && offered.listed().is_none()
         })
     };
-    assert!(pod.node_terms.iter().any(met), "{context}: labels {:?}", place.labels);
+    assert!(
+        pod.node_terms.iter().any(met),
+        "{context}: labels {:?}",
+        place.labels
+    );
     let conflict = crate::model::host_port::conflict(&pod.ports, &place.ports);
     assert_eq!(conflict, None, "{context}");
     for volume in &pod.volumes {
         let needs = snapshot.storage.needs(&pod.namespace, volume).unwrap();
-        assert!(needs.nodes.is_empty() || needs.nodes.iter().any(met), "{context}: volume");
+        assert!(
+            needs.nodes.is_empty() || needs.nodes.iter().any(met),
+            "{context}: volume"
+        );
     }
 }
 
 fn value<'p>(place: &'p Place, key: &str) -> Option<&'p str> {
     let values = place.labels.get(key)?.listed()?;
-    (values.len() == 1).then(|| values.first().map(String::as_str)).flatten()
+    (values.len() == 1)
+        .then(|| values.first().map(String::as_str))
+        .flatten()
 }
 
 /// What a pod asks of where others are, and others of where it is.
@@ -161,7 +192,10 @@ fn among_others(snapshot: &Snapshot, places: &[Place], at: usize, pod: &Pod, con
     };
     let near = |key: &str| -> Vec<&Place> {
         let here = value(&places[at], key);
-        places.iter().filter(|place| here.is_some() && value(place, key) == here).collect()
+        places
+            .iter()
+            .filter(|place| here.is_some() && value(place, key) == here)
+            .collect()
     };
     for term in &pod.anti_affinity {
         let others = near(&term.key);
@@ -173,7 +207,10 @@ fn among_others(snapshot: &Snapshot, places: &[Place], at: usize, pod: &Pod, con
             for term in &other.anti_affinity {
                 let together = value(place, &term.key).is_some()
                     && value(place, &term.key) == value(&places[at], &term.key);
-                assert!(!(together && selected(term, pod)), "{context}: too near to one that minds");
+                assert!(
+                    !(together && selected(term, pod)),
+                    "{context}: too near to one that minds"
+                );
             }
         }
     }
@@ -184,14 +221,28 @@ fn among_others(snapshot: &Snapshot, places: &[Place], at: usize, pod: &Pod, con
             .flat_map(|place| &place.pods)
             .any(|other| selected(term, other))
     };
-    let first = pod.affinity.iter().all(|term| selected(term, pod) && !everywhere(term));
+    let first = pod
+        .affinity
+        .iter()
+        .all(|term| selected(term, pod) && !everywhere(term));
     for term in &pod.affinity {
-        assert!(value(&places[at], &term.key).is_some(), "{context}: nowhere by {}", term.key);
+        assert!(
+            value(&places[at], &term.key).is_some(),
+            "{context}: nowhere by {}",
+            term.key
+        );
         let others = near(&term.key);
         let mut others = others.iter().flat_map(|place| &place.pods);
-        assert!(first || others.any(|other| selected(term, other)), "{context}: alone");
+        assert!(
+            first || others.any(|other| selected(term, other)),
+            "{context}: alone"
+        );
     }
-    for spread in pod.spreads.iter().filter(|spread| spread.firmness == Firmness::Required) {
+    for spread in pod
+        .spreads
+        .iter()
+        .filter(|spread| spread.firmness == Firmness::Required)
+    {
         even(places, at, pod, spread, context);
     }
 }
@@ -202,7 +253,8 @@ fn even(places: &[Place], at: usize, pod: &Pod, spread: &crate::model::pod::Spre
     let absent = Values::absent();
     let counts = |place: &&Place| {
         let met = |term: &crate::model::Requirements| {
-            term.iter().all(|(key, wanted)| place.labels.get(key).unwrap_or(&absent).meets(wanted))
+            term.iter()
+                .all(|(key, wanted)| place.labels.get(key).unwrap_or(&absent).meets(wanted))
         };
         let tolerated = untolerated(&place.taints, &pod.tolerations, Preferring::Ignored).is_none();
         (spread.node_affinity == Inclusion::Ignore || pod.node_terms.iter().any(met))
@@ -210,14 +262,17 @@ fn even(places: &[Place], at: usize, pod: &Pod, spread: &crate::model::pod::Spre
     };
     let mut by_value: BTreeMap<&str, i64> = BTreeMap::new();
     for place in places.iter().filter(counts) {
-        let Some(value) = value(place, &spread.key) else { continue };
+        let Some(value) = value(place, &spread.key) else {
+            continue;
+        };
         let here = place
             .pods
             .iter()
             .filter(|other| other.namespace == pod.namespace && spread.selector.matches(&other.labels));
         *by_value.entry(value).or_default() += i64::try_from(here.count()).unwrap();
     }
-    let here = value(&places[at], &spread.key).unwrap_or_else(|| panic!("{context}: nowhere by {}", spread.key));
+    let here =
+        value(&places[at], &spread.key).unwrap_or_else(|| panic!("{context}: nowhere by {}", spread.key));
     let domains = u32::try_from(by_value.len()).unwrap();
     let least = if spread.key == HOSTNAME || spread.min_domains.is_some_and(|least| domains < least) {
         0
@@ -226,14 +281,22 @@ fn even(places: &[Place], at: usize, pod: &Pod, spread: &crate::model::pod::Spre
     };
     let itself = i64::from(spread.selector.matches(&pod.labels));
     let skew = by_value.get(here).copied().unwrap_or(0) + itself - least;
-    assert!(skew <= spread.max_skew, "{context}: skew {skew} over {} ({by_value:?})", spread.key);
+    assert!(
+        skew <= spread.max_skew,
+        "{context}: skew {skew} over {} ({by_value:?})",
+        spread.key
+    );
 }
 
 fn limits(snapshot: &Snapshot, plan: &Plan) {
     for (at, pool) in snapshot.pools.iter().enumerate() {
         let Some(limits) = &pool.limits else { continue };
         let mut total = Resources::new();
-        for node in snapshot.nodes.iter().filter(|node| node.pool.as_deref() == Some(&pool.name)) {
+        for node in snapshot
+            .nodes
+            .iter()
+            .filter(|node| node.pool.as_deref() == Some(&pool.name))
+        {
             total.add(&node.capacity);
             total.add(&Resources::new().with("nodes", 1));
         }
@@ -244,7 +307,11 @@ fn limits(snapshot: &Snapshot, plan: &Plan) {
         }
         for (name, limit) in limits.iter() {
             let allowed = (*limit).max(before.get(name));
-            assert!(total.get(name) <= allowed, "{name} of {} exceeds {limit}", pool.name);
+            assert!(
+                total.get(name) <= allowed,
+                "{name} of {} exceeds {limit}",
+                pool.name
+            );
         }
     }
 }

@@ -45,7 +45,12 @@ fn any_pods(most: usize) -> impl Strategy<Value = Vec<core::Pod>> {
 
 fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
     let zone = prop_oneof![Just("z1"), Just("z2"), Just("z3")];
-    let one = (zone, 1_i64..6, prop::bool::weighted(0.2), prop::bool::weighted(0.3));
+    let one = (
+        zone,
+        1_i64..6,
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.3),
+    );
     prop::collection::vec(one, 0..4).prop_map(|all| {
         let make = |(at, (zone, cpu, tainted, racked)): (usize, (&str, i64, bool, bool))| {
             let mut node = node(&format!("n{at}"), cpu, &[(ZONES, zone), (CAPACITY, "spot")]);
@@ -81,7 +86,8 @@ fn any_cluster() -> impl Strategy<Value = Cluster> {
         }
         base.nodes = nodes;
         for node in &mut base.nodes {
-            node.allocatable.add(&Resources::new().with(CPU, 8000).with(PODS, 10));
+            node.allocatable
+                .add(&Resources::new().with(CPU, 8000).with(PODS, 10));
         }
         base
     })
@@ -150,20 +156,38 @@ proptest! {
 
 /// First fit, largest first, into claims that may become any type: what the cheapest types that fit cost together.
 fn first_fit(pool: &Pool, sizes: &[i64]) -> u64 {
-    let largest = pool.types.iter().map(|kind| kind.allocatable.get(CPU)).max().unwrap();
+    let largest = pool
+        .types
+        .iter()
+        .map(|kind| kind.allocatable.get(CPU))
+        .max()
+        .unwrap();
     let mut sorted: Vec<i64> = sizes.iter().map(|size| size * 100).collect();
     sorted.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
     let mut claims: Vec<(i64, i64)> = Vec::new();
-    let most_pods = pool.types.iter().map(|kind| kind.allocatable.get(PODS)).max().unwrap();
+    let most_pods = pool
+        .types
+        .iter()
+        .map(|kind| kind.allocatable.get(PODS))
+        .max()
+        .unwrap();
     for size in sorted {
-        match claims.iter_mut().find(|(used, pods)| used + size <= largest && *pods < most_pods) {
+        match claims
+            .iter_mut()
+            .find(|(used, pods)| used + size <= largest && *pods < most_pods)
+        {
             Some((used, pods)) => (*used, *pods) = (*used + size, *pods + 1),
             None => claims.push((size, 1)),
         }
     }
     let price = |(used, pods): &(i64, i64)| {
-        let fits = |kind: &&InstanceType| kind.allocatable.get(CPU) >= *used && kind.allocatable.get(PODS) >= *pods;
-        let prices = pool.types.iter().filter(fits).flat_map(|kind| kind.available().filter_map(|offering| offering.price));
+        let fits =
+            |kind: &&InstanceType| kind.allocatable.get(CPU) >= *used && kind.allocatable.get(PODS) >= *pods;
+        let prices = pool
+            .types
+            .iter()
+            .filter(fits)
+            .flat_map(|kind| kind.available().filter_map(|offering| offering.price));
         prices.min().unwrap().nanos()
     };
     claims.iter().map(price).sum()

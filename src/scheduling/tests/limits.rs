@@ -9,10 +9,16 @@ fn limited(resource: &str, amount: i64) -> Cluster {
 #[test]
 fn a_pool_grows_up_to_its_limit_and_not_beyond() {
     let apart = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
-    let many = pods(5, |name| labelled(pod_with(name, "1", &apart), &json!({"app": "a"})));
+    let many = pods(5, |name| {
+        labelled(pod_with(name, "1", &apart), &json!({"app": "a"}))
+    });
     let solved = limited(CPU, 6000).with(many).solve();
     assert_eq!((solved.claims(), solved.plan.pods_left_out()), (3, 2));
-    assert!(solved.words()[0].contains("limit of 6 cpu leaves 0"), "{:?}", solved.words());
+    assert!(
+        solved.words()[0].contains("limit of 6 cpu leaves 0"),
+        "{:?}",
+        solved.words()
+    );
 }
 
 #[test]
@@ -26,7 +32,9 @@ fn a_claim_grows_only_as_far_as_the_limit_allows() {
 #[test]
 fn nodes_are_counted_within_one_plan() {
     let apart = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
-    let many = pods(5, |name| labelled(pod_with(name, "1", &apart), &json!({"app": "a"})));
+    let many = pods(5, |name| {
+        labelled(pod_with(name, "1", &apart), &json!({"app": "a"}))
+    });
     assert_eq!(limited("nodes", 2).with(many).solve().claims(), 2);
 }
 
@@ -40,8 +48,15 @@ fn what_is_there_in_flight_or_leaving_counts() {
     flying.kind = crate::model::NodeKind::ClaimInFlight;
     flying.allocatable = Resources::new();
     flying.standing = crate::model::Standing::Open;
-    let solved = limited(CPU, 10_000).node(there).node(flying).with(pods(3, |name| pod(name, "1"))).solve();
-    assert_eq!((solved.types(), solved.plan.pods_left_out()), (vec!["type-02"], 2));
+    let solved = limited(CPU, 10_000)
+        .node(there)
+        .node(flying)
+        .with(pods(3, |name| pod(name, "1")))
+        .solve();
+    assert_eq!(
+        (solved.types(), solved.plan.pods_left_out()),
+        (vec!["type-02"], 2)
+    );
 }
 
 #[test]
@@ -52,5 +67,10 @@ fn a_limit_of_nothing_closes_a_pool_and_the_next_one_is_taken() {
 
 #[test]
 fn a_limit_on_what_no_type_has_is_no_limit() {
-    assert!(limited("nvidia.com/gpu", 0).with([pod("p", "1")]).solve().all_placed());
+    assert!(
+        limited("nvidia.com/gpu", 0)
+            .with([pod("p", "1")])
+            .solve()
+            .all_placed()
+    );
 }

@@ -58,7 +58,10 @@ fn kind(name: &str, cpu: i64) -> InstanceType {
     requirements.narrow(INSTANCE_TYPE, &Values::one_of([name]));
     requirements.narrow(ARCH, &Values::one_of(["amd64"]));
     requirements.narrow(OS, &Values::one_of(["linux"]));
-    let capacity = Resources::new().with(CPU, cpu * 1000).with(MEMORY, 4 * cpu * GI).with(PODS, 10 * cpu);
+    let capacity = Resources::new()
+        .with(CPU, cpu * 1000)
+        .with(MEMORY, 4 * cpu * GI)
+        .with(PODS, 10 * cpu);
     let overhead = Resources::new().with(CPU, 100).with(MEMORY, GI / 4);
     InstanceType {
         name: name.to_owned(),
@@ -131,7 +134,9 @@ fn pod(name: &str, cpu: &str) -> core::Pod {
 /// A pod whose spec has these fields as well.
 fn pod_with(name: &str, cpu: &str, fields: &Value) -> core::Pod {
     let mut spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]});
-    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    spec.as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
     serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")}, "spec": spec,
     }))
@@ -176,16 +181,25 @@ fn preferred_neighbor(which: &str, key: &str, labels: &Value) -> Value {
 fn spread(key: &str, skew: i32, labels: &Value, more: &Value) -> Value {
     let mut constraint = json!({"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": labels}});
-    constraint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    constraint
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     json!({"topologySpreadConstraints": [constraint]})
 }
 
 /// A node with these labels and this many processors for pods.
 fn node(name: &str, cpu: i64, labels: &[(&str, &str)]) -> Node {
-    let has = Resources::new().with(CPU, cpu * 1000).with(MEMORY, 4 * cpu * GI).with(PODS, 10 * cpu);
+    let has = Resources::new()
+        .with(CPU, cpu * 1000)
+        .with(MEMORY, 4 * cpu * GI)
+        .with(PODS, 10 * cpu);
     Node {
         name: name.to_owned(),
-        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        labels: labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
         capacity: has.clone(),
         allocatable: has,
         ..Node::default()
@@ -234,7 +248,10 @@ impl Cluster {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let daemons = self.daemons.iter().map(|pod| Pod::read(pod, Reading::Daemon).unwrap());
+        let daemons = self
+            .daemons
+            .iter()
+            .map(|pod| Pod::read(pod, Reading::Daemon).unwrap());
         let mut nodes = self.nodes.clone();
         for pod in &self.bound {
             let read = Pod::read(pod, Reading::Plain).unwrap();
@@ -298,7 +315,9 @@ impl Solved {
     /// The names of the cheapest types of all claims, in order.
     fn types(&self) -> Vec<&str> {
         let name = |claim: &NewClaim| {
-            self.snapshot.pools[claim.pool].types[claim.cheapest.instance_type].name.as_str()
+            self.snapshot.pools[claim.pool].types[claim.cheapest.instance_type]
+                .name
+                .as_str()
         };
         let mut all: Vec<&str> = self.plan.claims.iter().map(name).collect();
         all.sort_unstable();
@@ -318,7 +337,10 @@ impl Solved {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for claim in &self.plan.claims {
             let values = claim.requirements.get(key).and_then(Values::listed);
-            if let Some(value) = values.filter(|values| values.len() == 1).and_then(BTreeSet::first) {
+            if let Some(value) = values
+                .filter(|values| values.len() == 1)
+                .and_then(BTreeSet::first)
+            {
                 *counts.entry(value.clone()).or_default() += claim.pods.len();
             }
         }
@@ -347,11 +369,21 @@ fn pods(number: usize, make: impl Fn(&str) -> core::Pod) -> Vec<core::Pod> {
 }
 
 fn capacity_types(solved: &Solved) -> BTreeSet<CapacityType> {
-    solved.plan.claims.iter().map(|claim| claim.cheapest.capacity_type).collect()
+    solved
+        .plan
+        .claims
+        .iter()
+        .map(|claim| claim.cheapest.capacity_type)
+        .collect()
 }
 
 fn zones(solved: &Solved) -> BTreeSet<&str> {
-    solved.plan.claims.iter().map(|claim| claim.cheapest.zone.as_str()).collect()
+    solved
+        .plan
+        .claims
+        .iter()
+        .map(|claim| claim.cheapest.zone.as_str())
+        .collect()
 }
 
 fn taint(key: &str, effect: &str) -> Taint {

@@ -3,9 +3,7 @@
 use super::*;
 
 fn prefers(terms: &[(i32, &str, &[&str])]) -> Value {
-    let term = |(weight, key, values): &(i32, &str, &[&str])| {
-        json!({"weight": weight, "preference": {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}})
-    };
+    let term = |(weight, key, values): &(i32, &str, &[&str])| json!({"weight": weight, "preference": {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}});
     let terms: Vec<Value> = terms.iter().map(term).collect();
     json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}})
 }
@@ -13,9 +11,15 @@ fn prefers(terms: &[(i32, &str, &[&str])]) -> Value {
 #[test]
 fn the_heaviest_preference_that_can_be_kept_is_kept() {
     let both = prefers(&[(1, ZONES, &["z3"]), (9, ZONES, &["z2"])]);
-    assert_eq!(zones(&cluster().with([pod_with("p", "1", &both)]).solve()), ["z2"].into());
+    assert_eq!(
+        zones(&cluster().with([pod_with("p", "1", &both)]).solve()),
+        ["z2"].into()
+    );
     let lighter = prefers(&[(1, ZONES, &["z3"]), (9, ZONES, &["nowhere"])]);
-    assert_eq!(zones(&cluster().with([pod_with("p", "1", &lighter)]).solve()), ["z3"].into());
+    assert_eq!(
+        zones(&cluster().with([pod_with("p", "1", &lighter)]).solve()),
+        ["z3"].into()
+    );
     let none = prefers(&[(1, "team", &["a"]), (9, ZONES, &["nowhere"])]);
     assert!(cluster().with([pod_with("p", "1", &none)]).solve().all_placed());
 }
@@ -24,13 +28,20 @@ fn the_heaviest_preference_that_can_be_kept_is_kept() {
 fn a_preference_that_contradicts_a_requirement_is_given_up() {
     let mut fields = prefers(&[(1, ZONES, &["z1"])]);
     fields["nodeSelector"] = json!({ZONES: "z3"});
-    assert_eq!(zones(&cluster().with([pod_with("p", "1", &fields)]).solve()), ["z3"].into());
+    assert_eq!(
+        zones(&cluster().with([pod_with("p", "1", &fields)]).solve()),
+        ["z3"].into()
+    );
 }
 
 #[test]
 fn preferences_can_be_ignored() {
     let mut base = cluster().with([pod_with("p", "1", &prefers(&[(1, ZONES, &["z3"])]))]);
-    assert_eq!(capacity_types(&base.solve()), [CapacityType::OnDemand].into(), "there is no spot in z3");
+    assert_eq!(
+        capacity_types(&base.solve()),
+        [CapacityType::OnDemand].into(),
+        "there is no spot in z3"
+    );
     base.options.preferences = Preferences::Ignore;
     assert_eq!(capacity_types(&base.solve()), [CapacityType::Spot].into());
 }
@@ -49,7 +60,9 @@ fn pods_that_would_rather_be_apart_are_given_nodes_of_their_own() {
 fn a_wish_to_be_far_that_cannot_be_kept_is_given_up() {
     let app = json!({"app": "web"});
     let fields = preferred_neighbor("podAntiAffinity", ZONES, &app);
-    let solved = cluster().with(pods(5, |name| labelled(pod_with(name, "1", &fields), &app))).solve();
+    let solved = cluster()
+        .with(pods(5, |name| labelled(pod_with(name, "1", &fields), &app)))
+        .solve();
     assert!(solved.all_placed());
     assert_eq!(zones(&solved).len(), 3, "as long as there is a zone without any");
 }
@@ -65,10 +78,17 @@ fn a_spread_that_allows_exceptions_is_kept_while_it_can_be() {
     let app = json!({"app": "web"});
     let anyway = json!({"whenUnsatisfiable": "ScheduleAnyway"});
     let fields = spread(CAPACITY, 1, &app, &anyway);
-    let even = cluster().with(pods(4, |name| labelled(pod_with(name, "1", &fields), &app))).solve();
+    let even = cluster()
+        .with(pods(4, |name| labelled(pod_with(name, "1", &fields), &app)))
+        .solve();
     assert_eq!(even.skew(CAPACITY), [2, 2]);
     let unknown = spread("rack", 1, &app, &anyway);
-    assert!(cluster().with(pods(4, |name| labelled(pod_with(name, "1", &unknown), &app))).solve().all_placed());
+    assert!(
+        cluster()
+            .with(pods(4, |name| labelled(pod_with(name, "1", &unknown), &app)))
+            .solve()
+            .all_placed()
+    );
 }
 
 #[test]
@@ -79,7 +99,10 @@ fn a_taint_that_only_prefers_is_avoided_while_another_pool_will_do() {
     };
     let both = cluster().pool(shy).and_pool(pool("other", vec![kind("x", 4)]));
     assert_eq!(both.with([pod("p", "1")]).solve().pools(), ["other"]);
-    assert_eq!(cluster().pool(shy).with([pod("p", "1")]).solve().pools(), ["default"]);
+    assert_eq!(
+        cluster().pool(shy).with([pod("p", "1")]).solve().pools(),
+        ["default"]
+    );
 }
 
 #[test]
@@ -101,5 +124,10 @@ fn a_thousand_wishes_are_no_more_work_than_a_few() {
         })
         .collect();
     let fields = json!({"topologySpreadConstraints": many});
-    assert!(cluster().with(pods(3, |name| labelled(pod_with(name, "1", &fields), &app))).solve().all_placed());
+    assert!(
+        cluster()
+            .with(pods(3, |name| labelled(pod_with(name, "1", &fields), &app)))
+            .solve()
+            .all_placed()
+    );
 }

@@ -31,7 +31,10 @@ fn a_label_is_named_with_what_is_wanted_and_what_there_is() {
 #[test]
 fn a_taint_is_named() {
     let tainted = cluster().pool(|pool| pool.taints.push(taint("team", "NoSchedule")));
-    assert_eq!(words(&tainted.with([pod("p", "1")])), ["NodePool default: taint team:NoSchedule is not tolerated"]);
+    assert_eq!(
+        words(&tainted.with([pod("p", "1")])),
+        ["NodePool default: taint team:NoSchedule is not tolerated"]
+    );
 }
 
 #[test]
@@ -64,14 +67,29 @@ fn the_node_that_came_nearest_is_named() {
     tainted.taints.push(taint("team", "NoSchedule"));
     let base = cluster().pool(|pool| pool.limits = Some(Resources::new().with("nodes", 0)));
     let told = words(&base.node(tainted).node(node("b", 2, &[])).with([pod("p", "3")]));
-    assert_eq!(told[0], "NodePool default: its limit of 0 nodes leaves 0, and the smallest type that fits has 1");
-    assert_eq!(told[1], "2 nodes, nearest b: cpu is short by 1 on b, which has 2 of 3");
+    assert_eq!(
+        told[0],
+        "NodePool default: its limit of 0 nodes leaves 0, and the smallest type that fits has 1"
+    );
+    assert_eq!(
+        told[1],
+        "2 nodes, nearest b: cpu is short by 1 on b, which has 2 of 3"
+    );
 }
 
 #[test]
 fn a_pod_that_says_something_without_meaning_is_told_so_and_nobody_else_is_affected() {
     let solved = cluster().with([pod("bad", "-1"), pod("good", "1")]).solve();
-    assert!(solved.words()[0].contains("less than nothing"), "{:?}", solved.words());
+    assert!(
+        solved.words()[0].contains("less than nothing"),
+        "{:?}",
+        solved.words()
+    );
     assert!(solved.place("good").is_some());
-    assert!(!cluster().with([pod("huge", "1000000000000000000")]).solve().all_placed());
+    assert!(
+        !cluster()
+            .with([pod("huge", "1000000000000000000")])
+            .solve()
+            .all_placed()
+    );
 }

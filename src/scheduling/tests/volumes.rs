@@ -24,7 +24,9 @@ fn storage(volumes: &[(&str, &[&str])]) -> Storage {
             bound: true,
             ..VolumeClaim::default()
         };
-        storage.claims.insert(("default".to_owned(), (*name).to_owned()), claim);
+        storage
+            .claims
+            .insert(("default".to_owned(), (*name).to_owned()), claim);
     }
     storage
 }
@@ -45,7 +47,14 @@ fn with(storage: Storage) -> Cluster {
 
 #[test]
 fn a_pod_goes_where_its_volume_is() {
-    assert_eq!(zones(&with(storage(&[("v", &["z3"])])).with([mounts("p", &["v"])]).solve()), ["z3"].into());
+    assert_eq!(
+        zones(
+            &with(storage(&[("v", &["z3"])]))
+                .with([mounts("p", &["v"])])
+                .solve()
+        ),
+        ["z3"].into()
+    );
     let nowhere = with(storage(&[("v", &["nowhere"])]));
     assert!(!nowhere.with([mounts("p", &["v"])]).solve().all_placed());
 }
@@ -53,7 +62,10 @@ fn a_pod_goes_where_its_volume_is() {
 #[test]
 fn several_volumes_meet_where_all_can_be() {
     let two = storage(&[("v", &["z1", "z2"]), ("w", &["z2", "z3"])]);
-    assert_eq!(zones(&with(two).with([mounts("p", &["v", "w"])]).solve()), ["z2"].into());
+    assert_eq!(
+        zones(&with(two).with([mounts("p", &["v", "w"])]).solve()),
+        ["z2"].into()
+    );
     let apart = storage(&[("v", &["z1"]), ("w", &["z3"])]);
     assert!(!with(apart).with([mounts("p", &["v", "w"])]).solve().all_placed());
 }
@@ -69,12 +81,17 @@ fn a_class_of_storage_says_where_volumes_can_be_made() {
     made.classes.insert("zonal".to_owned(), class);
     let ephemeral = json!({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate":
         {"spec": {"storageClassName": "zonal"}}}}]});
-    assert_eq!(zones(&with(made).with([pod_with("p", "1", &ephemeral)]).solve()), ["z2"].into());
+    assert_eq!(
+        zones(&with(made).with([pod_with("p", "1", &ephemeral)]).solve()),
+        ["z2"].into()
+    );
 }
 
 #[test]
 fn a_pod_whose_claim_is_missing_is_told_so_and_others_are_not_affected() {
-    let solved = with(Storage::default()).with([mounts("p", &["gone"]), pod("q", "1")]).solve();
+    let solved = with(Storage::default())
+        .with([mounts("p", &["gone"]), pod("q", "1")])
+        .solve();
     assert_eq!(solved.words(), ["persistent volume claim gone does not exist"]);
     assert!(solved.place("q").is_some());
 }

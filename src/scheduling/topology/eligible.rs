@@ -50,13 +50,22 @@ fn of_template(
     tolerance: &Tolerance,
     values: &mut [u64],
 ) {
-    if filter.tolerations.is_some_and(|tolerations| !tolerance.covers(tolerations, template.taints)) {
+    if filter
+        .tolerations
+        .is_some_and(|tolerations| !tolerance.covers(tolerations, template.taints))
+    {
         return;
     }
     let anything = [ANYTHING];
-    let wanted = if filter.requirements.is_empty() { &anything[..] } else { &filter.requirements };
+    let wanted = if filter.requirements.is_empty() {
+        &anything[..]
+    } else {
+        &filter.requirements
+    };
     for wanted in wanted {
-        let Some(req) = space.and(template.req, *wanted) else { continue };
+        let Some(req) = space.and(template.req, *wanted) else {
+            continue;
+        };
         for state in 0..space.columns()[column].values.len() {
             if bits::has(values, state) || !bits::has(space.states(req, column), state) {
                 continue;
@@ -81,6 +90,8 @@ impl Filter {
     ) -> bool {
         let mut wanted = self.requirements.iter();
         (self.requirements.is_empty() || wanted.any(|wanted| space.and(labels, *wanted).is_some()))
-            && self.tolerations.is_none_or(|tolerations| tolerance.covers(tolerations, taints))
+            && self
+                .tolerations
+                .is_none_or(|tolerations| tolerance.covers(tolerations, taints))
     }
 }

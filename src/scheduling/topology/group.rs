@@ -200,7 +200,8 @@ impl Groups {
             };
             for at in candidates {
                 let pod = pods[*at];
-                if group.selector.matches(&pod.labels) && group.namespaces.include(&pod.namespace, namespaces) {
+                if group.selector.matches(&pod.labels) && group.namespaces.include(&pod.namespace, namespaces)
+                {
                     counting[*at].push(id);
                 }
             }

@@ -79,7 +79,11 @@ impl Question<'_> {
     ) -> Result<Hosts, Obstacle> {
         let mut hosts = Hosts::default();
         for ask in &self.asks.spreads {
-            let Kind::Spread { max_skew, min_domains } = groups[ask.group].kind else {
+            let Kind::Spread {
+                max_skew,
+                min_domains,
+            } = groups[ask.group].kind
+            else {
                 continue;
             };
             match groups[ask.group].over {
@@ -128,7 +132,9 @@ impl Question<'_> {
         hosts: &mut Hosts,
     ) -> Result<(), Obstacle> {
         let near = &self.asks.near;
-        let first = near.iter().all(|ask| ask.itself == 1 && counts.total(ask.group) == 0);
+        let first = near
+            .iter()
+            .all(|ask| ask.itself == 1 && counts.total(ask.group) == 0);
         for ask in near {
             match groups[ask.group].over {
                 Over::Hosts if first => {}
@@ -159,12 +165,7 @@ fn states(space: &Space, column: usize) -> impl Iterator<Item = usize> + use<> {
     (0..column.values.len()).chain([column.absent()])
 }
 
-fn narrow(
-    space: &Space,
-    set: &mut [u64],
-    column: usize,
-    allowed: impl Iterator<Item = usize>,
-) -> Option<()> {
+fn narrow(space: &Space, set: &mut [u64], column: usize, allowed: impl Iterator<Item = usize>) -> Option<()> {
     let mut states = space.no_states(column);
     allowed.for_each(|state| bits::put(&mut states, state));
     space.restrict(set, column, &states);
