@@ -38,6 +38,8 @@ pub(super) enum Left {
 struct Room {
     of_bin: Vec<i64>,
     of_block: Vec<i64>,
+    /// Whether the bound of each block may be too high.
+    loose: Vec<bool>,
 }
 
 impl Bins {
@@ -68,6 +70,7 @@ impl Bins {
             room.of_bin.extend_from_slice(left);
             if bin.is_multiple_of(BLOCK) {
                 room.of_block.extend_from_slice(left);
+                room.loose.push(false);
             }
             room.raise(self.width, bin, left);
         }
@@ -78,6 +81,7 @@ impl Bins {
         let width = self.width;
         for (room, left) in [(&mut self.slack, slack), (&mut self.reach, reach)] {
             room.of_bin[bin * width..(bin + 1) * width].copy_from_slice(left);
+            room.loose[bin / BLOCK] = true;
             room.raise(width, bin, left);
         }
     }
@@ -114,6 +118,9 @@ impl Bins {
             Left::Slack => &mut self.slack,
             Left::Reach => &mut self.reach,
         };
+        if !std::mem::replace(&mut room.loose[block], false) {
+            return;
+        }
         let most = &mut room.of_block[block * width..(block + 1) * width];
         most.fill(i64::MIN);
         for bin in block * BLOCK..((block + 1) * BLOCK).min(bins) {

@@ -80,11 +80,11 @@ impl Run<'_, '_> {
         let mut seen = 0;
         for block in 0..self.bins.blocks() {
             let requests = &self.problem.classes[turn.class].requests;
-            if !self.bins.block_may_fit(left, block, requests) {
+            let mut alive = !turn.dead.get(block).copied().unwrap_or_default();
+            if alive == 0 || !self.bins.block_may_fit(left, block, requests) {
                 continue;
             }
             let mut fitting = false;
-            let mut alive = !turn.dead.get(block).copied().unwrap_or_default();
             while alive != 0 {
                 let bin = block * BLOCK + alive.trailing_zeros() as usize;
                 alive &= alive - 1;
