@@ -117,6 +117,15 @@ impl Resources {
     }
 }
 
+impl<'a> IntoIterator for &'a Resources {
+    type Item = (&'a String, &'a i64);
+    type IntoIter = btree_map::Iter<'a, String, i64>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 /// An amount in the unit in which its resource is counted.
 pub fn amount_of(name: &str, quantity: Quantity) -> i64 {
     if name == CPU {

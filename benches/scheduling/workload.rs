@@ -85,7 +85,7 @@ pub(crate) fn diverse(pods: usize) -> Workload {
         all.push((labels, json!({"affinity": affinity})));
     }
     let pod =
-        |(number, (labels, spec)): (usize, (Value, Value))| pod(number, &labels, spec, draws.requests());
+        |(number, (labels, spec)): (usize, (Value, Value))| pod(number, &labels, spec, &draws.requests());
     Workload {
         pods: all.into_iter().enumerate().map(pod).collect(),
         pool: pool(types(400)),
@@ -105,7 +105,7 @@ pub(crate) fn preferences(pods: usize) -> Workload {
             [far(10, "topology.kubernetes.io/zone"), far(1, "kubernetes.io/hostname")]},
     });
     let requests = draws.requests();
-    let one = |number| pod(number, &labels, json!({"affinity": affinity}), requests.clone());
+    let one = |number| pod(number, &labels, json!({"affinity": affinity}), &requests);
     Workload {
         pods: (0..pods).map(one).collect(),
         pool: pool(types(400)),
@@ -120,7 +120,7 @@ pub(crate) fn ibm(pods: usize) -> Workload {
     }
 }
 
-fn pod(number: usize, labels: &Value, mut spec: Value, requests: Value) -> Pod {
+fn pod(number: usize, labels: &Value, mut spec: Value, requests: &Value) -> Pod {
     spec["containers"] = json!([{"name": "c", "resources": {"requests": requests}}]);
     let pod = json!({
         "metadata": {"name": format!("pod-{number:05}"), "namespace": "default", "labels": labels,

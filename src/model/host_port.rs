@@ -1,19 +1,20 @@
 //! Ports of the node that a pod takes for itself.
 
-use std::net::IpAddr;
-
 use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
 
 /// A port on an address of the node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPort {
     /// The address; every address if absent.
-    pub address: Option<IpAddr>,
+    pub address: Option<String>,
     /// The number.
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
 }
+
+/// How every address of a node is written.
+const EVERY_ADDRESS: [&str; 3] = ["", "0.0.0.0", "::"];
 
 impl HostPort {
     /// Those of a pod, in order.
@@ -34,12 +35,9 @@ impl HostPort {
 
     fn of_port(port: &ContainerPort) -> Option<Self> {
         let number = port.host_port.filter(|number| *number != 0)?;
-        let address = port
-            .host_ip
-            .as_deref()
-            .and_then(|address| address.parse::<IpAddr>().ok());
+        let address = port.host_ip.clone();
         Some(Self {
-            address: address.filter(|address| !address.is_unspecified()),
+            address: address.filter(|address| !EVERY_ADDRESS.contains(&address.as_str())),
             port: number,
             protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
         })
@@ -47,7 +45,7 @@ impl HostPort {
 
     /// Whether both cannot be on one node.
     pub fn conflicts(&self, other: &Self) -> bool {
-        let addresses = match (self.address, other.address) {
+        let addresses = match (&self.address, &other.address) {
             (Some(one), Some(two)) => one == two,
             _ => true,
         };

@@ -8,8 +8,9 @@ use super::host_port::HostPort;
 use super::pod::NODE_NAME;
 use super::requirements::Requirements;
 use super::taint::Taint;
-use crate::api::names::current_label;
-use crate::api::names::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE};
+use crate::api::names::{
+    CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE, current_label,
+};
 use crate::api::{self, NodeClaim};
 use crate::quantity::WrittenQuantity;
 use crate::resources::{Resources, amount_of};
@@ -91,26 +92,16 @@ impl Node {
             },
             ..Self::default()
         };
-        let node_labels = node.and_then(|node| node.metadata.labels.as_ref());
-        let says = |label: &str| {
-            node_labels
-                .and_then(|labels| labels.get(label))
-                .is_some_and(|value| value == "true")
-        };
-        let begins = claim.is_some() && !says(INITIALIZED);
-        read.stage = if begins {
-            Stage::Beginning
-        } else {
-            Stage::Initialized
-        };
-        let unregistered = claim.is_some() && !says(REGISTERED);
+        if claim.is_some() && !node.is_some_and(|node| says(node, INITIALIZED)) {
+            read.stage = Stage::Beginning;
+        }
         if let Some(claim) = claim {
             read.read_claim(claim);
         }
         if let Some(node) = node {
-            read.read_node(node, unregistered, begins);
+            read.read_node(node, claim);
         }
-        if begins {
+        if read.stage == Stage::Beginning {
             read.forget_passing_taints(claim);
         }
         read.pool = read.labels.get(NODE_POOL).cloned();
@@ -142,13 +133,13 @@ impl Node {
         }
     }
 
-    fn read_node(&mut self, node: &core::Node, unregistered: bool, begins: bool) {
+    fn read_node(&mut self, node: &core::Node, claim: Option<&NodeClaim>) {
         self.name = node.metadata.name.clone().unwrap_or_default();
-        if unregistered {
+        if claim.is_some() && !says(node, REGISTERED) {
             let own = node.metadata.labels.clone().unwrap_or_default();
-            own.into_iter().for_each(|(key, value)| {
+            for (key, value) in own {
                 self.labels.entry(key).or_insert(value);
-            });
+            }
         } else {
             self.labels = node.metadata.labels.clone().unwrap_or_default();
             let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
@@ -171,8 +162,8 @@ impl Node {
         let capacity = reported(status.and_then(|status| status.capacity.as_ref()));
         let allocatable = reported(status.and_then(|status| status.allocatable.as_ref()));
         // The kubelet reports zero of an extended resource until its driver has registered.
-        self.capacity = filled(&capacity, &self.capacity, begins);
-        self.allocatable = filled(&allocatable, &self.allocatable, begins);
+        self.capacity = filled(&capacity, &self.capacity, self.stage);
+        self.allocatable = filled(&allocatable, &self.allocatable, self.stage);
         if node.metadata.deletion_timestamp.is_some() {
             self.standing = Standing::Leaving;
         }
@@ -204,6 +195,14 @@ impl Node {
             .or_insert_with(|| self.name.clone());
         all
     }
+}
+
+/// Whether a label of a Node says yes.
+fn says(node: &core::Node, label: &str) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(label))
+        .is_some_and(|value| value == "true")
 }
 
 /// The labels that the node of a claim will certainly have: its own, and those that its requirements leave no choice of.
@@ -239,10 +238,10 @@ fn amounts(written: Option<&BTreeMap<String, WrittenQuantity>>) -> Resources {
     all
 }
 
-fn filled(reported: &Resources, expected: &Resources, begins: bool) -> Resources {
+fn filled(reported: &Resources, expected: &Resources, stage: Stage) -> Resources {
     let mut all = reported.clone();
-    for (name, amount) in expected.iter() {
-        if begins && all.get(name) == 0 {
+    for (name, amount) in expected {
+        if stage == Stage::Beginning && all.get(name) == 0 {
             all.set(name, *amount);
         }
     }
@@ -259,4 +258,114 @@ pub(super) fn limits(pool: &api::NodePool) -> Option<Resources> {
         all.set(name, amount);
     }
     Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::Effect;
+    use crate::resources::{CPU, PODS};
+
+    fn claim() -> NodeClaim {
+        let claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": "c", "labels": {NODE_POOL: "default"}},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                "requirements": [
+                    {"key": ZONE, "operator": "In", "values": ["z1"]},
+                    {"key": "team", "operator": "In", "values": ["a", "b"]},
+                ],
+                "taints": [{"key": "own", "effect": "NoSchedule"}],
+                "startupTaints": [{"key": "startup", "effect": "NoSchedule"}],
+                "resources": {"requests": {"cpu": "3", "pods": "5"}},
+            },
+        });
+        serde_json::from_value(claim).unwrap()
+    }
+
+    fn api_node(labels: &Value, taints: &Value, allocatable: &Value) -> core::Node {
+        let node = json!({"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints},
+            "status": {"allocatable": allocatable, "capacity": allocatable}});
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn a_claim_without_a_machine_has_room_for_what_it_was_asked_for() {
+        let node = Node::from_api(None, Some(&claim()));
+        assert_eq!(
+            (node.kind, node.stage, node.pool.as_deref()),
+            (NodeKind::ClaimInFlight, Stage::Beginning, Some("default"))
+        );
+        assert_eq!((node.allocatable.get(CPU), node.allocatable.get(PODS)), (3000, 5));
+        assert_eq!(node.labels.get(ZONE).map(String::as_str), Some("z1"));
+        assert_eq!(node.labels.get("team"), None, "not certain");
+        assert_eq!(node.taints, [Taint::new("own", "", Effect::NoSchedule)]);
+    }
+
+    #[test]
+    fn taints_that_pass_do_not_count_until_the_node_is_ready_for_work() {
+        let taints = json!([{"key": "startup", "effect": "NoSchedule"}, {"key": "own", "effect": "NoSchedule"},
+            {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
+        let registered = api_node(&json!({REGISTERED: "true"}), &taints, &json!({"cpu": "4"}));
+        let begins = Node::from_api(Some(&registered), Some(&claim()));
+        assert_eq!(begins.taints, [Taint::new("own", "", Effect::NoSchedule)]);
+        let ready = api_node(
+            &json!({REGISTERED: "true", INITIALIZED: "true"}),
+            &taints,
+            &json!({"cpu": "4"}),
+        );
+        let ready = Node::from_api(Some(&ready), Some(&claim()));
+        assert_eq!((ready.stage, ready.taints.len()), (Stage::Initialized, 3));
+        let foreign = Node::from_api(Some(&registered), None);
+        assert_eq!((foreign.stage, foreign.taints.len()), (Stage::Initialized, 3));
+    }
+
+    #[test]
+    fn what_the_kubelet_has_not_reported_yet_is_what_the_claim_says() {
+        let mut claim = claim();
+        let amounts: BTreeMap<String, WrittenQuantity> =
+            serde_json::from_value(json!({"cpu": "4", "nvidia.com/gpu": "1"})).unwrap();
+        claim.status = Some(api::NodeClaimStatus {
+            allocatable: Some(amounts),
+            ..api::NodeClaimStatus::default()
+        });
+        let node = api_node(
+            &json!({}),
+            &json!([]),
+            &json!({"cpu": "3900m", "nvidia.com/gpu": "0"}),
+        );
+        let read = Node::from_api(Some(&node), Some(&claim));
+        assert_eq!(
+            (read.allocatable.get(CPU), read.allocatable.get("nvidia.com/gpu")),
+            (3900, 1)
+        );
+        let node = api_node(
+            &json!({REGISTERED: "true", INITIALIZED: "true"}),
+            &json!([]),
+            &json!({"cpu": "3900m", "nvidia.com/gpu": "0"}),
+        );
+        let read = Node::from_api(Some(&node), Some(&claim));
+        assert_eq!(read.allocatable.get("nvidia.com/gpu"), 0, "now it is believed");
+    }
+
+    #[test]
+    fn a_cordoned_node_is_tainted() {
+        let mut node = api_node(&json!({}), &json!([]), &json!({"cpu": "4"}));
+        node.spec.as_mut().unwrap().unschedulable = Some(true);
+        assert_eq!(Node::from_api(Some(&node), None).taints, [Taint::unschedulable()]);
+    }
+
+    #[test]
+    fn labels_are_seen_by_their_current_names_with_the_nodes_own() {
+        let labels = json!({"failure-domain.beta.kubernetes.io/zone": "z1"});
+        let states = Node::from_api(Some(&api_node(&labels, &json!([]), &json!({}))), None).label_states();
+        let state = |key: &str| states.get(key).map(String::as_str);
+        assert_eq!(
+            (state(ZONE), state(NODE_NAME), state(HOSTNAME)),
+            (Some("z1"), Some("n"), Some("n"))
+        );
+    }
 }

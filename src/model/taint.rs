@@ -122,9 +122,7 @@ impl Taint {
     /// Whether it is one with which nodes begin, and that goes by itself.
     pub fn is_ephemeral(&self) -> bool {
         self.key.starts_with(READINESS_PREFIX)
-            || EPHEMERAL
-                .iter()
-                .any(|known| *known == (self.key.as_str(), self.value.as_str(), self.effect))
+            || EPHEMERAL.contains(&(self.key.as_str(), self.value.as_str(), self.effect))
     }
 }
 

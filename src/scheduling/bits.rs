@@ -70,7 +70,9 @@ mod tests {
     #[test]
     fn a_set_holds_what_was_put_into_it() {
         let mut set = vec![0; words(130)];
-        [0, 63, 64, 129].into_iter().for_each(|bit| put(&mut set, bit));
+        for bit in [0, 63, 64, 129] {
+            put(&mut set, bit);
+        }
         assert_eq!(iter(&set).collect::<Vec<_>>(), [0, 63, 64, 129]);
         assert!(has(&set, 129) && !has(&set, 128) && !has(&set, 1000));
         let mut low = vec![0; words(130)];

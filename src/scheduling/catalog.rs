@@ -52,10 +52,7 @@ pub(super) fn mention(labels: &mut Labels, snapshot: &Snapshot) {
         for kind in pool.types.iter() {
             labels.mention_value(INSTANCE_TYPE, &kind.name);
             for (key, values) in kind.requirements.iter() {
-                values
-                    .mentioned()
-                    .iter()
-                    .for_each(|value| labels.mention_value(key, value));
+                labels.mention_values(key, values);
             }
         }
     }

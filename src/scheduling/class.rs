@@ -106,7 +106,7 @@ impl Reader<'_> {
         let mut wishes = self.wishes(pod, (&own_ids, tolerations));
         loop {
             class.stages.push(self.stage(pod, &own, &volumes, &firm, &wishes));
-            if !wishes.give_up_one(self.tolerance.some_prefer()) {
+            if !wishes.give_up_one(self.tolerance) {
                 break;
             }
         }
@@ -237,7 +237,7 @@ impl Reader<'_> {
 
 impl Wishes {
     /// Gives up the next preference; false if none is left.
-    fn give_up_one(&mut self, some_taints_prefer: bool) -> bool {
+    fn give_up_one(&mut self, tolerance: &Tolerance) -> bool {
         if !self.near.is_empty() {
             self.near.remove(0);
         } else if !self.far.is_empty() {
@@ -246,7 +246,7 @@ impl Wishes {
             self.nodes.remove(0);
         } else if !self.spreads.is_empty() {
             self.spreads.swap_remove(0);
-        } else if some_taints_prefer && self.preferring == Preferring::Counts {
+        } else if tolerance.some_prefer() && self.preferring == Preferring::Counts {
             self.preferring = Preferring::Ignored;
         } else {
             return false;

@@ -15,7 +15,7 @@ impl Dims {
     pub(super) fn of<'a>(requests: impl Iterator<Item = &'a Resources>) -> Self {
         let mut others = BTreeSet::new();
         for list in requests {
-            for (name, amount) in list.iter() {
+            for (name, amount) in list {
                 if *amount > 0 && ![CPU, MEMORY, PODS].contains(&name.as_str()) && !others.contains(name) {
                     others.insert(name.clone());
                 }

@@ -1,6 +1,6 @@
 //! A snapshot made ready for solving: everything that has a name gets a number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use super::catalog;
@@ -171,7 +171,9 @@ fn labels(snapshot: &Snapshot) -> Labels {
     }
     let bound = snapshot.bound.classes.iter().filter_map(|pod| pod.as_ref().ok());
     let keys = topology_keys(pending.chain(bound));
-    keys.keys().for_each(|key| labels.mention_key(key));
+    for key in &keys {
+        labels.mention_key(key);
+    }
     catalog::mention(&mut labels, snapshot);
     for capacity_type in [CapacityType::Spot, CapacityType::OnDemand] {
         labels.mention_value(CAPACITY_TYPE, capacity_type.as_str());
@@ -185,11 +187,7 @@ fn labels(snapshot: &Snapshot) -> Labels {
         labels.mention_value(ZONE, &offering.zone);
     }
     for node in &snapshot.nodes {
-        for (key, value) in node
-            .labels
-            .iter()
-            .filter(|(key, _)| keys.contains_key(key.as_str()))
-        {
+        for (key, value) in node.labels.iter().filter(|(key, _)| keys.contains(key.as_str())) {
             labels.mention_value(key, value);
         }
     }
@@ -197,8 +195,8 @@ fn labels(snapshot: &Snapshot) -> Labels {
 }
 
 /// The labels over which pods are counted, but for the node's own name.
-fn topology_keys<'p>(pods: impl Iterator<Item = &'p Pod>) -> BTreeMap<&'p str, ()> {
-    let mut keys = BTreeMap::new();
+fn topology_keys<'p>(pods: impl Iterator<Item = &'p Pod>) -> BTreeSet<&'p str> {
+    let mut keys = BTreeSet::new();
     for pod in pods {
         let spreads = pod.spreads.iter().map(|spread| &spread.key);
         let firm = pod
@@ -209,7 +207,7 @@ fn topology_keys<'p>(pods: impl Iterator<Item = &'p Pod>) -> BTreeMap<&'p str, (
         let soft = pod.preferred_affinity.iter().chain(&pod.preferred_anti_affinity);
         let soft = soft.map(|(_, term)| &term.key);
         for key in spreads.chain(firm).chain(soft).filter(|key| *key != HOSTNAME) {
-            keys.insert(key.as_str(), ());
+            keys.insert(key.as_str());
         }
     }
     keys

@@ -1,7 +1,8 @@
 //! Requirements as bits.
 //!
 //! Every label that anybody asks about gets a column, with one bit for each value that is mentioned anywhere, one for
-//! all other values together and one for absence. Requirements are one vector over all columns; two of them are
+//! all other values together and one for absence. Where numbers are compared, a number that nobody mentions stands for
+//! the others between two bounds. Requirements are one vector over all columns; two of them are
 //! compatible if in every column some bit is in both. Different vectors get a number, and what two of them make together
 //! is computed once.
 
@@ -15,12 +16,22 @@ pub(super) type ReqId = u32;
 /// Requirements that everything meets.
 pub(super) const ANYTHING: ReqId = 0;
 
+/// No value of a label looks like this, so it stands for those that nobody mentions.
+const NOT_A_NUMBER: &str = "\0";
 const UNKNOWN: u32 = u32::MAX;
 const CONFLICT: u32 = u32::MAX - 1;
 
 /// The labels that matter, and the values that are told apart.
 #[derive(Debug, Default)]
-pub(super) struct Labels(BTreeMap<String, BTreeSet<String>>);
+pub(super) struct Labels(BTreeMap<String, Mentioned>);
+
+/// What is said of one label.
+#[derive(Debug, Default)]
+struct Mentioned {
+    values: BTreeSet<String>,
+    /// The numbers at which some comparison begins or ceases to hold.
+    steps: BTreeSet<i64>,
+}
 
 /// One label.
 #[derive(Debug)]
@@ -29,7 +40,6 @@ pub(super) struct Column {
     pub(super) key: String,
     /// The values that are told apart, in order; the state of a value is its place here.
     pub(super) values: Vec<String>,
-    known: BTreeSet<String>,
     start: usize,
     words: usize,
 }
@@ -48,9 +58,22 @@ impl Labels {
     /// Takes note of every label and value that requirements mention.
     pub(super) fn mention(&mut self, requirements: &Requirements) {
         for (key, values) in requirements.iter() {
-            let known = self.0.entry(key.clone()).or_default();
-            known.extend(values.mentioned().iter().cloned());
+            self.mention_key(key);
+            self.mention_values(key, values);
         }
+    }
+
+    /// Takes note of values, if their label is noted.
+    pub(super) fn mention_values(&mut self, key: &str, values: &Values) {
+        let Some(known) = self.0.get_mut(key) else { return };
+        for value in values.mentioned() {
+            if !known.values.contains(value) {
+                known.values.insert(value.clone());
+            }
+        }
+        let (least, most) = values.bounds();
+        known.steps.extend(least);
+        known.steps.extend(most.and_then(|most| most.checked_add(1)));
     }
 
     /// Takes note of a label.
@@ -61,10 +84,34 @@ impl Labels {
     /// Takes note of a value, if its label is noted.
     pub(super) fn mention_value(&mut self, key: &str, value: &str) {
         if let Some(known) = self.0.get_mut(key)
-            && !known.contains(value)
+            && !known.values.contains(value)
         {
-            known.insert(value.to_owned());
+            known.values.insert(value.to_owned());
         }
+    }
+}
+
+impl Mentioned {
+    /// The values to be told apart: those mentioned, and between any two steps a number that stands for the numbers
+    /// there that nobody mentions.
+    fn told_apart(self) -> BTreeSet<String> {
+        let mut values = self.values;
+        let steps: Vec<i64> = self.steps.into_iter().collect();
+        let unmentioned = |numbers: &mut dyn Iterator<Item = i64>, values: &BTreeSet<String>| {
+            numbers
+                .map(|number| number.to_string())
+                .find(|number| !values.contains(number))
+        };
+        if let Some(first) = steps.first() {
+            let below = unmentioned(&mut (i64::MIN..*first).rev(), &values);
+            values.extend(below);
+        }
+        for (at, step) in steps.iter().enumerate() {
+            let end = steps.get(at + 1).map_or(i64::MAX, |next| next - 1);
+            let between = unmentioned(&mut (*step..=end), &values);
+            values.extend(between);
+        }
+        values
     }
 }
 
@@ -97,7 +144,8 @@ impl Column {
                 bits::put(&mut set, state);
             }
         }
-        if values.allows_another_than(&self.known) {
+        // Where numbers are compared, those that nobody mentions have states of their own.
+        if values.allows(NOT_A_NUMBER) {
             bits::put(&mut set, self.other());
         }
         if values.allows_absence() {
@@ -112,12 +160,12 @@ impl Space {
     pub(super) fn new(labels: Labels) -> Self {
         let mut start = 0;
         let mut columns = Vec::new();
-        for (key, known) in labels.0 {
-            let words = bits::words(known.len() + 2);
+        for (key, mentioned) in labels.0 {
+            let values: Vec<String> = mentioned.told_apart().into_iter().collect();
+            let words = bits::words(values.len() + 2);
             columns.push(Column {
                 key,
-                values: known.iter().cloned().collect(),
-                known,
+                values,
                 start,
                 words,
             });
@@ -312,8 +360,9 @@ mod tests {
     fn requirements() -> impl Strategy<Value = Requirements> {
         prop::collection::vec(requirement(), 0..4).prop_map(|all| {
             let mut requirements = Requirements::new();
-            all.iter()
-                .for_each(|(key, values)| requirements.narrow(key, values));
+            for (key, values) in &all {
+                requirements.narrow(key, values);
+            }
             requirements
         })
     }
@@ -322,7 +371,9 @@ mod tests {
         #[test]
         fn bits_say_the_same_as_sets(all in prop::collection::vec(requirements(), 2..6)) {
             let mut labels = Labels::default();
-            all.iter().for_each(|one| labels.mention(one));
+            for one in &all {
+                labels.mention(one);
+            }
             let mut space = Space::new(labels);
             for one in &all {
                 for two in &all {

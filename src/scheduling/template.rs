@@ -191,8 +191,9 @@ impl Template {
         sorted.sort_unstable();
         let mut from = vec![vec![0; words]; sorted.len() + 1];
         for at in (0..sorted.len()).rev() {
-            from[at] = from[at + 1].clone();
-            bits::put(&mut from[at], sorted[at].1);
+            let (before, after) = from.split_at_mut(at + 1);
+            before[at].copy_from_slice(&after[0]);
+            bits::put(&mut before[at], sorted[at].1);
         }
         Ladder {
             amounts: sorted.into_iter().map(|(amount, _)| amount).collect(),

@@ -16,7 +16,7 @@ use crate::resources::{PODS, Resources};
 pub(super) fn requests(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, QuantityError> {
     let mut total = of_containers(spec, status)?;
     if let Some(whole) = &spec.resources {
-        for (name, amount) in asked(Some(whole))?.iter() {
+        for (name, amount) in &asked(Some(whole))? {
             total.set(name, *amount);
         }
     }
@@ -73,7 +73,7 @@ fn asked(resources: Option<&ResourceRequirements>) -> Result<Resources, Quantity
     let empty = BTreeMap::<String, Written>::new();
     let part = |list: Option<&BTreeMap<String, Written>>| Resources::parse(list.unwrap_or(&empty));
     let mut all = part(resources.and_then(|resources| resources.limits.as_ref()))?;
-    for (name, amount) in part(resources.and_then(|resources| resources.requests.as_ref()))?.iter() {
+    for (name, amount) in &part(resources.and_then(|resources| resources.requests.as_ref()))? {
         all.set(name, *amount);
     }
     Ok(all)

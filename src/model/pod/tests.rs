@@ -15,14 +15,14 @@ fn read(spec: Value) -> Pod {
     Pod::read(&api(spec), Reading::Plain).unwrap()
 }
 
-fn affinity(terms: Value) -> Value {
+fn affinity(terms: &Value) -> Value {
     json!({"containers": [], "nodeSelector": {"team": "a"}, "affinity": {"nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
 }
 
 #[test]
 fn each_required_term_joins_the_node_selector() {
-    let pod = read(affinity(json!([
+    let pod = read(affinity(&json!([
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]},
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]},
     ])));
@@ -32,14 +32,14 @@ fn each_required_term_joins_the_node_selector() {
 
 #[test]
 fn terms_that_are_all_empty_match_no_node() {
-    let pod = read(affinity(json!([{}])));
+    let pod = read(affinity(&json!([{}])));
     assert!(pod.node_terms[0].get(NODE_NAME).unwrap().is_never());
 }
 
 #[test]
 fn a_daemon_is_not_held_to_the_node_its_controller_pinned_it_to() {
     let pinned =
-        affinity(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]));
+        affinity(&json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]));
     assert!(read(pinned.clone()).node_terms[0].get(NODE_NAME).is_some());
     let daemon = Pod::read(&api(pinned), Reading::Daemon).unwrap();
     assert!(daemon.node_terms[0].get(NODE_NAME).is_none());
@@ -64,7 +64,8 @@ fn what_cannot_be_read_is_told_with_the_reason() {
     assert!(asks("-1").unwrap_err().to_string().contains("less than nothing"));
     assert!(asks("much").is_err());
     assert_eq!(asks("0").unwrap().requests.get(CPU), 0);
-    let odd = affinity(json!([{"matchExpressions": [{"key": "zone", "operator": "Near", "values": ["x"]}]}]));
+    let odd =
+        affinity(&json!([{"matchExpressions": [{"key": "zone", "operator": "Near", "values": ["x"]}]}]));
     assert!(Pod::read(&api(odd), Reading::Plain).is_err());
 }
 

@@ -175,7 +175,9 @@ fn short(run: &Run<'_, '_>, class: usize, template: usize, kinds: &[usize]) -> O
 fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fitting: &[usize]) -> Why {
     let of = &run.problem.templates[template];
     let mut types = vec![0; bits::words(of.types.len())];
-    fitting.iter().for_each(|kind| bits::put(&mut types, *kind));
+    for kind in fitting {
+        bits::put(&mut types, *kind);
+    }
     of.keep_without_ports(&mut types, &run.problem.classes[class].ports);
     if bits::is_empty(&types)
         && let Some(port) = run.problem.classes[class].ports.first()
@@ -193,7 +195,9 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
         return withheld(run, of, req, &types);
     }
     let mut had = vec![0; types.len()];
-    now.iter().for_each(|kind| bits::put(&mut had, *kind));
+    for kind in &now {
+        bits::put(&mut had, *kind);
+    }
     if run.problem.options.min_values == super::super::MinValuesPolicy::Strict
         && let Some((column, least, found)) = run.too_few(template, req, &had).first()
     {

@@ -96,8 +96,8 @@ fn places(snapshot: &Snapshot, plan: &Plan) -> Vec<Place> {
         let pool = &snapshot.pools[claim.pool];
         let kind = &pool.types[claim.cheapest.instance_type];
         assert_eq!(
-            Some(&(claim.cheapest.instance_type as u32)),
-            claim.options.first(),
+            Some(claim.cheapest.instance_type),
+            claim.options.first().map(|option| *option as usize),
             "the cheapest comes first"
         );
         let mut labels: BTreeMap<String, Values> = claim

@@ -127,7 +127,9 @@ proptest! {
         for pool in &mut cluster.pools {
             let mut types = pool.types.to_vec();
             types.reverse();
-            types.iter_mut().for_each(|kind| kind.offerings.reverse());
+            for kind in &mut types {
+                kind.offerings.reverse();
+            }
             pool.types = Arc::new(types);
         }
         prop_assert_eq!(before, told(&cluster.solve()));

@@ -53,7 +53,7 @@ struct Solved {
 
 /// A type with this many processors and four times as many GiB, sold as spot in two zones and on demand in three.
 fn kind(name: &str, cpu: i64) -> InstanceType {
-    let dollars = 0.05 * cpu as f64;
+    let dollars = 0.05 * f64::from(i32::try_from(cpu).unwrap());
     let mut requirements = Requirements::new();
     requirements.narrow(INSTANCE_TYPE, &Values::one_of([name]));
     requirements.narrow(ARCH, &Values::one_of(["amd64"]));
