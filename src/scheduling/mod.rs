@@ -64,22 +64,24 @@ pub enum MinValuesPolicy {
     BestEffort,
 }
 
-/// The policies that are tried, in this order. The first one is complete whatever it costs; the others are given up when
-/// time runs out.
-const POLICIES: [Policy; 3] = [
-    Policy {
-        order: Order::Size,
-        growth: Growth::Cheapest { look: 16 },
-    },
-    Policy {
-        order: Order::Size,
-        growth: Growth::First,
-    },
-    Policy {
-        order: Order::Apart,
-        growth: Growth::Cheapest { look: 16 },
-    },
-];
+/// How many claims are looked at for every pod that makes one grow.
+const LOOK: usize = 16;
+/// How many claims are looked at in all by the pass that looks at more: at a tenth of a microsecond each, a twentieth of a
+/// second. Where types double in size, as IBM's do, looking at all claims instead of 16 saves about a tenth of the price.
+const LOOKS_MAX: usize = 500_000;
+
+/// The policies that are tried for so many pods, in this order. When time runs out, the passes made so far count, and if it
+/// was the first, as far as it came.
+fn policies(pods: usize) -> [Policy; 4] {
+    let policy = |order, growth| Policy { order, growth };
+    let more = (LOOKS_MAX / pods.max(1)).max(2 * LOOK);
+    [
+        policy(Order::Apart, Growth::Cheapest { look: LOOK }),
+        policy(Order::Apart, Growth::Cheapest { look: more }),
+        policy(Order::Size, Growth::Cheapest { look: LOOK }),
+        policy(Order::Size, Growth::First),
+    ]
+}
 
 /// Where the pending pods of a snapshot go, and what is bought for them.
 ///
@@ -87,7 +89,7 @@ const POLICIES: [Policy; 3] = [
 pub fn solve(snapshot: &Snapshot, options: Options, budget: &mut dyn FnMut() -> bool) -> Plan {
     let mut problem = Problem::new(snapshot, options);
     let mut best: Option<(Score, Done, Rest)> = None;
-    for policy in POLICIES {
+    for policy in policies(snapshot.pending.members.len()) {
         let mut run = Run::new(&mut problem, policy);
         let rest = run.place_all(budget);
         let score = Score {
