@@ -101,7 +101,9 @@ fn measure(name: &str, workload: &Workload, options: Options) {
             best = Some((took, snapshot.pending.classes.len(), plan));
         }
     }
-    let Some((took, classes, plan)) = best else { return };
+    let Some((took, classes, plan)) = best else {
+        return;
+    };
     let dollars = Price::from_nanos(plan.price_nanos()).map_or(0.0, Price::usd);
     println!(
         "{name:<14} {:>7} {took:>10.2} {classes:>8} {:>7} {dollars:>12.4} {:>8}",

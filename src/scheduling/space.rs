@@ -52,6 +52,8 @@ pub(super) struct Space {
     all: Vec<Box<[u64]>>,
     ids: BTreeMap<Box<[u64]>, ReqId>,
     both: Vec<Vec<u32>>,
+    /// Requirements that leave one state of one column, by column and state.
+    pins: Vec<Vec<ReqId>>,
 }
 
 impl Labels {
@@ -180,6 +182,10 @@ impl Space {
             all: Vec::new(),
             ids: BTreeMap::new(),
             both: Vec::new(),
+            pins: columns
+                .iter()
+                .map(|column| vec![UNKNOWN; column.states()])
+                .collect(),
             columns,
         };
         let everything: Vec<u64> = space
@@ -230,6 +236,16 @@ impl Space {
         let mut one = vec![0; self.columns[column].words];
         bits::put(&mut one, state);
         self.restrict(set, column, &one);
+    }
+
+    /// Interned requirements with only one state of a column left, if they allow it.
+    pub(super) fn pinned(&mut self, id: ReqId, column: usize, state: usize) -> Option<ReqId> {
+        if self.pins[column][state] == UNKNOWN {
+            let mut set = self.anything();
+            self.pin(&mut set, column, state);
+            self.pins[column][state] = self.intern(&set);
+        }
+        self.and(id, self.pins[column][state])
     }
 
     /// No states of a column, to be added to.

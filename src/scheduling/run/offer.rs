@@ -131,10 +131,10 @@ impl Run<'_, '_> {
         let states: Vec<usize> = bits::iter(states).filter(|state| *state < values).collect();
         let mut best: Option<((i64, u64), ReqId)> = None;
         for state in &states {
-            let mut set = self.problem.space.bits(req).to_vec();
-            self.problem.space.pin(&mut set, column, *state);
-            let pinned = self.problem.space.intern(&set);
-            let Some((_, price)) = self.cheapest(load, pinned) else {
+            let pinned = self.problem.space.pinned(req, column, *state);
+            let Some((pinned, price)) =
+                pinned.and_then(|pinned| Some((pinned, self.cheapest(load, pinned)?.1)))
+            else {
                 continue;
             };
             let rank = (self.crowd(turn, column, *state), price);

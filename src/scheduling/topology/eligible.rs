@@ -70,10 +70,8 @@ fn of_template(
             if bits::has(values, state) || !bits::has(space.states(req, column), state) {
                 continue;
             }
-            let mut set = space.bits(req).to_vec();
-            space.pin(&mut set, column, state);
-            let pinned = space.intern(&set);
-            if !bits::is_empty(&template.row(space, pinned).types) {
+            let pinned = space.pinned(req, column, state);
+            if pinned.is_some_and(|pinned| !bits::is_empty(&template.row(space, pinned).types)) {
                 bits::put(values, state);
             }
         }
