@@ -64,8 +64,8 @@ fn main() -> std::io::Result<()> {
         return std::fs::write(file, workload::to_json(&build(pods)).to_string());
     }
     println!(
-        "{:<14} {:>7} {:>10} {:>8} {:>7} {:>12} {:>8}",
-        "workload", "pods", "ms", "classes", "nodes", "dollars/h", "left out"
+        "{:<14} {:>7} {:>10} {:>8} {:>7} {:>12} {:>8} {:>7}",
+        "workload", "pods", "ms", "classes", "nodes", "dollars/h", "left out", "MB"
     );
     if let Some(pods) = arguments.pods {
         measure(kind, &build(pods), options);
@@ -86,15 +86,37 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
+/// A figure of this process in MB, where the kernel tells it.
+fn memory(figure: &str) -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(figure))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes / 1024.0)
+}
+
+/// What a solve needs at most beyond what was there before, in MB. Memory that was freed before is used again, so this is
+/// exact only for the first workload of a process.
+fn peak(snapshot: &Snapshot, options: Options) -> Option<f64> {
+    let before = memory("VmRSS")?;
+    std::fs::write("/proc/self/clear_refs", "5").ok()?;
+    solve(snapshot, options, &mut || true);
+    Some((memory("VmHWM")? - before).max(0.0))
+}
+
+fn snapshot(workload: &Workload) -> Snapshot {
+    Snapshot {
+        pools: vec![workload.pool.clone()],
+        pending: PodSet::of(&workload.pods),
+        ..Snapshot::default()
+    }
+}
+
 fn measure(name: &str, workload: &Workload, options: Options) {
     let mut best: Option<(f64, usize, Plan)> = None;
+    let peak = peak(&snapshot(workload), options).unwrap_or_default();
     for _ in 0..ROUNDS {
         let begin = Instant::now();
-        let snapshot = Snapshot {
-            pools: vec![workload.pool.clone()],
-            pending: PodSet::of(&workload.pods),
-            ..Snapshot::default()
-        };
+        let snapshot = snapshot(workload);
         let plan = solve(&snapshot, options, &mut || true);
         let took = begin.elapsed().as_secs_f64() * 1e3;
         if best.as_ref().is_none_or(|(known, _, _)| took < *known) {
@@ -106,7 +128,7 @@ fn measure(name: &str, workload: &Workload, options: Options) {
     };
     let dollars = Price::from_nanos(plan.price_nanos()).map_or(0.0, Price::usd);
     println!(
-        "{name:<14} {:>7} {took:>10.2} {classes:>8} {:>7} {dollars:>12.4} {:>8}",
+        "{name:<14} {:>7} {took:>10.2} {classes:>8} {:>7} {dollars:>12.4} {:>8} {peak:>7.1}",
         workload.pods.len(),
         plan.claims.len(),
         plan.pods_left_out(),

@@ -71,16 +71,21 @@ fn conflict(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, own: ReqId) -> Why {
 }
 
 /// The types that have the labels and are sold somewhere that is allowed, whether they can be had now or not.
-fn sold(run: &Run<'_, '_>, template: usize, req: ReqId) -> Vec<usize> {
+fn sold(run: &mut Run<'_, '_>, template: usize, req: ReqId) -> Vec<usize> {
+    if let Some(known) = run.sold.get(&(template, req)) {
+        return known.clone();
+    }
     let space = &run.problem.space;
     let of = &run.problem.templates[template];
     let pool = &run.problem.snapshot.pools[of.pool];
-    let kinds = of.types.iter().enumerate();
-    let met = kinds.filter(|(_, kind)| {
+    let met = |kind: &super::super::template::Kind| {
         let mut offerings = pool.types[kind.index].offerings.iter();
         space.meet(&kind.set, space.bits(req)) && offerings.any(|offering| allowed(run, req, offering))
-    });
-    met.map(|(at, _)| at).collect()
+    };
+    let kinds = of.types.iter().enumerate();
+    let all: Vec<usize> = kinds.filter(|(_, kind)| met(kind)).map(|(at, _)| at).collect();
+    run.sold.insert((template, req), all.clone());
+    all
 }
 
 fn allowed(run: &Run<'_, '_>, req: ReqId, offering: &Offering) -> bool {

@@ -58,6 +58,8 @@ pub(super) struct Run<'p, 'a> {
     /// Volumes on nodes, besides those that are there: bin, driver, name.
     volumes: std::collections::BTreeSet<(usize, String, String)>,
     pub(super) price: u64,
+    /// The types that templates sell under certain requirements, as far as reasons have asked.
+    pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
     types: Vec<u64>,
 }
 
@@ -137,6 +139,7 @@ impl<'p, 'a> Run<'p, 'a> {
             placed: Vec::new(),
             volumes: std::collections::BTreeSet::new(),
             price: 0,
+            sold: std::collections::BTreeMap::new(),
             types: Vec::new(),
             problem,
         }
@@ -168,6 +171,7 @@ impl<'p, 'a> Run<'p, 'a> {
             placed: done.placed,
             volumes: done.volumes,
             price: done.price,
+            sold: std::collections::BTreeMap::new(),
             types: Vec::new(),
         }
     }
