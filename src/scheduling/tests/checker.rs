@@ -305,7 +305,7 @@ fn limits(snapshot: &Snapshot, plan: &Plan) {
             total.add(&pool.types[claim.cheapest.instance_type].capacity);
             total.add(&Resources::new().with("nodes", 1));
         }
-        for (name, limit) in limits.iter() {
+        for (name, limit) in limits {
             let allowed = (*limit).max(before.get(name));
             assert!(
                 total.get(name) <= allowed,
