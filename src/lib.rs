@@ -10,6 +10,7 @@
 //! ibm/          IBM Cloud as a Cloud: transport, tokens, typed endpoints, prices
 //! cloud/        the trait Cloud, its vocabulary and its error, whose variants are decisions
 //! ── pure from here down ──
+//! scheduling/   where pending pods go, and which nodes are bought for them
 //! allocation/   what to buy for a claim, or why nothing can be bought
 //! lifecycle/    the next step of a NodeClaim's life
 //! bootstrap/    what a machine is told at its first boot
@@ -34,6 +35,7 @@ pub mod money;
 pub mod operator;
 pub mod quantity;
 pub mod resources;
+pub mod scheduling;
 pub mod secret;
 #[cfg(feature = "sim")]
 pub mod sim;

@@ -95,7 +95,7 @@ impl Resources {
 
     /// The larger amount of each resource.
     #[must_use]
-    pub fn max(&self, other: &Self) -> Self {
+    pub fn larger(&self, other: &Self) -> Self {
         let mut all = self.clone();
         for (name, amount) in &other.0 {
             let known = all.0.entry(name.clone()).or_default();

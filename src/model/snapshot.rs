@@ -1,0 +1,27 @@
+//! Everything one decision about pods rests on, as it was at one moment.
+
+use std::collections::BTreeMap;
+
+use super::node::Node;
+use super::pod::{Pod, PodSet};
+use super::pool::Pool;
+use super::storage::Storage;
+
+/// The cluster at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The pools that nodes can be made from: dynamic, ready, and not being deleted.
+    pub pools: Vec<Pool>,
+    /// The nodes that are there, and the claims to nodes that are on their way.
+    pub nodes: Vec<Node>,
+    /// The pods that need a place. None of them is among `bound`.
+    pub pending: PodSet,
+    /// The pods that have a node and neither ended nor are about to: what spreads and affinities count.
+    pub bound: PodSet,
+    /// One pod of every DaemonSet, read as [`super::pod::Reading::Daemon`].
+    pub daemons: Vec<Pod>,
+    /// The labels of every namespace.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// What is known of volumes.
+    pub storage: Storage,
+}

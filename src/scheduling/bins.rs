@@ -1,0 +1,165 @@
+//! Places that can take pods, as columns of numbers: nodes first, then new claims.
+//!
+//! Bins come in blocks of 64. For each block the most that any of its bins has left is known, as an upper bound that is
+//! mended when a look into the block finds it too high, so most blocks are passed over by one comparison.
+
+use super::dims::fit;
+use super::space::ReqId;
+use crate::model::HostPort;
+
+/// How many bins share one upper bound: one word of a set of bins.
+pub(super) const BLOCK: usize = 64;
+
+/// Bins.
+#[derive(Clone, Debug)]
+pub(super) struct Bins {
+    width: usize,
+    /// What the labels of each can be.
+    pub(super) req: Vec<ReqId>,
+    /// The number of its set of taints.
+    pub(super) taints: Vec<u32>,
+    /// The ports that are taken.
+    pub(super) ports: Vec<Vec<HostPort>>,
+    slack: Room,
+    reach: Room,
+}
+
+/// Which room is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// What is left without paying more.
+    Slack,
+    /// What would be left if the largest type that is still possible were bought.
+    Reach,
+}
+
+/// What is left of each resource, for each bin and at most for each block.
+#[derive(Clone, Debug, Default)]
+struct Room {
+    of_bin: Vec<i64>,
+    of_block: Vec<i64>,
+    /// Whether the bound of each block may be too high.
+    loose: Vec<bool>,
+}
+
+impl Bins {
+    /// No bins.
+    pub(super) fn new(width: usize) -> Self {
+        Self {
+            width,
+            req: Vec::new(),
+            taints: Vec::new(),
+            ports: Vec::new(),
+            slack: Room::default(),
+            reach: Room::default(),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.req.len()
+    }
+
+    /// Adds one.
+    pub(super) fn push(&mut self, req: ReqId, taints: u32, slack: &[i64], reach: &[i64]) {
+        let bin = self.len();
+        self.req.push(req);
+        self.taints.push(taints);
+        self.ports.push(Vec::new());
+        for (room, left) in [(&mut self.slack, slack), (&mut self.reach, reach)] {
+            room.of_bin.extend_from_slice(left);
+            if bin.is_multiple_of(BLOCK) {
+                room.of_block.extend_from_slice(left);
+                room.loose.push(false);
+            }
+            room.raise(self.width, bin, left);
+        }
+    }
+
+    /// Says what is left of one.
+    pub(super) fn set(&mut self, bin: usize, slack: &[i64], reach: &[i64]) {
+        let width = self.width;
+        for (room, left) in [(&mut self.slack, slack), (&mut self.reach, reach)] {
+            room.of_bin[bin * width..(bin + 1) * width].copy_from_slice(left);
+            room.loose[bin / BLOCK] = true;
+            room.raise(width, bin, left);
+        }
+    }
+
+    fn room(&self, left: Left) -> &Room {
+        match left {
+            Left::Slack => &self.slack,
+            Left::Reach => &self.reach,
+        }
+    }
+
+    /// What is left of one.
+    pub(super) fn left(&self, left: Left, bin: usize) -> &[i64] {
+        &self.room(left).of_bin[bin * self.width..(bin + 1) * self.width]
+    }
+
+    /// How many blocks there are.
+    pub(super) fn blocks(&self) -> usize {
+        self.len().div_ceil(BLOCK)
+    }
+
+    /// Whether some bin of a block may have room for these amounts.
+    pub(super) fn block_may_fit(&self, left: Left, block: usize, wanted: &[i64]) -> bool {
+        fit(
+            wanted,
+            &self.room(left).of_block[block * self.width..(block + 1) * self.width],
+        )
+    }
+
+    /// Makes the upper bound of a block exact.
+    pub(super) fn mend(&mut self, left: Left, block: usize) {
+        let (width, bins) = (self.width, self.len());
+        let room = match left {
+            Left::Slack => &mut self.slack,
+            Left::Reach => &mut self.reach,
+        };
+        if !std::mem::replace(&mut room.loose[block], false) {
+            return;
+        }
+        let most = &mut room.of_block[block * width..(block + 1) * width];
+        most.fill(i64::MIN);
+        for bin in block * BLOCK..((block + 1) * BLOCK).min(bins) {
+            let left = &room.of_bin[bin * width..(bin + 1) * width];
+            most.iter_mut()
+                .zip(left)
+                .for_each(|(most, left)| *most = (*most).max(*left));
+        }
+    }
+}
+
+impl Room {
+    fn raise(&mut self, width: usize, bin: usize, left: &[i64]) {
+        let block = bin / BLOCK;
+        let most = &mut self.of_block[block * width..(block + 1) * width];
+        most.iter_mut()
+            .zip(left)
+            .for_each(|(most, left)| *most = (*most).max(*left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_knows_at_most_how_much_its_bins_have() {
+        let mut bins = Bins::new(1);
+        (0..70).for_each(|bin| bins.push(0, 0, &[bin], &[bin]));
+        assert_eq!(bins.blocks(), 2);
+        assert!(bins.block_may_fit(Left::Slack, 0, &[63]) && !bins.block_may_fit(Left::Slack, 0, &[64]));
+        bins.set(63, &[0], &[0]);
+        assert!(
+            bins.block_may_fit(Left::Slack, 0, &[63]),
+            "an upper bound, not exact"
+        );
+        bins.mend(Left::Slack, 0);
+        assert!(!bins.block_may_fit(Left::Slack, 0, &[63]));
+        bins.set(2, &[99], &[99]);
+        assert!(bins.block_may_fit(Left::Reach, 0, &[99]));
+    }
+}

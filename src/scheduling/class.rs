@@ -1,0 +1,298 @@
+//! Classes of pods as the solver sees them, with their preferences in the order in which they are given up.
+//!
+//! A class is tried with all its preferences taken as requirements, then with one less, and so on: the heaviest preferred
+//! affinity, the heaviest preferred anti-affinity, the heaviest preferred node affinity, the first spread that allows
+//! exceptions, and at last the dislike of taints that only prefer. What each stage asks is worked out once for the class,
+//! so giving up a preference costs a look-up.
+
+use std::collections::BTreeMap;
+
+use super::Preferences;
+use super::plan::Why;
+use super::space::{ANYTHING, ReqId, Space};
+use super::tolerance::Tolerance;
+use super::topology::{Ask, Asks, Group, GroupId, Groups, Kind, Over};
+use crate::model::pod::{Firmness, Term};
+use crate::model::storage::VolumeProblem;
+use crate::model::taint::Preferring;
+use crate::model::{HostPort, Pod, Requirements, Snapshot};
+
+/// What interned requirements of pods mean.
+pub(super) type Meanings = BTreeMap<ReqId, Requirements>;
+
+/// More preferences of one kind than this are not looked at: each is a stage, and nobody weighs so many.
+const PREFERENCES_MAX: usize = 32;
+/// More ways to combine node terms and places of volumes than this are not tried: volumes that can be in three zones
+/// each make three to the power of their number.
+const ALTERNATIVES_MAX: usize = 64;
+
+/// A class of pods.
+#[derive(Debug)]
+pub(super) struct Class {
+    /// Its place among the classes of the snapshot.
+    pub(super) source: usize,
+    /// Its pods, by their place in the snapshot, oldest first.
+    pub(super) members: Vec<usize>,
+    /// Those with more come first.
+    pub(super) priority: i32,
+    /// What each pod asks for.
+    pub(super) requests: Vec<i64>,
+    /// The ports it takes.
+    pub(super) ports: Vec<HostPort>,
+    /// The volumes it attaches: driver and name.
+    pub(super) volumes: Vec<(String, String)>,
+    /// What it asks at each stage; empty if it cannot be placed at all.
+    pub(super) stages: Vec<StageOf>,
+    /// The groups that count it.
+    pub(super) counted: Vec<GroupId>,
+    /// The groups by which others must be far from it.
+    pub(super) feared: Vec<GroupId>,
+    /// The groups by which it must be far from others.
+    pub(super) keeps: Vec<GroupId>,
+    /// Why it cannot be placed at all.
+    pub(super) trouble: Option<Why>,
+}
+
+/// What a class asks while it holds to certain preferences.
+#[derive(Debug)]
+pub(super) struct StageOf {
+    /// What labels its node must have: one of these.
+    pub(super) nodes: Vec<ReqId>,
+    /// The number of its tolerations.
+    pub(super) tolerations: u32,
+    /// What it asks of where others are.
+    pub(super) asks: Asks,
+    /// The columns of which a new node's value must be known.
+    pub(super) pins: Vec<usize>,
+}
+
+/// What is left of a class's preferences.
+struct Wishes {
+    near: Vec<Ask>,
+    far: Vec<Ask>,
+    nodes: Vec<Option<(ReqId, Requirements)>>,
+    spreads: Vec<Ask>,
+    preferring: Preferring,
+}
+
+/// What classes are made from.
+pub(super) struct Reader<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) space: &'a mut Space,
+    pub(super) tolerance: &'a mut Tolerance,
+    pub(super) groups: &'a mut Groups,
+    pub(super) meanings: &'a mut Meanings,
+    pub(super) preferences: Preferences,
+}
+
+impl Reader<'_> {
+    /// What a class asks at each stage, or why it cannot be placed at all.
+    pub(super) fn read(&mut self, class: &mut Class, pod: &Pod) {
+        let terms = pod.node_terms.iter();
+        let own: Vec<(ReqId, &Requirements)> = terms
+            .filter_map(|term| Some((self.space.id_of(term)?, term)))
+            .collect();
+        let own_ids: Vec<ReqId> = own.iter().map(|(id, _)| *id).collect();
+        let volumes = match self.volumes(class, pod) {
+            Ok(volumes) => volumes,
+            Err(problem) => {
+                class.trouble = Some(Why::Volume(problem));
+                return;
+            }
+        };
+        let tolerations = self.tolerance.tolerations(&pod.tolerations, Preferring::Counts);
+        let firm = self.firm(pod, (&own_ids, tolerations));
+        class.keeps = firm.far.iter().map(|ask| ask.group).collect();
+        let mut wishes = self.wishes(pod, (&own_ids, tolerations));
+        loop {
+            class.stages.push(self.stage(pod, &own, &volumes, &firm, &wishes));
+            if !wishes.give_up_one(self.tolerance) {
+                break;
+            }
+        }
+    }
+
+    fn firm(&mut self, pod: &Pod, own: (&[ReqId], u32)) -> Asks {
+        let mut firm = Asks::default();
+        for spread in pod
+            .spreads
+            .iter()
+            .filter(|spread| spread.firmness == Firmness::Required)
+        {
+            firm.spreads
+                .push(self.groups.spread(self.space, pod, spread, own));
+        }
+        firm.near = self.terms(pod, pod.affinity.iter(), Kind::Near);
+        firm.far = self.terms(pod, pod.anti_affinity.iter(), Kind::Far);
+        firm
+    }
+
+    fn terms<'t>(&mut self, pod: &Pod, terms: impl Iterator<Item = &'t Term>, kind: Kind) -> Vec<Ask> {
+        let namespaces = &self.snapshot.namespaces;
+        let mut ask = |term| self.groups.term(self.space, pod, term, kind, namespaces);
+        terms.map(&mut ask).collect()
+    }
+
+    fn wishes(&mut self, pod: &Pod, own: (&[ReqId], u32)) -> Wishes {
+        let mut wishes = Wishes {
+            near: Vec::new(),
+            far: Vec::new(),
+            nodes: Vec::new(),
+            spreads: Vec::new(),
+            preferring: Preferring::Counts,
+        };
+        if self.preferences == Preferences::Ignore {
+            return wishes;
+        }
+        let first = |terms: &[(i32, Term)]| -> Vec<Term> {
+            let terms = terms.iter().take(PREFERENCES_MAX);
+            terms.map(|(_, term)| term.clone()).collect()
+        };
+        wishes.near = self.terms(pod, first(&pod.preferred_affinity).iter(), Kind::Near);
+        wishes.far = self.terms(pod, first(&pod.preferred_anti_affinity).iter(), Kind::Far);
+        let nodes = pod.preferred_nodes.iter().take(PREFERENCES_MAX);
+        wishes.nodes = nodes
+            .map(|(_, wanted)| Some((self.space.id_of(wanted)?, wanted.clone())))
+            .collect();
+        let soft = pod
+            .spreads
+            .iter()
+            .filter(|spread| spread.firmness == Firmness::Preferred);
+        for spread in soft.take(PREFERENCES_MAX) {
+            wishes
+                .spreads
+                .push(self.groups.spread(self.space, pod, spread, own));
+        }
+        wishes
+    }
+
+    fn stage(
+        &mut self,
+        pod: &Pod,
+        own: &[(ReqId, &Requirements)],
+        volumes: &[(ReqId, Requirements)],
+        firm: &Asks,
+        wishes: &Wishes,
+    ) -> StageOf {
+        let joined = |firm: &[Ask], wished: &[Ask]| [firm, wished].concat();
+        let anything = Some((ANYTHING, Requirements::new()));
+        let preferred = wishes.nodes.first().unwrap_or(&anything);
+        let mut nodes = Vec::new();
+        for (term, meaning) in own {
+            for (place, around) in volumes {
+                nodes.extend(preferred.as_ref().and_then(|(preferred, wanted)| {
+                    let both = self.space.and(*term, *preferred)?;
+                    let all = self.space.and(both, *place)?;
+                    let means = || meaning.and(wanted).and(around);
+                    self.meanings.entry(all).or_insert_with(means);
+                    Some(all)
+                }));
+            }
+        }
+        nodes.dedup();
+        nodes.truncate(ALTERNATIVES_MAX);
+        StageOf {
+            nodes,
+            tolerations: self.tolerance.tolerations(&pod.tolerations, wishes.preferring),
+            asks: Asks {
+                spreads: joined(&firm.spreads, &wishes.spreads),
+                near: joined(&firm.near, &wishes.near),
+                far: joined(&firm.far, &wishes.far),
+            },
+            pins: Vec::new(),
+        }
+    }
+
+    /// Where the volumes of a class can be, as alternatives. They say nothing about where its pods are counted.
+    fn volumes(&mut self, class: &mut Class, pod: &Pod) -> Result<Vec<(ReqId, Requirements)>, VolumeProblem> {
+        let mut places = vec![(ANYTHING, Requirements::new())];
+        for volume in &pod.volumes {
+            let needs = self.snapshot.storage.needs(&pod.namespace, volume)?;
+            if let Some(driver) = needs.driver {
+                class
+                    .volumes
+                    .push((driver, format!("{}/{}", pod.namespace, volume.claim)));
+            }
+            if needs.nodes.is_empty() {
+                continue;
+            }
+            let mut both: Vec<(ReqId, Requirements)> = Vec::new();
+            for (place, meaning) in &places {
+                for nodes in &needs.nodes {
+                    let id = self
+                        .space
+                        .id_of(nodes)
+                        .and_then(|nodes| self.space.and(*place, nodes));
+                    both.extend(id.map(|id| (id, meaning.and(nodes))));
+                }
+            }
+            both.sort_by_key(|(id, _)| *id);
+            both.dedup_by_key(|(id, _)| *id);
+            both.truncate(ALTERNATIVES_MAX);
+            places = both;
+        }
+        Ok(places)
+    }
+}
+
+impl Wishes {
+    /// Gives up the next preference; false if none is left.
+    fn give_up_one(&mut self, tolerance: &Tolerance) -> bool {
+        if !self.near.is_empty() {
+            self.near.remove(0);
+        } else if !self.far.is_empty() {
+            self.far.remove(0);
+        } else if !self.nodes.is_empty() {
+            self.nodes.remove(0);
+        } else if !self.spreads.is_empty() {
+            self.spreads.swap_remove(0);
+        } else if tolerance.some_prefer() && self.preferring == Preferring::Counts {
+            self.preferring = Preferring::Ignored;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+impl Class {
+    /// Works out the columns of which a node's value must be known once a pod of the class is there.
+    pub(super) fn settle_pins(&mut self, groups: &[Group]) {
+        for stage in &mut self.stages {
+            let asks = stage
+                .asks
+                .spreads
+                .iter()
+                .chain(&stage.asks.near)
+                .chain(&stage.asks.far);
+            let asked = asks.map(|ask| ask.group).chain(self.counted.iter().copied());
+            let column = |group: GroupId| match groups[group].over {
+                Over::Label(column) => Some(column),
+                Over::Hosts => None,
+            };
+            stage.pins = asked.filter_map(column).collect();
+            stage.pins.sort_unstable();
+            stage.pins.dedup();
+        }
+    }
+
+    /// Whether a pod that finds no place now may find one after others have.
+    pub(super) fn may_improve(&self) -> bool {
+        self.stages.iter().any(|stage| stage.asks.may_improve())
+    }
+}
+
+/// Every requirement on nodes that a pod mentions, with its volumes'.
+pub(super) fn requirements_of<'a>(
+    pod: &'a Pod,
+    snapshot: &Snapshot,
+) -> (Vec<&'a Requirements>, Vec<Requirements>) {
+    let own = pod.node_terms.iter();
+    let preferred = pod.preferred_nodes.iter().map(|(_, wanted)| wanted);
+    let volumes = pod.volumes.iter();
+    let needs = volumes.filter_map(|volume| snapshot.storage.needs(&pod.namespace, volume).ok());
+    (
+        own.chain(preferred).collect(),
+        needs.flat_map(|needs| needs.nodes).collect(),
+    )
+}

@@ -1,0 +1,120 @@
+//! Why no node and no claim in flight took a pod.
+
+use super::super::bins::Left;
+use super::super::plan::{Refusal, Where, Why};
+use super::super::run::Run;
+use super::obstacle_why;
+use crate::model::host_port;
+use crate::model::taint::{Preferring, untolerated};
+use crate::resources::Shortage;
+
+/// More nodes than this are not compared: the first ones tell enough.
+const NODES_MAX: usize = 2000;
+
+/// The node that came nearest.
+pub(super) fn nearest(run: &mut Run<'_, '_>, class: usize) -> Option<Refusal> {
+    let nodes = run.nodes();
+    let best = (0..nodes.min(NODES_MAX))
+        .map(|bin| (rank(run, class, bin), bin))
+        .max_by_key(|(rank, bin)| (*rank, std::cmp::Reverse(*bin)));
+    let (_, bin) = best?;
+    let why = refusal(run, class, bin);
+    let name = run.problem.snapshot.nodes[run.problem.hosts[bin].node]
+        .name
+        .clone();
+    Some(Refusal {
+        place: Where::Existing {
+            nearest: name,
+            of: nodes,
+        },
+        why,
+    })
+}
+
+/// How far a pod gets on a node, and then how little is missing, as a number that is larger for less.
+fn rank(run: &mut Run<'_, '_>, class: usize, bin: usize) -> (u8, i64) {
+    let problem = &mut *run.problem;
+    let of = &problem.classes[class];
+    let Some(stage) = of.stages.last() else {
+        return (0, 0);
+    };
+    if !problem.tolerance.covers(stage.tolerations, run.bins.taints[bin]) {
+        return (1, 0);
+    }
+    let req = run.bins.req[bin];
+    if !stage
+        .nodes
+        .iter()
+        .any(|nodes| problem.space.and(req, *nodes).is_some())
+    {
+        return (2, 0);
+    }
+    let left = run.bins.left(Left::Slack, bin).iter().zip(&of.requests);
+    let short: i64 = left
+        .map(|(left, wanted)| (wanted - left).max(0).saturating_mul(1000) / (*wanted).max(1))
+        .sum();
+    if short > 0 { (3, -short) } else { (4, 0) }
+}
+
+fn refusal(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
+    let of = &run.problem.classes[class];
+    let pod = run.problem.pod(of);
+    let node = &run.problem.snapshot.nodes[run.problem.hosts[bin].node];
+    if let Some(taint) = untolerated(&node.taints, &pod.tolerations, Preferring::Ignored) {
+        return Why::Taint(taint.clone());
+    }
+    let labels = node.label_states();
+    let mut unmet = pod.node_terms.iter().map(|term| term.unmet_by(&labels));
+    if let Some(Some(conflict)) = unmet.next()
+        && unmet.all(|unmet| unmet.is_some())
+    {
+        return Why::Requirement(conflict);
+    }
+    if let Some(port) = host_port::conflict(&of.ports, &run.bins.ports[bin]) {
+        return Why::Port(port.clone());
+    }
+    if let Some((driver, limit)) = run.volume_limit_hit(class, bin) {
+        return Why::VolumeLimit { driver, limit };
+    }
+    let left = run.bins.left(Left::Slack, bin);
+    let mut short = run.problem.dims.names().iter().zip(of.requests.iter().zip(left));
+    if let Some((name, (wanted, left))) = short.find(|(_, (wanted, left))| wanted > left) {
+        return Why::Resource {
+            shortage: Shortage {
+                resource: name.clone(),
+                wanted: *wanted,
+                available: (*left).max(0),
+            },
+            nearest: node.name.clone(),
+        };
+    }
+    others(run, class, bin)
+}
+
+/// What remains: where other pods are, or where the pod's volumes are.
+fn others(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
+    let mut dead = Vec::new();
+    let Some(stage) = run.problem.classes[class].stages.len().checked_sub(1) else {
+        return Why::Taken;
+    };
+    let (wanted, hosts) = match run.turn(class, stage, &mut dead) {
+        Ok(turn) => (turn.wanted, turn.hosts),
+        Err(obstacle) => return obstacle_why(run, obstacle),
+    };
+    if let Some(obstacle) = hosts
+        .refuse(&run.counts, bin)
+        .or_else(|| hosts.lonely(&run.counts, bin))
+    {
+        return obstacle_why(run, obstacle);
+    }
+    let req = run.bins.req[bin];
+    let asked = run.problem.classes[class].stages[stage].nodes.clone();
+    for nodes in &asked {
+        let space = &mut run.problem.space;
+        let met = wanted.iter().any(|(both, _)| space.and(req, *both).is_some());
+        if space.and(req, *nodes).is_some() && !met {
+            return super::pool::masked(run, class, stage, req);
+        }
+    }
+    Why::Taken
+}

@@ -1,0 +1,71 @@
+//! Why a class of pods has no place: for each pool, and for what is there already, the first thing that stood in the way.
+//!
+//! Looked at in the order in which placing looks, with all preferences given up, against what is left after the pass. Only
+//! classes that are left out are looked at, so words may cost something; of many nodes only the nearest is put into words.
+
+mod existing;
+mod pool;
+
+use super::plan::{Refusal, Where, Why};
+use super::run::Run;
+use super::topology::{Kind, Obstacle, Over};
+use crate::api::names::HOSTNAME;
+
+/// Whether a class had its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// It had.
+    Yes,
+    /// Time ran out before.
+    No,
+}
+
+/// What stood in the way of a class, the nearest first.
+pub(super) fn explain(run: &mut Run<'_, '_>, class: usize, tried: Tried) -> Vec<Refusal> {
+    let everywhere = |why: Why| {
+        vec![Refusal {
+            place: Where::Everywhere,
+            why,
+        }]
+    };
+    if let Some(trouble) = &run.problem.classes[class].trouble {
+        return everywhere(trouble.clone());
+    }
+    if tried == Tried::No {
+        return everywhere(Why::OutOfTime);
+    }
+    let mut all: Vec<Refusal> = existing::nearest(run, class).into_iter().collect();
+    for template in 0..run.problem.templates.len() {
+        let name = run.problem.snapshot.pools[run.problem.templates[template].pool]
+            .name
+            .clone();
+        all.push(Refusal {
+            why: pool::refusal(run, class, template),
+            place: Where::Pool(name),
+        });
+    }
+    if all.is_empty() {
+        return everywhere(Why::NothingThere);
+    }
+    all.sort_by_key(|refusal| std::cmp::Reverse(refusal.why.nearness()));
+    all
+}
+
+/// What an obstacle means in words.
+fn obstacle_why(run: &Run<'_, '_>, obstacle: Obstacle) -> Why {
+    let key = |group: usize| match run.problem.groups[group].over {
+        Over::Hosts => HOSTNAME.to_owned(),
+        Over::Label(column) => run.problem.space.columns()[column].key.clone(),
+    };
+    match obstacle {
+        Obstacle::Others(group) => Why::Feared { key: key(group) },
+        Obstacle::Own(group) => match run.problem.groups[group].kind {
+            Kind::Spread { .. } => Why::Spread {
+                key: key(group),
+                allowed: Vec::new(),
+            },
+            Kind::Near => Why::Near { key: key(group) },
+            Kind::Far => Why::Far { key: key(group) },
+        },
+    }
+}

@@ -1,0 +1,319 @@
+//! Why no new node of a pool was made for a pod.
+
+use super::super::bits;
+use super::super::limits;
+use super::super::plan::Why;
+use super::super::run::Run;
+use super::super::space::ReqId;
+use super::super::template::{Template, offer_columns};
+use super::super::topology::Over;
+use super::obstacle_why;
+use crate::api::names::{CAPACITY_TYPE, ZONE};
+use crate::model::requirements::Conflict;
+use crate::model::taint::{Preferring, untolerated};
+use crate::model::{Availability, Offering, Pod, Pool, Requirements, Values};
+use crate::resources::Shortage;
+
+/// The first thing that stood in the way.
+pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> Why {
+    let of = &run.problem.classes[class];
+    let pod = run.problem.pod(of);
+    let pool = &run.problem.snapshot.pools[run.problem.templates[template].pool];
+    if let Some(taint) = untolerated(&pool.taints, &pod.tolerations, Preferring::Ignored) {
+        return Why::Taint(taint.clone());
+    }
+    let own = run.problem.templates[template].req;
+    let asked = of
+        .stages
+        .last()
+        .map(|stage| stage.nodes.clone())
+        .unwrap_or_default();
+    let met: Vec<ReqId> = asked
+        .iter()
+        .filter_map(|nodes| run.problem.space.and(own, *nodes))
+        .collect();
+    let Some(req) = met.first().copied() else {
+        return conflict(run, pod, pool, own);
+    };
+    let all: Vec<usize> = sold(run, template, req);
+    if all.is_empty() {
+        return no_type(pod, pool);
+    }
+    if let Some(why) = short(run, class, template, &all) {
+        return why;
+    }
+    let fitting = |kind: &usize| {
+        let room = run.problem.templates[template].room(*kind);
+        super::super::dims::fit(&run.problem.classes[class].requests, room)
+    };
+    let fitting: Vec<usize> = all.into_iter().filter(fitting).collect();
+    buyable(run, class, template, req, &fitting)
+}
+
+/// The label that cannot be what the pod asks for. The term that comes nearest is the last one.
+fn conflict(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, own: ReqId) -> Why {
+    let space = &run.problem.space;
+    let wanted = pod.node_terms.iter().rev();
+    for term in wanted {
+        let set = space.bits_of(term);
+        let Some(column) = space.clash(space.bits(own), &set) else {
+            continue;
+        };
+        let key = &space.columns()[column].key;
+        let offered = pool.requirements.get(key).cloned().unwrap_or_else(Values::absent);
+        let wanted = term.get(key).cloned().unwrap_or_else(Values::never);
+        let key = key.clone();
+        return Why::Requirement(Conflict { key, offered, wanted });
+    }
+    Why::NoType {
+        wanted: "the labels that its volumes need".to_owned(),
+    }
+}
+
+/// The types that have the labels and are sold somewhere that is allowed, whether they can be had now or not.
+fn sold(run: &mut Run<'_, '_>, template: usize, req: ReqId) -> Vec<usize> {
+    if let Some(known) = run.sold.get(&(template, req)) {
+        return known.clone();
+    }
+    let space = &run.problem.space;
+    let of = &run.problem.templates[template];
+    let pool = &run.problem.snapshot.pools[of.pool];
+    let met = |kind: &super::super::template::Kind| {
+        let mut offerings = pool.types[kind.index].offerings.iter();
+        space.meet(&kind.set, space.bits(req)) && offerings.any(|offering| allowed(run, req, offering))
+    };
+    let kinds = of.types.iter().enumerate();
+    let all: Vec<usize> = kinds.filter(|(_, kind)| met(kind)).map(|(at, _)| at).collect();
+    run.sold.insert((template, req), all.clone());
+    all
+}
+
+fn allowed(run: &Run<'_, '_>, req: ReqId, offering: &Offering) -> bool {
+    let space = &run.problem.space;
+    let (zone, capacity) = offer_columns(space);
+    let has = |column: usize, value: &str| {
+        bits::has(space.states(req, column), space.columns()[column].state_of(value))
+    };
+    has(zone, &offering.zone) && has(capacity, offering.capacity_type.as_str())
+}
+
+/// The label of which no type has what is asked for, or all labels together.
+fn no_type(pod: &Pod, pool: &Pool) -> Why {
+    let Some(term) = pod.node_terms.last() else {
+        return Why::NothingThere;
+    };
+    let wanted = pool.requirements.and(term);
+    for (key, values) in wanted.iter() {
+        let offered = offered(pool, key);
+        let met = offered.iter().any(|value| values.allows(value));
+        if !offered.is_empty() && !met {
+            return Why::Requirement(Conflict {
+                key: key.clone(),
+                offered: Values::one_of(offered),
+                wanted: values.clone(),
+            });
+        }
+    }
+    Why::NoType {
+        wanted: words(&wanted),
+    }
+}
+
+/// The values of a label that any type of a pool can have.
+fn offered(pool: &Pool, key: &str) -> Vec<String> {
+    let offerings = || pool.types.iter().flat_map(|kind| &kind.offerings);
+    let mut all: Vec<String> = match key {
+        ZONE => offerings().map(|offering| offering.zone.clone()).collect(),
+        CAPACITY_TYPE => offerings()
+            .map(|offering| offering.capacity_type.to_string())
+            .collect(),
+        _ => {
+            let values = pool
+                .types
+                .iter()
+                .filter_map(|kind| kind.requirements.get(key)?.listed());
+            values.flatten().cloned().collect()
+        }
+    };
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn words(requirements: &Requirements) -> String {
+    let all: Vec<String> = requirements
+        .iter()
+        .map(|(key, values)| format!("{key} {values}"))
+        .collect();
+    all.join(", ")
+}
+
+/// What is short on the type that comes nearest, unless one of them has room.
+fn short(run: &Run<'_, '_>, class: usize, template: usize, kinds: &[usize]) -> Option<Why> {
+    let requests = &run.problem.classes[class].requests;
+    let of = &run.problem.templates[template];
+    let missing = |kind: &usize| -> i64 {
+        let room = of.room(*kind).iter().zip(requests);
+        room.map(|(room, wanted)| (wanted - room).max(0).saturating_mul(1000) / (*wanted).max(1))
+            .sum()
+    };
+    let nearest = kinds.iter().copied().min_by_key(|kind| (missing(kind), *kind))?;
+    let mut amounts = run
+        .problem
+        .dims
+        .names()
+        .iter()
+        .zip(requests.iter().zip(of.room(nearest)));
+    let (name, (wanted, room)) = amounts.find(|(_, (wanted, room))| wanted > room)?;
+    let pool = &run.problem.snapshot.pools[of.pool];
+    Some(Why::Resource {
+        shortage: Shortage {
+            resource: name.clone(),
+            wanted: *wanted,
+            available: (*room).max(0),
+        },
+        nearest: pool.types[of.types[nearest].index].name.clone(),
+    })
+}
+
+/// What keeps types that fit from being bought.
+fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fitting: &[usize]) -> Why {
+    let of = &run.problem.templates[template];
+    let mut types = vec![0; bits::words(of.types.len())];
+    for kind in fitting {
+        bits::put(&mut types, *kind);
+    }
+    of.keep_without_ports(&mut types, &run.problem.classes[class].ports);
+    if bits::is_empty(&types)
+        && let Some(port) = run.problem.classes[class].ports.first()
+    {
+        return Why::Port(port.clone());
+    }
+    let columns = offer_columns(&run.problem.space);
+    let had = |kind: &usize| {
+        of.types[*kind]
+            .cheapest(&run.problem.space, columns, req)
+            .is_some()
+    };
+    let now: Vec<usize> = bits::iter(&types).filter(had).collect();
+    if now.is_empty() {
+        return withheld(run, of, req, &types);
+    }
+    let mut had = vec![0; types.len()];
+    for kind in &now {
+        bits::put(&mut had, *kind);
+    }
+    if run.problem.options.min_values == super::super::MinValuesPolicy::Strict
+        && let Some((column, least, found)) = run.too_few(template, req, &had).first()
+    {
+        let key = run.problem.space.columns()[*column].key.clone();
+        let (least, found) = (*least, *found);
+        return Why::MinValues { key, least, found };
+    }
+    limit(run, template, &now).unwrap_or_else(|| topology(run, class, req))
+}
+
+/// The offering that comes back first.
+fn withheld(run: &Run<'_, '_>, template: &Template, req: ReqId, types: &[u64]) -> Why {
+    let pool = &run.problem.snapshot.pools[template.pool];
+    let kinds = bits::iter(types).map(|kind| &pool.types[template.types[kind].index]);
+    let offers = kinds.flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)));
+    let offers = offers.filter(|(_, offering)| allowed(run, req, offering));
+    let reason = |(kind, offering): (&crate::model::InstanceType, &Offering)| {
+        let (until, reason) = match &offering.availability {
+            Availability::Withheld { until, reason } => (Some(*until), reason.clone()),
+            Availability::Unsold(unsold) => (None, unsold.to_string()),
+            Availability::Available => (None, String::new()),
+        };
+        let name = format!("{} in {} as {}", kind.name, offering.zone, offering.capacity_type);
+        (until.is_none(), until, name, reason)
+    };
+    match offers.map(reason).min() {
+        Some((_, until, offering, reason)) => Why::Withheld {
+            offering,
+            until,
+            reason,
+        },
+        None => Why::NothingThere,
+    }
+}
+
+fn limit(run: &Run<'_, '_>, template: usize, kinds: &[usize]) -> Option<Why> {
+    let of = &run.problem.templates[template];
+    let (left, limits) = (&run.left[template], of.limits.as_ref()?);
+    let counted = |kind: usize| &of.types[kind].counted;
+    if kinds.iter().any(|kind| limits::allow(left, None, counted(*kind))) {
+        return None;
+    }
+    let smallest = kinds.iter().min_by_key(|kind| (counted(**kind), **kind))?;
+    let over = |at: &usize| counted(*smallest)[*at] > left[*at];
+    let at = (0..left.len()).find(over)?;
+    Some(Why::Limit {
+        resource: limits.names[at].clone(),
+        allowed: limits.allowed[at],
+        used: limits.allowed[at].saturating_sub(left[at]),
+        wanted: counted(*smallest)[at],
+    })
+}
+
+fn topology(run: &mut Run<'_, '_>, class: usize, req: ReqId) -> Why {
+    let Some(stage) = run.problem.classes[class].stages.len().checked_sub(1) else {
+        return Why::Taken;
+    };
+    let mut dead = Vec::new();
+    let hosts = match run.turn(class, stage, &mut dead) {
+        Ok(turn) => turn.hosts,
+        Err(obstacle) => return obstacle_why(run, obstacle),
+    };
+    if let Some(obstacle) = hosts.wants_company() {
+        return obstacle_why(run, obstacle);
+    }
+    masked(run, class, stage, req)
+}
+
+/// Which label others leave values of that cannot be had.
+pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: ReqId) -> Why {
+    let asks = &run.problem.classes[class].stages[stage].asks;
+    let all = asks.near.iter().chain(&asks.spreads).chain(&asks.far);
+    let labelled: Vec<(usize, usize)> = all
+        .filter_map(|ask| match run.problem.groups[ask.group].over {
+            Over::Label(column) => Some((ask.group, column)),
+            Over::Hosts => None,
+        })
+        .collect();
+    let mut dead = Vec::new();
+    let wanted = match run.turn(class, stage, &mut dead) {
+        Ok(turn) => turn.wanted,
+        Err(obstacle) => return obstacle_why(run, obstacle),
+    };
+    for (group, column) in labelled {
+        let space = &run.problem.space;
+        let column_of = &space.columns()[column];
+        let values = column_of.values.len();
+        let states = wanted.first().map(|(both, _)| space.states(*both, column));
+        let left: Vec<usize> = states
+            .into_iter()
+            .flat_map(bits::iter)
+            .filter(|state| *state < values)
+            .collect();
+        if left.len() == values
+            && left
+                .iter()
+                .all(|state| bits::has(space.states(req, column), *state))
+        {
+            continue;
+        }
+        let why = obstacle_why(run, super::super::topology::Obstacle::Own(group));
+        return match why {
+            Why::Spread { key, .. } => Why::Spread {
+                key,
+                allowed: left
+                    .iter()
+                    .map(|state| column_of.values[*state].clone())
+                    .collect(),
+            },
+            why => why,
+        };
+    }
+    Why::Taken
+}

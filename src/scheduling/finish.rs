@@ -1,0 +1,145 @@
+//! Turns a pass into a plan.
+
+use std::collections::BTreeMap;
+
+use super::bits;
+use super::explain::{Tried, explain};
+use super::limits;
+use super::plan::{Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan};
+use super::run::{Claim, Rest, Run};
+use super::space::ReqId;
+use super::template::offer_columns;
+use crate::model::{Requirements, Values};
+
+/// A claim names at most so many types: the API server takes no object of more than about a megabyte, and nobody
+/// needs more to choose from.
+const OPTIONS_MAX: usize = 600;
+
+/// The plan that a pass has found, with the reasons for what it left out.
+pub(super) fn plan(run: &mut Run<'_, '_>, rest: &Rest) -> Plan {
+    let nodes = run.nodes();
+    let place = |(pod, bin): &(usize, usize)| Placement {
+        pod: *pod,
+        on: match bin.checked_sub(nodes) {
+            Some(claim) => Destination::New(claim),
+            None => Destination::Existing(run.problem.hosts[*bin].node),
+        },
+    };
+    let placements = run.placed.iter().map(place).collect();
+    let mut written = BTreeMap::new();
+    let claims = (0..run.claims.len()).filter_map(|claim| new_claim(run, claim, &mut written));
+    let claims = claims.collect();
+    let left_out = rest.classes.iter().map(|(class, pods)| LeftOut {
+        pods: pods.clone(),
+        refusals: explain(
+            run,
+            *class,
+            if rest.untried.contains(class) {
+                Tried::No
+            } else {
+                Tried::Yes
+            },
+        ),
+    });
+    Plan {
+        placements,
+        claims,
+        left_out: left_out.collect(),
+        completeness: if rest.out_of_time {
+            Completeness::OutOfTime
+        } else {
+            Completeness::Whole
+        },
+    }
+}
+
+type Written = BTreeMap<(usize, Vec<ReqId>, Vec<(usize, usize)>), Requirements>;
+
+/// Always there: every claim has a type that can be bought.
+fn new_claim(run: &Run<'_, '_>, at: usize, written: &mut Written) -> Option<NewClaim> {
+    let claim = &run.claims[at];
+    let problem = &*run.problem;
+    let template = &problem.templates[claim.template];
+    let pool = &problem.snapshot.pools[template.pool];
+    let req = run.bins.req[run.nodes() + at];
+    let types = run.types_of(at);
+    let offer = template.types[claim.kind].cheapest(&problem.space, offer_columns(&problem.space), req)?;
+    let offering = &pool.types[template.types[claim.kind].index].offerings[offer.index];
+    let min_values = if run.too_few(claim.template, req, &types).is_empty() {
+        MinValues::Kept
+    } else {
+        MinValues::Relaxed
+    };
+    Some(NewClaim {
+        pool: template.pool,
+        requirements: requirements(run, claim, req, written),
+        requests: problem.dims.named(&with_daemons(run, claim, &types)),
+        pods: claim.pods.clone(),
+        options: options(run, claim, req, &types),
+        cheapest: Cheapest {
+            instance_type: template.types[claim.kind].index,
+            zone: offering.zone.clone(),
+            capacity_type: offering.capacity_type,
+            price: offering.price,
+        },
+        min_values,
+    })
+}
+
+/// What pods ask for, and the least that daemons will on any type that is left.
+fn with_daemons(run: &Run<'_, '_>, claim: &Claim, types: &[u64]) -> Vec<i64> {
+    let template = &run.problem.templates[claim.template];
+    let least = |dim: usize| {
+        bits::iter(types)
+            .map(|kind| template.types[kind].daemons[dim])
+            .min()
+    };
+    let used = claim.used.iter().enumerate();
+    used.map(|(dim, used)| used + least(dim).unwrap_or_default())
+        .collect()
+}
+
+/// The types that are left, cheapest first. Those that what is left of the pool's limits does not allow are not offered.
+fn options(run: &Run<'_, '_>, claim: &Claim, req: ReqId, types: &[u64]) -> Vec<u32> {
+    let template = &run.problem.templates[claim.template];
+    let prices = &template.known_row(req).prices;
+    let left = &run.left[claim.template];
+    let planned = &template.types[claim.kind].counted;
+    let allowed =
+        |kind: &usize| left.is_empty() || limits::allow(left, Some(planned), &template.types[*kind].counted);
+    let mut kinds: Vec<usize> = bits::iter(types).filter(allowed).collect();
+    // Types are numbered by their cheapest price anywhere, which mostly is the order already.
+    if !kinds.is_sorted_by_key(|kind| prices[*kind]) {
+        kinds.sort_by_key(|kind| (prices[*kind], *kind));
+    }
+    kinds.truncate(OPTIONS_MAX);
+    let index = |kind: usize| u32::try_from(template.types[kind].index).unwrap_or(u32::MAX);
+    kinds.into_iter().map(index).collect()
+}
+
+/// What the labels of a claim's node must be, in full. Most claims of a plan share a few of these.
+fn requirements(run: &Run<'_, '_>, claim: &Claim, req: ReqId, written: &mut Written) -> Requirements {
+    let problem = &*run.problem;
+    let single = |column: &usize| Some((*column, problem.space.single(req, *column)?));
+    let mut pins: Vec<(usize, usize)> = claim.pins.iter().filter_map(single).collect();
+    let mut parts = claim.parts.clone();
+    pins.sort_unstable();
+    parts.sort_unstable();
+    let key = (claim.template, parts, pins);
+    if let Some(known) = written.get(&key) {
+        return known.clone();
+    }
+    let pool = &problem.snapshot.pools[problem.templates[claim.template].pool];
+    let mut all = pool.requirements.clone();
+    for part in &key.1 {
+        if let Some(meaning) = problem.meanings.get(part) {
+            all = all.and(meaning);
+        }
+    }
+    for (column, state) in &key.2 {
+        let column = &problem.space.columns()[*column];
+        all.narrow(&column.key, &Values::one_of([column.values[*state].as_str()]));
+    }
+    written.insert(key, all.clone());
+    all
+}

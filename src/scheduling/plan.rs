@@ -1,0 +1,136 @@
+//! What the solver answers: where each pod goes, which claims are made, and why some pods are left out.
+
+use crate::api::CapacityType;
+use crate::model::Requirements;
+use crate::model::pod::Member;
+use crate::model::{Pool, Snapshot};
+use crate::money::Price;
+use crate::resources::Resources;
+
+pub use super::why::{Refusal, Where, Why};
+
+/// Where each pod of a snapshot goes. Every pending pod is in `placements` or in `left_out`, and in one of them once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The pods that have a place, in the order in which they were given one: each placement is legal given those before
+    /// it, which is how spreads are judged.
+    pub placements: Vec<Placement>,
+    /// The claims to be made.
+    pub claims: Vec<NewClaim>,
+    /// The pods without a place, by class.
+    pub left_out: Vec<LeftOut>,
+    /// Whether all that could be tried was tried, or time ran out before.
+    pub completeness: Completeness,
+}
+
+/// Whether a plan is all that could be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Completeness {
+    /// It is.
+    #[default]
+    Whole,
+    /// Time ran out; what was placed until then stands.
+    OutOfTime,
+}
+
+/// One pod with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The pod, by its place among the pending ones of the snapshot.
+    pub pod: usize,
+    /// Its place.
+    pub on: Destination,
+}
+
+/// Where a pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Destination {
+    /// On a node or a claim in flight, by its place in the snapshot.
+    Existing(usize),
+    /// On a claim to be made, by its place in the plan.
+    New(usize),
+}
+
+/// A claim to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewClaim {
+    /// The NodePool, by its place in the snapshot.
+    pub pool: usize,
+    /// What labels its node must have: the pool's requirements, its pods', and the values that spreads and affinities
+    /// count on.
+    pub requirements: Requirements,
+    /// What its pods and the daemons that will come ask for together.
+    pub requests: Resources,
+    /// Its pods, by their place among the pending ones of the snapshot.
+    pub pods: Vec<usize>,
+    /// The types that fit, the cheapest first, by their place in the pool. Launch may choose any of them.
+    pub options: Vec<u32>,
+    /// What it costs if bought as planned.
+    pub cheapest: Cheapest,
+    /// Whether the number of different values that the pool asks for was given up.
+    pub min_values: MinValues,
+}
+
+/// The cheapest way to buy a claim's machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cheapest {
+    /// The type, by its place in the pool.
+    pub instance_type: usize,
+    /// Where.
+    pub zone: String,
+    /// How.
+    pub capacity_type: CapacityType,
+    /// For how much, if that is known.
+    pub price: Option<Price>,
+}
+
+/// Whether a pool's `minValues` hold for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinValues {
+    /// They do.
+    Kept,
+    /// They were given up, as the settings allow.
+    Relaxed,
+}
+
+/// Pods of one class without a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The pods, by their place among the pending ones of the snapshot.
+    pub pods: Vec<usize>,
+    /// What stood in the way at each place that could have been one, the nearest first.
+    pub refusals: Vec<Refusal>,
+}
+
+impl Plan {
+    /// What all claims cost an hour, in nano-dollars, as far as prices are known.
+    pub fn price_nanos(&self) -> u64 {
+        let prices = self.claims.iter().filter_map(|claim| claim.cheapest.price);
+        prices.fold(0, |sum, price| sum.saturating_add(price.nanos()))
+    }
+
+    /// How many pods have no place.
+    pub fn pods_left_out(&self) -> usize {
+        self.left_out.iter().map(|class| class.pods.len()).sum()
+    }
+}
+
+impl NewClaim {
+    /// The pool it is made from.
+    pub fn pool<'a>(&self, snapshot: &'a Snapshot) -> &'a Pool {
+        &snapshot.pools[self.pool]
+    }
+
+    /// The names of the types that fit, the cheapest first.
+    pub fn option_names<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a str> {
+        let types = &self.pool(snapshot).types;
+        self.options
+            .iter()
+            .map(|option| types[*option as usize].name.as_str())
+    }
+
+    /// Its pods.
+    pub fn members<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Member> {
+        self.pods.iter().map(|pod| &snapshot.pending.members[*pod])
+    }
+}

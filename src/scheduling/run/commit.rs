@@ -1,0 +1,178 @@
+//! Carries out a placement: room, labels, ports, volumes, counts and limits follow.
+
+use super::super::bits;
+use super::super::space::{ANYTHING, ReqId};
+use super::super::topology::Counted;
+use super::search::{Becomes, Spot};
+use super::{Claim, Run, Turn};
+
+impl Run<'_, '_> {
+    pub(super) fn commit(&mut self, turn: &Turn<'_>, pod: usize, spot: &Spot) {
+        let bin = match *spot {
+            Spot::Node { bin } => {
+                self.fill_node(turn.class, bin);
+                bin
+            }
+            Spot::Claim { bin, becomes } => {
+                self.fill_claim(turn, bin, becomes);
+                bin
+            }
+            Spot::New { template, becomes } => {
+                self.open_claim(template, becomes);
+                let bin = self.bins.len() - 1;
+                self.fill_claim(turn, bin, becomes);
+                bin
+            }
+        };
+        if bin >= self.nodes() {
+            let claim = bin - self.nodes();
+            self.claims[claim].pods.push(pod);
+        }
+        self.placed.push((pod, bin));
+        let ports = &self.problem.classes[turn.class].ports;
+        self.bins.ports[bin].extend_from_slice(ports);
+        self.count(turn.class, bin);
+    }
+
+    fn fill_node(&mut self, class: usize, bin: usize) {
+        use super::super::bins::Left;
+        let of = &self.problem.classes[class];
+        let left = self.bins.left(Left::Slack, bin).iter().zip(&of.requests);
+        let left: Vec<i64> = left.map(|(left, more)| left - more).collect();
+        self.bins.set(bin, &left, &left);
+        for (driver, name) in &of.volumes {
+            self.volumes.insert((bin, driver.clone(), name.clone()));
+        }
+    }
+
+    fn open_claim(&mut self, template: usize, becomes: Becomes) {
+        let width = self.problem.dims.len();
+        let nothing = vec![0; width];
+        let of = &self.problem.templates[template];
+        self.bins.push(becomes.req, of.taints, &nothing, &nothing);
+        self.claims.push(Claim {
+            template,
+            kind: usize::MAX,
+            price: 0,
+            used: nothing,
+            pods: Vec::new(),
+            parts: Vec::new(),
+            pins: Vec::new(),
+        });
+    }
+
+    fn fill_claim(&mut self, turn: &Turn<'_>, bin: usize, becomes: Becomes) {
+        let claim = bin - self.nodes();
+        let template = self.claims[claim].template;
+        self.count_limits(claim, template, becomes.kind);
+        let problem = &mut *self.problem;
+        let class = &problem.classes[turn.class];
+        let held = &mut self.claims[claim];
+        held.used
+            .iter_mut()
+            .zip(&class.requests)
+            .for_each(|(used, more)| *used += more);
+        self.price = self.price - held.price + becomes.price;
+        (held.kind, held.price) = (becomes.kind, becomes.price);
+        if becomes.part != ANYTHING && !held.parts.contains(&becomes.part) {
+            held.parts.push(becomes.part);
+        }
+        for column in &class.stages[turn.stage].pins {
+            if !held.pins.contains(column) {
+                held.pins.push(*column);
+            }
+        }
+        problem.templates[template].row(&problem.space, becomes.req);
+        let template = &problem.templates[template];
+        let rest = |room: &[i64]| -> Vec<i64> {
+            room.iter()
+                .zip(&held.used)
+                .map(|(room, used)| room - used)
+                .collect()
+        };
+        let slack = rest(template.room(becomes.kind));
+        let reach = rest(&template.known_row(becomes.req).most);
+        self.bins.req[bin] = becomes.req;
+        self.bins.set(bin, &slack, &reach);
+    }
+
+    fn count_limits(&mut self, claim: usize, template: usize, kind: usize) {
+        let left = &mut self.left[template];
+        if left.is_empty() {
+            return;
+        }
+        let types = &self.problem.templates[template].types;
+        for (at, left) in left.iter_mut().enumerate() {
+            let before = types
+                .get(self.claims[claim].kind)
+                .map_or(0, |kind| kind.counted[at]);
+            *left = left.saturating_sub(types[kind].counted[at] - before);
+        }
+    }
+
+    fn count(&mut self, class: usize, bin: usize) {
+        let problem = &mut *self.problem;
+        let labels: ReqId = self.bins.req[bin];
+        let taints = self.bins.taints[bin];
+        for group in &problem.classes[class].counted {
+            let asked = &problem.groups[*group];
+            if asked
+                .filter
+                .includes(&mut problem.space, &problem.tolerance, (labels, taints))
+            {
+                let place = (Some(bin), labels);
+                self.counts
+                    .add(&problem.space, (*group, asked), place, Counted::Selected);
+            }
+        }
+        for group in &problem.classes[class].keeps {
+            let asked = (*group, &problem.groups[*group]);
+            self.counts
+                .add(&problem.space, asked, (Some(bin), labels), Counted::Keeper);
+        }
+    }
+
+    /// Whether a node can attach the volumes of a class beside those that are there. How many a new node can attach is
+    /// not known before it is there.
+    pub(super) fn volumes_fit(&self, class: usize, bin: usize) -> bool {
+        self.volume_limit_hit(class, bin).is_none()
+    }
+
+    /// The driver of which a node cannot attach as many volumes, and how many it can.
+    pub(in crate::scheduling) fn volume_limit_hit(&self, class: usize, bin: usize) -> Option<(String, u32)> {
+        let class = &self.problem.classes[class];
+        if class.volumes.is_empty() || bin >= self.nodes() {
+            return None;
+        }
+        let node = &self.problem.snapshot.nodes[self.problem.hosts[bin].node];
+        for (driver, limit) in &node.volume_limits {
+            let wanted = class.volumes.iter().filter(|(of, _)| of == driver);
+            let mut names: std::collections::BTreeSet<&str> = wanted.map(|(_, name)| name.as_str()).collect();
+            if names.is_empty() {
+                continue;
+            }
+            names.extend(node.volumes.get(driver).into_iter().flatten().map(String::as_str));
+            let planned = self
+                .volumes
+                .iter()
+                .filter(|(on, of, _)| *on == bin && of == driver);
+            names.extend(planned.map(|(_, _, name)| name.as_str()));
+            if names.len() > *limit as usize {
+                return Some((driver.clone(), *limit));
+            }
+        }
+        None
+    }
+
+    /// The types that a claim can still be, which its cheapest type alone does not say.
+    pub(in crate::scheduling) fn types_of(&self, claim: usize) -> Vec<u64> {
+        let held = &self.claims[claim];
+        let bin = self.nodes() + claim;
+        let template = &self.problem.templates[held.template];
+        let mut types = template.known_row(self.bins.req[bin]).types.clone();
+        template.keep_fitting(&mut types, &held.used);
+        template.keep_without_ports(&mut types, &self.bins.ports[bin]);
+        debug_assert!(bits::has(&types, held.kind));
+        types
+    }
+}

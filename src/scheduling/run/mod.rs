@@ -1,0 +1,289 @@
+//! One pass over all classes of pods under one policy.
+//!
+//! Each pod goes where it adds least to the price: on a node or a claim in flight, into what a new claim has left anyway,
+//! else into the claim that grows for least or a claim of its own. Pods of one class are placed one after another, so
+//! that what failed for one need not be tried for the next.
+
+mod commit;
+mod offer;
+mod search;
+
+use super::bins::Bins;
+use super::problem::Problem;
+use super::space::ReqId;
+use super::topology::{Counts, Obstacle, Question};
+
+/// How a pass decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Policy {
+    /// In which order classes come.
+    pub(super) order: Order,
+    /// When claims grow.
+    pub(super) growth: Growth,
+}
+
+/// In which order classes come, those with more priority always first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The largest first.
+    Size,
+    /// Those that need nodes for themselves first, then the largest.
+    Apart,
+}
+
+/// When claims grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// Whenever one can: first fit.
+    First,
+    /// When that is cheaper than a claim of its own, and then the one that grows for least of so many looked at.
+    Cheapest {
+        /// How many are looked at.
+        look: usize,
+    },
+}
+
+/// A pass.
+#[derive(Debug)]
+pub(super) struct Run<'p, 'a> {
+    pub(super) problem: &'p mut Problem<'a>,
+    policy: Policy,
+    pub(super) bins: Bins,
+    pub(super) claims: Vec<Claim>,
+    pub(super) counts: Counts,
+    /// What is left of each template's limits.
+    pub(super) left: Vec<Vec<i64>>,
+    /// Pods with their bins, in order.
+    pub(super) placed: Vec<(usize, usize)>,
+    /// Volumes on nodes, besides those that are there: bin, driver, name.
+    volumes: std::collections::BTreeSet<(usize, String, String)>,
+    pub(super) price: u64,
+    /// The types that templates sell under certain requirements, as far as reasons have asked.
+    pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
+    types: Vec<u64>,
+}
+
+/// What a pass has done, without the problem.
+#[derive(Debug)]
+pub(super) struct Done {
+    bins: Bins,
+    claims: Vec<Claim>,
+    counts: Counts,
+    left: Vec<Vec<i64>>,
+    placed: Vec<(usize, usize)>,
+    volumes: std::collections::BTreeSet<(usize, String, String)>,
+    price: u64,
+    policy: Policy,
+}
+
+/// A new claim.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub(super) template: usize,
+    /// The type it is planned to be, and for how much.
+    pub(super) kind: usize,
+    pub(super) price: u64,
+    /// What its pods ask for together.
+    pub(super) used: Vec<i64>,
+    pub(super) pods: Vec<usize>,
+    /// What its pods ask of labels.
+    pub(super) parts: Vec<ReqId>,
+    /// The columns of which its value must be known.
+    pub(super) pins: Vec<usize>,
+}
+
+/// What a pass leaves undone.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// Classes with the pods that have no place.
+    pub(super) classes: Vec<(usize, Vec<usize>)>,
+    /// Classes that did not have their turn.
+    pub(super) untried: std::collections::BTreeSet<usize>,
+    /// Whether time ran out.
+    pub(super) out_of_time: bool,
+}
+
+/// The turn of one pod: what it asks at one stage, with what others allow now.
+pub(super) struct Turn<'t> {
+    pub(super) class: usize,
+    pub(super) stage: usize,
+    /// What labels its node must have, one of these: with what others allow, and as the pod itself says.
+    pub(super) wanted: Vec<(ReqId, ReqId)>,
+    pub(super) hosts: super::topology::Hosts,
+    /// Bins that cannot take a pod of this class at this stage, and never will.
+    pub(super) dead: &'t mut Vec<u64>,
+}
+
+impl<'p, 'a> Run<'p, 'a> {
+    /// A pass that is about to begin.
+    pub(super) fn new(problem: &'p mut Problem<'a>, policy: Policy) -> Self {
+        let mut bins = Bins::new(problem.dims.len());
+        for host in problem.hosts.iter().filter(|host| host.bin.is_some()) {
+            bins.push(host.req, host.taints, &host.room, &host.room);
+        }
+        for (bin, host) in problem.hosts.iter().enumerate().take(bins.len()) {
+            bins.ports[bin].clone_from(&problem.snapshot.nodes[host.node].ports);
+        }
+        let left = |template: &super::template::Template| {
+            template
+                .limits
+                .as_ref()
+                .map_or(Vec::new(), super::limits::Limits::left)
+        };
+        Self {
+            left: problem.templates.iter().map(left).collect(),
+            counts: problem.counts.clone(),
+            policy,
+            bins,
+            claims: Vec::new(),
+            placed: Vec::new(),
+            volumes: std::collections::BTreeSet::new(),
+            price: 0,
+            sold: std::collections::BTreeMap::new(),
+            types: Vec::new(),
+            problem,
+        }
+    }
+
+    /// Lets go of the problem, so that another pass can be made.
+    pub(super) fn done(self) -> Done {
+        Done {
+            bins: self.bins,
+            claims: self.claims,
+            counts: self.counts,
+            left: self.left,
+            placed: self.placed,
+            volumes: self.volumes,
+            price: self.price,
+            policy: self.policy,
+        }
+    }
+
+    /// A pass that was made before.
+    pub(super) fn again(problem: &'p mut Problem<'a>, done: Done) -> Self {
+        Self {
+            problem,
+            policy: done.policy,
+            bins: done.bins,
+            claims: done.claims,
+            counts: done.counts,
+            left: done.left,
+            placed: done.placed,
+            volumes: done.volumes,
+            price: done.price,
+            sold: std::collections::BTreeMap::new(),
+            types: Vec::new(),
+        }
+    }
+
+    /// Places what can be placed while `budget` allows it.
+    pub(super) fn place_all(&mut self, budget: &mut dyn FnMut() -> bool) -> Rest {
+        let mut waiting: Vec<(usize, Vec<usize>)> = self
+            .order()
+            .into_iter()
+            .map(|class| (class, self.problem.classes[class].members.clone()))
+            .collect();
+        let mut done = Rest::default();
+        loop {
+            let before = self.placed.len();
+            let mut next = Vec::new();
+            for (class, pods) in waiting {
+                if done.out_of_time || !budget() {
+                    done.out_of_time = true;
+                    done.untried.insert(class);
+                    done.classes.push((class, pods));
+                    continue;
+                }
+                let rest = self.place_class(class, &pods);
+                if rest.is_empty() {
+                    continue;
+                }
+                // Only where others are can make a place possible that was not.
+                if self.problem.classes[class].may_improve() {
+                    next.push((class, rest));
+                } else {
+                    done.classes.push((class, rest));
+                }
+            }
+            if next.is_empty() || self.placed.len() == before || done.out_of_time {
+                done.classes.append(&mut next);
+                done.classes.sort_unstable();
+                return done;
+            }
+            waiting = next;
+        }
+    }
+
+    fn order(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.problem.classes.len()).collect();
+        if self.policy.order == Order::Apart {
+            let apart = |class: &usize| {
+                let class = &self.problem.classes[*class];
+                (std::cmp::Reverse(class.priority), class.keeps.is_empty())
+            };
+            all.sort_by_key(apart);
+        }
+        all
+    }
+
+    /// Places the pods of one class; those without a place remain.
+    fn place_class(&mut self, class: usize, pods: &[usize]) -> Vec<usize> {
+        let stages = self.problem.classes[class].stages.len();
+        let mut dead = vec![Vec::new(); stages];
+        for (at, pod) in pods.iter().enumerate() {
+            let placed = (0..stages).any(|stage| self.place(class, stage, *pod, &mut dead[stage]).is_ok());
+            if !placed {
+                return pods[at..].to_vec();
+            }
+        }
+        Vec::new()
+    }
+
+    fn place(
+        &mut self,
+        class: usize,
+        stage: usize,
+        pod: usize,
+        dead: &mut Vec<u64>,
+    ) -> Result<(), Option<Obstacle>> {
+        let mut turn = self.turn(class, stage, dead).map_err(Some)?;
+        let spot = self.search(&mut turn).ok_or(None)?;
+        self.commit(&turn, pod, &spot);
+        Ok(())
+    }
+
+    /// What a class asks at a stage, given where others are now.
+    pub(super) fn turn<'t>(
+        &mut self,
+        class: usize,
+        stage: usize,
+        dead: &'t mut Vec<u64>,
+    ) -> Result<Turn<'t>, Obstacle> {
+        let problem = &mut *self.problem;
+        let (asked, of) = (&problem.classes[class].stages[stage], &problem.classes[class]);
+        let mut turn = Turn {
+            class,
+            stage,
+            wanted: Vec::with_capacity(asked.nodes.len()),
+            hosts: super::topology::Hosts::default(),
+            dead,
+        };
+        if asked.pins.is_empty() && of.feared.is_empty() && asked.asks.is_empty() {
+            turn.wanted
+                .extend(asked.nodes.iter().map(|nodes| (*nodes, *nodes)));
+            return Ok(turn);
+        }
+        let question = Question {
+            asks: &asked.asks,
+            feared: &of.feared,
+        };
+        let mut set = problem.space.anything();
+        turn.hosts = question.answer(&problem.space, &problem.groups, &self.counts, &mut set)?;
+        let mask = problem.space.intern(&set);
+        for nodes in &asked.nodes {
+            turn.wanted
+                .extend(problem.space.and(*nodes, mask).map(|both| (both, *nodes)));
+        }
+        Ok(turn)
+    }
+}

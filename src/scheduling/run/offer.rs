@@ -1,0 +1,249 @@
+//! What a claim would be, and for how much, if it took a pod.
+
+use super::super::MinValuesPolicy;
+use super::super::bits;
+use super::super::limits;
+use super::super::space::ReqId;
+use super::super::template::offer_columns;
+use super::super::topology::Over;
+use super::search::{Becomes, Spot};
+use super::{Run, Turn};
+use crate::model::HostPort;
+
+/// What a claim must have room for.
+struct Load {
+    template: usize,
+    total: Vec<i64>,
+    ports: Vec<HostPort>,
+    /// The type that is counted against limits already.
+    before: Option<usize>,
+}
+
+impl Run<'_, '_> {
+    /// What a claim that is there becomes by taking a pod.
+    pub(super) fn become_with(
+        &mut self,
+        turn: &Turn<'_>,
+        claim: usize,
+        (req, part): (ReqId, ReqId),
+    ) -> Option<Becomes> {
+        let bin = self.nodes() + claim;
+        let class = &self.problem.classes[turn.class];
+        let held = &self.claims[claim];
+        let mut load = Load {
+            template: held.template,
+            total: held
+                .used
+                .iter()
+                .zip(&class.requests)
+                .map(|(used, more)| used + more)
+                .collect(),
+            ports: Vec::new(),
+            before: Some(held.kind),
+        };
+        if !self.problem.templates[load.template].daemon_ports.is_empty() {
+            load.ports = [&self.bins.ports[bin][..], &class.ports].concat();
+        }
+        self.settle(turn, &load, req, part)
+    }
+
+    /// A claim of its own, from the first pools by weight that can have one, and the cheapest of those.
+    pub(super) fn open(&mut self, turn: &Turn<'_>) -> Option<(Spot, u64)> {
+        if !turn.hosts.empty_will_do() {
+            return None;
+        }
+        let mut best: Option<(Spot, u64)> = None;
+        let mut weight = None;
+        for template in 0..self.problem.templates.len() {
+            let of_pool = self.problem.snapshot.pools[self.problem.templates[template].pool].weight;
+            if best.is_some() && weight != Some(of_pool) {
+                break;
+            }
+            weight = Some(of_pool);
+            if let Some(becomes) = self.open_from(turn, template)
+                && best.as_ref().is_none_or(|(_, price)| becomes.price < *price)
+            {
+                best = Some((Spot::New { template, becomes }, becomes.price));
+            }
+        }
+        best
+    }
+
+    fn open_from(&mut self, turn: &Turn<'_>, template: usize) -> Option<Becomes> {
+        let class = &self.problem.classes[turn.class];
+        let taints = self.problem.templates[template].taints;
+        if !self
+            .problem
+            .tolerance
+            .covers(class.stages[turn.stage].tolerations, taints)
+        {
+            return None;
+        }
+        let load = Load {
+            template,
+            total: class.requests.clone(),
+            ports: class.ports.clone(),
+            before: None,
+        };
+        let own = self.problem.templates[template].req;
+        for (both, part) in &turn.wanted {
+            let req = self.problem.space.and(own, *both);
+            let becomes = req.and_then(|req| self.settle(turn, &load, req, *part));
+            if becomes.is_some() {
+                return becomes;
+            }
+        }
+        None
+    }
+
+    /// Whether requirements leave one value of every label by which the pod is counted.
+    pub(super) fn pinned(&self, turn: &Turn<'_>, req: ReqId) -> bool {
+        let stage = &self.problem.classes[turn.class].stages[turn.stage];
+        let single = |column: &usize| bits::count(self.problem.space.states(req, *column)) == 1;
+        stage.pins.iter().all(single)
+    }
+
+    /// Pins the labels by which the pod is counted, and finds the cheapest type.
+    fn settle(&mut self, turn: &Turn<'_>, load: &Load, req: ReqId, part: ReqId) -> Option<Becomes> {
+        let mut req = req;
+        if !self.pinned(turn, req) {
+            let columns = self.problem.classes[turn.class].stages[turn.stage].pins.clone();
+            for column in columns {
+                req = self.pin(turn, load, req, column)?;
+            }
+        }
+        let (kind, price) = self.cheapest(load, req)?;
+        Some(Becomes {
+            req,
+            part,
+            kind,
+            price,
+        })
+    }
+
+    /// The value of a label that is least used and then cheapest, among those for which a type is left.
+    fn pin(&mut self, turn: &Turn<'_>, load: &Load, req: ReqId, column: usize) -> Option<ReqId> {
+        let states = self.problem.space.states(req, column);
+        if bits::count(states) == 1 {
+            return Some(req);
+        }
+        let values = self.problem.space.columns()[column].values.len();
+        let states: Vec<usize> = bits::iter(states).filter(|state| *state < values).collect();
+        let mut best: Option<((i64, u64), ReqId)> = None;
+        for state in &states {
+            let pinned = self.problem.space.pinned(req, column, *state);
+            let Some((pinned, price)) =
+                pinned.and_then(|pinned| Some((pinned, self.cheapest(load, pinned)?.1)))
+            else {
+                continue;
+            };
+            let rank = (self.crowd(turn, column, *state), price);
+            if best.as_ref().is_none_or(|(known, _)| rank < *known) {
+                best = Some((rank, pinned));
+            }
+        }
+        match best {
+            Some((_, pinned)) => Some(pinned),
+            // Nodes that do not have the label at all are no place where pods are counted.
+            None => states.is_empty().then_some(req),
+        }
+    }
+
+    /// How many pods are counted at a value already: by the pod's own spreads, else by those that count it.
+    fn crowd(&self, turn: &Turn<'_>, column: usize, state: usize) -> i64 {
+        let class = &self.problem.classes[turn.class];
+        let over = |group: usize| self.problem.groups[group].over == Over::Label(column);
+        let spreads = class.stages[turn.stage].asks.spreads.iter();
+        let own: Vec<usize> = spreads
+            .map(|ask| ask.group)
+            .filter(|group| over(*group))
+            .collect();
+        let counted = |groups: &[usize]| -> i64 {
+            groups
+                .iter()
+                .map(|group| self.counts.matched(*group, state))
+                .sum()
+        };
+        if own.is_empty() {
+            let others: Vec<usize> = class
+                .counted
+                .iter()
+                .copied()
+                .filter(|group| over(*group))
+                .collect();
+            return counted(&others);
+        }
+        counted(&own)
+    }
+
+    /// The cheapest type that requirements leave, that has room, and that limits allow.
+    fn cheapest(&mut self, load: &Load, req: ReqId) -> Option<(usize, u64)> {
+        let problem = &mut *self.problem;
+        let template = &mut problem.templates[load.template];
+        template.row(&problem.space, req);
+        let template = &problem.templates[load.template];
+        let row = template.known_row(req);
+        self.types.clone_from(&row.types);
+        template.keep_fitting(&mut self.types, &load.total);
+        if !load.ports.is_empty() {
+            template.keep_without_ports(&mut self.types, &load.ports);
+        }
+        let left = &self.left[load.template];
+        let counted = |kind: usize| &template.types[kind].counted[..];
+        let allowed =
+            |kind: usize| left.is_empty() || limits::allow(left, load.before.map(counted), counted(kind));
+        let best = template.cheapest(&self.types, &row.prices, allowed)?;
+        if problem.options.min_values == MinValuesPolicy::Strict
+            && !self.too_few(load.template, req, &self.types).is_empty()
+        {
+            return None;
+        }
+        Some(best)
+    }
+
+    /// The labels of which too few different values are left by these types: column, number asked for, number left.
+    pub(in crate::scheduling) fn too_few(
+        &self,
+        template: usize,
+        req: ReqId,
+        types: &[u64],
+    ) -> Vec<(usize, u32, u32)> {
+        let template = &self.problem.templates[template];
+        let mut few = Vec::new();
+        for (column, least) in &template.min_values {
+            let found = self.values_left(template, (req, *column), types);
+            if found < *least {
+                few.push((*column, *least, found));
+            }
+        }
+        few
+    }
+
+    fn values_left(
+        &self,
+        template: &super::super::template::Template,
+        (req, column): (ReqId, usize),
+        types: &[u64],
+    ) -> u32 {
+        let space = &self.problem.space;
+        let columns = offer_columns(space);
+        let mut found = space.no_states(column);
+        for kind in bits::iter(types) {
+            let kind = &template.types[kind];
+            if column == columns.0 || column == columns.1 {
+                kind.states_sold(space, columns, (req, column), &mut found);
+            } else {
+                let states = space
+                    .part(&kind.set, column)
+                    .iter()
+                    .zip(space.states(req, column));
+                found
+                    .iter_mut()
+                    .zip(states)
+                    .for_each(|(found, (kind, req))| *found |= kind & req);
+            }
+        }
+        let values = space.columns()[column].values.len();
+        u32::try_from(bits::iter(&found).filter(|state| *state < values).count()).unwrap_or(u32::MAX)
+    }
+}

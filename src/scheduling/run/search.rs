@@ -1,0 +1,208 @@
+//! Looks for the place where a pod adds least to the price.
+
+use super::super::bins::{BLOCK, Left};
+use super::super::bits;
+use super::super::dims::fit;
+use super::super::space::ReqId;
+use super::{Growth, Run, Turn};
+use crate::model::host_port;
+
+/// How many claims with enough left are compared for the tightest.
+const TIGHTEST_OF: usize = 8;
+
+/// A place for a pod.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::scheduling) enum Spot {
+    /// On a node.
+    Node {
+        /// Its bin.
+        bin: usize,
+    },
+    /// On a claim that is there.
+    Claim {
+        /// Its bin.
+        bin: usize,
+        /// What it becomes.
+        becomes: Becomes,
+    },
+    /// On a claim of its own.
+    New {
+        /// Its template.
+        template: usize,
+        /// What it becomes.
+        becomes: Becomes,
+    },
+}
+
+/// What a claim becomes by taking a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduling) struct Becomes {
+    /// What its labels can be.
+    pub(in crate::scheduling) req: ReqId,
+    /// What the pod itself asked of labels.
+    pub(in crate::scheduling) part: ReqId,
+    /// Its cheapest type.
+    pub(in crate::scheduling) kind: usize,
+    /// The price of that.
+    pub(in crate::scheduling) price: u64,
+}
+
+impl Run<'_, '_> {
+    pub(super) fn search(&mut self, turn: &mut Turn<'_>) -> Option<Spot> {
+        if turn.wanted.is_empty() {
+            return None;
+        }
+        match self.policy.growth {
+            Growth::First => {
+                let first = self.scan(turn, Left::Reach, 1).map(|(spot, _)| spot);
+                first.or_else(|| self.open(turn).map(|(spot, _)| spot))
+            }
+            Growth::Cheapest { look } => {
+                if let Some((spot, 0)) = self.scan(turn, Left::Slack, TIGHTEST_OF) {
+                    return Some(spot);
+                }
+                let grown = self.scan(turn, Left::Reach, look);
+                let opened = self.open(turn);
+                match (grown, opened) {
+                    (Some((grown, more)), Some((opened, price))) => {
+                        Some(if more <= price { grown } else { opened })
+                    }
+                    (grown, opened) => grown.or(opened).map(|(spot, _)| spot),
+                }
+            }
+        }
+    }
+
+    /// Looks through the bins in order. The first node wins; of the first `look` claims the one that adds least to the
+    /// price, and of those the tightest.
+    fn scan(&mut self, turn: &mut Turn<'_>, left: Left, look: usize) -> Option<(Spot, u64)> {
+        let mut best: Option<(Spot, u64, i64)> = None;
+        let mut seen = 0;
+        for block in 0..self.bins.blocks() {
+            let requests = &self.problem.classes[turn.class].requests;
+            let mut alive = !turn.dead.get(block).copied().unwrap_or_default();
+            if alive == 0 || !self.bins.block_may_fit(left, block, requests) {
+                continue;
+            }
+            let mut fitting = false;
+            while alive != 0 {
+                let bin = block * BLOCK + alive.trailing_zeros() as usize;
+                alive &= alive - 1;
+                if bin >= self.bins.len() {
+                    break;
+                }
+                if !fit(
+                    &self.problem.classes[turn.class].requests,
+                    self.bins.left(left, bin),
+                ) {
+                    continue;
+                }
+                fitting = true;
+                let Some((req, part)) = self.admit(turn, bin) else {
+                    continue;
+                };
+                if bin < self.nodes() {
+                    return Some((Spot::Node { bin }, 0));
+                }
+                let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else {
+                    continue;
+                };
+                if best
+                    .as_ref()
+                    .is_none_or(|(_, least, tight)| (more, rest) < (*least, *tight))
+                {
+                    best = Some((spot, more, rest));
+                }
+                seen += 1;
+                if seen >= look {
+                    return best.map(|(spot, more, _)| (spot, more));
+                }
+            }
+            if !fitting {
+                self.bins.mend(left, block);
+            }
+        }
+        best.map(|(spot, more, _)| (spot, more))
+    }
+
+    /// How many bins are nodes or claims in flight.
+    pub(in crate::scheduling) fn nodes(&self) -> usize {
+        self.bins.len() - self.claims.len()
+    }
+
+    /// What a claim becomes by taking a pod, how much more it costs then, and how much room it wastes.
+    fn join(
+        &mut self,
+        turn: &Turn<'_>,
+        bin: usize,
+        (req, part): (ReqId, ReqId),
+        left: Left,
+    ) -> Option<(Spot, u64, i64)> {
+        let claim = bin - self.nodes();
+        let before = (self.claims[claim].kind, self.claims[claim].price);
+        let ports = !self.problem.classes[turn.class].ports.is_empty();
+        let same = req == self.bins.req[bin] && left == Left::Slack && !ports;
+        let plain = self.problem.templates[self.claims[claim].template]
+            .min_values
+            .is_empty();
+        let becomes = if same && plain && self.pinned(turn, req) {
+            Becomes {
+                req,
+                part,
+                kind: before.0,
+                price: before.1,
+            }
+        } else {
+            self.become_with(turn, claim, (req, part))?
+        };
+        let more = becomes.price.saturating_sub(before.1);
+        if left == Left::Slack && more > 0 {
+            return None;
+        }
+        let rest = self.waste(claim, turn.class, becomes.kind);
+        Some((Spot::Claim { bin, becomes }, more, rest))
+    }
+
+    /// How much of a type would stay unused, in thousandths of processors and memory together.
+    fn waste(&self, claim: usize, class: usize, kind: usize) -> i64 {
+        let claim = &self.claims[claim];
+        let room = self.problem.templates[claim.template].room(kind);
+        let requests = &self.problem.classes[class].requests;
+        let part = |dim: usize| {
+            let rest = room[dim] - claim.used[dim] - requests[dim];
+            rest.saturating_mul(1000) / room[dim].max(1)
+        };
+        part(0) + part(1)
+    }
+
+    /// Whether a bin can take a pod as far as room and price are not concerned, and what its labels are then.
+    fn admit(&mut self, turn: &mut Turn<'_>, bin: usize) -> Option<(ReqId, ReqId)> {
+        let problem = &mut *self.problem;
+        let class = &problem.classes[turn.class];
+        let stage = &class.stages[turn.stage];
+        if !problem.tolerance.covers(stage.tolerations, self.bins.taints[bin]) {
+            bits::put_growing(turn.dead, bin);
+            return None;
+        }
+        let own = self.bins.req[bin];
+        let mut met = turn.wanted.iter();
+        let met = met.find_map(|(both, part)| Some((problem.space.and(own, *both)?, *part)));
+        let Some(met) = met else {
+            let mut nodes = stage.nodes.iter();
+            if !nodes.any(|nodes| problem.space.and(own, *nodes).is_some()) {
+                bits::put_growing(turn.dead, bin);
+            }
+            return None;
+        };
+        if turn.hosts.refuse(&self.counts, bin).is_some()
+            || host_port::conflict(&class.ports, &self.bins.ports[bin]).is_some()
+        {
+            bits::put_growing(turn.dead, bin);
+            return None;
+        }
+        if turn.hosts.lonely(&self.counts, bin).is_some() || !self.volumes_fit(turn.class, bin) {
+            return None;
+        }
+        Some(met)
+    }
+}

@@ -1,0 +1,298 @@
+//! A NodePool and its instance types, as tables.
+//!
+//! Types are numbered by their cheapest price. For each resource they are sorted by what they have room for, with the
+//! set of those from each place on, so that the types that fit are the intersection of one set for each resource. Which
+//! types requirements leave, and for how much, is computed once for each interned set of requirements.
+
+use super::bits;
+use super::dims::Dims;
+use super::limits::Limits;
+use super::space::{ReqId, Space};
+use crate::api::names::{CAPACITY_TYPE, ZONE};
+use crate::model::{HostPort, InstanceType, Pool, host_port};
+
+/// What an offering without a known price counts as, in nano-dollars: more than any, and small enough for sums.
+pub(super) const UNPRICED: u64 = 1 << 52;
+/// No offering at all.
+pub(super) const UNSOLD: u64 = u64::MAX;
+
+/// A NodePool and its instance types.
+#[derive(Debug)]
+pub(super) struct Template {
+    /// Its place among the pools of the snapshot.
+    pub(super) pool: usize,
+    /// What the labels of its nodes can be.
+    pub(super) req: ReqId,
+    /// The number of its set of taints.
+    pub(super) taints: u32,
+    /// The types, cheapest first.
+    pub(super) types: Vec<Kind>,
+    /// What its nodes may have together.
+    pub(super) limits: Option<Limits>,
+    /// Ports that daemons take, and the types on which they do.
+    pub(super) daemon_ports: Vec<(Vec<HostPort>, Vec<u64>)>,
+    /// How many values of labels must stay possible: column and number.
+    pub(super) min_values: Vec<(usize, u32)>,
+    width: usize,
+    rooms: Vec<i64>,
+    by_room: Vec<Ladder>,
+    rows: Vec<Option<Box<Row>>>,
+}
+
+/// One instance type.
+#[derive(Debug)]
+pub(super) struct Kind {
+    /// Its place among the types of the pool.
+    pub(super) index: usize,
+    /// What its labels can be.
+    pub(super) set: Vec<u64>,
+    /// Where it can be bought now: the states of zone and capacity type, and the price.
+    pub(super) offers: Vec<Offer>,
+    /// The least that it costs anywhere.
+    pub(super) floor: u64,
+    /// What it counts against the limits of its pool.
+    pub(super) counted: Vec<i64>,
+    /// What daemons will take of it.
+    pub(super) daemons: Vec<i64>,
+}
+
+/// One way to buy a type now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    zone: usize,
+    capacity_type: usize,
+    pub(super) price: u64,
+    /// Its place among the offerings of the type.
+    pub(super) index: usize,
+}
+
+/// The types sorted by how much of one resource they have room for.
+#[derive(Debug)]
+struct Ladder {
+    amounts: Vec<i64>,
+    /// The types from each place on; one more, empty.
+    from: Vec<Vec<u64>>,
+}
+
+/// What certain requirements leave of the types.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// The types.
+    pub(super) types: Vec<u64>,
+    /// Their prices; [`UNSOLD`] for those that are not left.
+    pub(super) prices: Vec<u64>,
+    /// The most that any of them has room for, by resource.
+    pub(super) most: Vec<i64>,
+}
+
+impl Kind {
+    /// The cheapest offer that requirements leave, spot before on-demand at the same price.
+    pub(super) fn cheapest(&self, space: &Space, columns: (usize, usize), req: ReqId) -> Option<Offer> {
+        let (zones, capacity) = (space.states(req, columns.0), space.states(req, columns.1));
+        let allowed =
+            |offer: &&Offer| bits::has(zones, offer.zone) && bits::has(capacity, offer.capacity_type);
+        self.offers
+            .iter()
+            .filter(allowed)
+            .min_by_key(|offer| offer.price)
+            .copied()
+    }
+}
+
+impl Kind {
+    /// Adds the zones or capacity types in which it can be had.
+    pub(super) fn states_sold(
+        &self,
+        space: &Space,
+        columns: (usize, usize),
+        (req, column): (ReqId, usize),
+        found: &mut [u64],
+    ) {
+        let (zones, capacity) = (space.states(req, columns.0), space.states(req, columns.1));
+        for offer in &self.offers {
+            if bits::has(zones, offer.zone) && bits::has(capacity, offer.capacity_type) {
+                let state = if column == columns.0 {
+                    offer.zone
+                } else {
+                    offer.capacity_type
+                };
+                bits::put(found, state);
+            }
+        }
+    }
+}
+
+/// The offers of a type that can be had now, in an order in which the first of the cheapest is the one to take.
+pub(super) fn offers(space: &Space, columns: (usize, usize), kind: &InstanceType) -> Vec<Offer> {
+    let mut sorted: Vec<(usize, &crate::model::Offering)> = kind
+        .offerings
+        .iter()
+        .enumerate()
+        .filter(|(_, offering)| offering.is_available())
+        .collect();
+    sorted.sort_by(|(_, one), (_, two)| {
+        (one.capacity_type, &one.zone, one.price).cmp(&(two.capacity_type, &two.zone, two.price))
+    });
+    let offer = |(index, offering): (usize, &crate::model::Offering)| Offer {
+        zone: space.columns()[columns.0].state_of(&offering.zone),
+        capacity_type: space.columns()[columns.1].state_of(offering.capacity_type.as_str()),
+        price: offering
+            .price
+            .map_or(UNPRICED, |price| price.nanos().min(UNPRICED)),
+        index,
+    };
+    sorted.into_iter().map(offer).collect()
+}
+
+/// The columns of zone and capacity type, which every space has.
+pub(super) fn offer_columns(space: &Space) -> (usize, usize) {
+    let of = |key: &str| space.column(key).unwrap_or_default();
+    (of(ZONE), of(CAPACITY_TYPE))
+}
+
+impl Template {
+    /// A template with these types, which are sorted by price already.
+    pub(super) fn new(at: (usize, &Pool), req: ReqId, taints: u32, types: Vec<Kind>, dims: &Dims) -> Self {
+        let (pool, source) = at;
+        let mut template = Self {
+            pool,
+            req,
+            taints,
+            limits: None,
+            daemon_ports: Vec::new(),
+            min_values: Vec::new(),
+            width: dims.len(),
+            rooms: Vec::new(),
+            by_room: Vec::new(),
+            rows: Vec::new(),
+            types,
+        };
+        template.set_rooms(source, dims);
+        template
+    }
+
+    /// Computes what the types have room for beside daemons.
+    pub(super) fn set_rooms(&mut self, pool: &Pool, dims: &Dims) {
+        self.rooms.clear();
+        for kind in &self.types {
+            let has = dims.amounts(&pool.types[kind.index].allocatable);
+            self.rooms
+                .extend(has.iter().zip(&kind.daemons).map(|(has, daemons)| has - daemons));
+        }
+        self.by_room = (0..self.width).map(|dim| self.ladder(dim)).collect();
+        self.rows.clear();
+    }
+
+    fn ladder(&self, dim: usize) -> Ladder {
+        let words = bits::words(self.types.len());
+        let mut sorted: Vec<(i64, usize)> = (0..self.types.len())
+            .map(|kind| (self.rooms[kind * self.width + dim], kind))
+            .collect();
+        sorted.sort_unstable();
+        let mut from = vec![vec![0; words]; sorted.len() + 1];
+        for at in (0..sorted.len()).rev() {
+            let (before, after) = from.split_at_mut(at + 1);
+            before[at].copy_from_slice(&after[0]);
+            bits::put(&mut before[at], sorted[at].1);
+        }
+        Ladder {
+            amounts: sorted.into_iter().map(|(amount, _)| amount).collect(),
+            from,
+        }
+    }
+
+    /// What a type has room for.
+    pub(super) fn room(&self, kind: usize) -> &[i64] {
+        &self.rooms[kind * self.width..(kind + 1) * self.width]
+    }
+
+    /// Leaves only types that have room for these amounts.
+    pub(super) fn keep_fitting(&self, types: &mut [u64], wanted: &[i64]) {
+        for (ladder, wanted) in self.by_room.iter().zip(wanted) {
+            if *wanted > 0 {
+                let at = ladder.amounts.partition_point(|amount| amount < wanted);
+                if at > 0 {
+                    bits::keep(types, &ladder.from[at]);
+                }
+            }
+        }
+    }
+
+    /// Leaves only types whose daemons take none of these ports.
+    pub(super) fn keep_without_ports(&self, types: &mut [u64], ports: &[HostPort]) {
+        for (taken, on) in &self.daemon_ports {
+            if host_port::conflict(ports, taken).is_some() {
+                types.iter_mut().zip(on).for_each(|(word, on)| *word &= !on);
+            }
+        }
+    }
+
+    /// What requirements leave of the types.
+    pub(super) fn row(&mut self, space: &Space, req: ReqId) -> &Row {
+        let at = req as usize;
+        if self.rows.len() <= at {
+            self.rows.resize_with(at + 1, || None);
+        }
+        if self.rows[at].is_none() {
+            self.rows[at] = Some(Box::new(self.compute_row(space, req)));
+        }
+        self.known_row(req)
+    }
+
+    /// A row that was computed before.
+    pub(super) fn known_row(&self, req: ReqId) -> &Row {
+        static NONE: Row = Row {
+            types: Vec::new(),
+            prices: Vec::new(),
+            most: Vec::new(),
+        };
+        self.rows
+            .get(req as usize)
+            .and_then(Option::as_deref)
+            .unwrap_or(&NONE)
+    }
+
+    fn compute_row(&self, space: &Space, req: ReqId) -> Row {
+        let columns = offer_columns(space);
+        let mut row = Row {
+            types: vec![0; bits::words(self.types.len())],
+            prices: vec![UNSOLD; self.types.len()],
+            most: vec![0; self.width],
+        };
+        for (at, kind) in self.types.iter().enumerate() {
+            if !space.meet(&kind.set, space.bits(req)) {
+                continue;
+            }
+            if let Some(offer) = kind.cheapest(space, columns, req) {
+                bits::put(&mut row.types, at);
+                row.prices[at] = offer.price;
+                let room = self.room(at);
+                row.most
+                    .iter_mut()
+                    .zip(room)
+                    .for_each(|(most, room)| *most = (*most).max(*room));
+            }
+        }
+        row
+    }
+
+    /// The cheapest of these types at these prices that `allowed` allows. The numbers of types follow their cheapest
+    /// price of all, so the search ends early.
+    pub(super) fn cheapest(
+        &self,
+        types: &[u64],
+        prices: &[u64],
+        allowed: impl Fn(usize) -> bool,
+    ) -> Option<(usize, u64)> {
+        let mut best: Option<(usize, u64)> = None;
+        for kind in bits::iter(types) {
+            if best.is_some_and(|(_, price)| self.types[kind].floor >= price) {
+                break;
+            }
+            if best.is_none_or(|(_, price)| prices[kind] < price) && allowed(kind) {
+                best = Some((kind, prices[kind]));
+            }
+        }
+        best
+    }
+}

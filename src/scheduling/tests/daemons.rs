@@ -1,0 +1,119 @@
+//! Daemons take their part of every node.
+
+use super::*;
+
+#[test]
+fn a_machine_has_room_for_its_daemons_too() {
+    let solved = cluster().daemon(pod("d", "1")).with([pod("p", "1")]).solve();
+    assert_eq!(
+        solved.types(),
+        ["type-04"],
+        "two processors have no room for two beside what the system keeps"
+    );
+    assert_eq!(solved.plan.claims[0].requests.get(CPU), 2000);
+    assert_eq!(solved.plan.claims[0].requests.get(PODS), 2);
+}
+
+#[test]
+fn daemons_that_leave_no_room_keep_pods_out() {
+    assert!(
+        !cluster()
+            .daemon(pod("d", "16"))
+            .with([pod("p", "1")])
+            .solve()
+            .all_placed()
+    );
+}
+
+#[test]
+fn a_daemon_that_does_not_run_there_takes_nothing() {
+    let tainted = cluster().pool(|pool| pool.taints.push(taint("team", "NoSchedule")));
+    let tolerates = pod_with("p", "1", &json!({"tolerations": [{"operator": "Exists"}]}));
+    assert_eq!(
+        tainted.daemon(pod("d", "8")).with([tolerates]).solve().types(),
+        ["type-02"]
+    );
+    let elsewhere = pod_with("d", "8", &node_in("team", &["a"]));
+    assert_eq!(
+        cluster().daemon(elsewhere).with([pod("p", "1")]).solve().types(),
+        ["type-02"]
+    );
+}
+
+#[test]
+fn a_daemon_counts_on_the_types_it_runs_on() {
+    let types = vec![kind("cheap", 2), with_arch(kind("arm", 4), "arm64")];
+    let heavy = pod_with("d", "1500m", &json!({"nodeSelector": {ARCH: "amd64"}}));
+    assert_eq!(
+        cluster()
+            .types(types)
+            .daemon(heavy)
+            .with([pod("p", "1")])
+            .solve()
+            .types(),
+        ["arm"]
+    );
+}
+
+#[test]
+fn a_daemon_may_ask_for_labels_that_nodes_get_before_pods_do() {
+    let late = pod_with(
+        "d",
+        "1",
+        &json!({"nodeSelector": {"karpenter.sh/initialized": "true"}}),
+    );
+    assert_eq!(
+        cluster().daemon(late).with([pod("p", "1")]).solve().types(),
+        ["type-04"]
+    );
+}
+
+#[test]
+fn a_taint_that_only_prefers_does_not_keep_daemons_away() {
+    let tainted = cluster().pool(|pool| pool.taints.push(taint("team", "PreferNoSchedule")));
+    assert_eq!(
+        tainted
+            .daemon(pod("d", "1"))
+            .with([pod("p", "1")])
+            .solve()
+            .types(),
+        ["type-04"]
+    );
+}
+
+#[test]
+fn ports_that_a_daemon_takes_are_taken() {
+    let ports = json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
+    let daemon = pod_with("d", "1", &ports);
+    assert!(
+        !cluster()
+            .daemon(daemon.clone())
+            .with([pod_with("p", "1", &ports)])
+            .solve()
+            .all_placed()
+    );
+    assert!(
+        cluster()
+            .daemon(daemon)
+            .with([pod("p", "1")])
+            .solve()
+            .all_placed()
+    );
+}
+
+#[test]
+fn daemons_that_are_there_already_are_not_expected_again() {
+    let mut half = node("n", 4, &[]);
+    half.used = Resources::new().with(CPU, 1000).with(PODS, 1);
+    half.daemons = half.used.clone();
+    let base = cluster().node(half).daemon(pod("d", "1"));
+    assert_eq!(base.clone().with([pod("p", "3")]).solve().claims(), 0);
+    let mut waiting = base.clone();
+    waiting.nodes[0].used = Resources::new();
+    waiting.nodes[0].daemons = Resources::new();
+    assert_eq!(
+        waiting.with([pod("p", "4")]).solve().claims(),
+        1,
+        "the daemon will come"
+    );
+}

@@ -1,0 +1,196 @@
+//! Laws that hold whatever the pods and nodes are.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Fields that a pod may have, most of them plain.
+fn fields() -> impl Strategy<Value = Value> {
+    let app = || prop_oneof![Just(json!({"app": "a"})), Just(json!({"app": "b"}))];
+    let key = || prop_oneof![Just(ZONES), Just(HOST), Just(CAPACITY), Just("rack")];
+    prop_oneof![
+        4 => Just(json!({})),
+        1 => prop_oneof![Just("z1"), Just("z2"), Just("z3"), Just("z9")].prop_map(|zone| json!({"nodeSelector": {ZONES: zone}})),
+        1 => Just(node_in(ZONES, &["z2", "z3"])),
+        1 => Just(json!({"tolerations": [{"operator": "Exists"}]})),
+        2 => (key(), 1..3, app(), prop::option::of(1..4)).prop_map(|(key, skew, app, least)| {
+            let more = if key == HOST { json!({}) } else { json!({"minDomains": least}) };
+            spread(key, skew, &app, &more)
+        }),
+        1 => (key(), app()).prop_map(|(key, app)| neighbor("podAffinity", key, &app)),
+        2 => (key(), app()).prop_map(|(key, app)| neighbor("podAntiAffinity", key, &app)),
+        1 => (key(), app()).prop_map(|(key, app)| preferred_neighbor("podAntiAffinity", key, &app)),
+        1 => (key(), app()).prop_map(|(key, app)| preferred_neighbor("podAffinity", key, &app)),
+        1 => (key(), app()).prop_map(|(key, app)| spread(key, 1, &app, &json!({"whenUnsatisfiable": "ScheduleAnyway"}))),
+        1 => (80..82).prop_map(|port| json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": port}],
+            "resources": {"requests": {"cpu": "500m"}}}]})),
+    ]
+}
+
+fn any_pods(most: usize) -> impl Strategy<Value = Vec<core::Pod>> {
+    let cpu = prop_oneof![Just("100m"), Just("500m"), Just("1"), Just("3"), Just("7")];
+    let app = prop_oneof![Just("a"), Just("b"), Just("c")];
+    let one = (cpu, app, fields(), 1_usize..4);
+    prop::collection::vec(one, 1..most).prop_map(|all| {
+        let mut pods = Vec::new();
+        for (cpu, app, fields, copies) in all {
+            for _ in 0..copies {
+                let name = format!("p{:03}", pods.len());
+                pods.push(labelled(pod_with(&name, cpu, &fields), &json!({"app": app})));
+            }
+        }
+        pods
+    })
+}
+
+fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
+    let zone = prop_oneof![Just("z1"), Just("z2"), Just("z3")];
+    let one = (
+        zone,
+        1_i64..6,
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.3),
+    );
+    prop::collection::vec(one, 0..4).prop_map(|all| {
+        let make = |(at, (zone, cpu, tainted, racked)): (usize, (&str, i64, bool, bool))| {
+            let mut node = node(&format!("n{at}"), cpu, &[(ZONES, zone), (CAPACITY, "spot")]);
+            if racked {
+                node.labels.insert("rack".to_owned(), "r1".to_owned());
+            }
+            if tainted {
+                node.taints.push(taint("team", "NoSchedule"));
+            }
+            node
+        };
+        all.into_iter().enumerate().map(make).collect()
+    })
+}
+
+fn any_cluster() -> impl Strategy<Value = Cluster> {
+    let limit = prop::option::weighted(0.3, 0_i64..40);
+    let second = prop::bool::weighted(0.3);
+    (any_pods(14), any_nodes(), limit, second, any_pods(3)).prop_map(|(pods, nodes, limit, second, there)| {
+        let mut base = cluster().with(pods);
+        base.pools[0].limits = limit.map(|cpu| Resources::new().with(CPU, cpu * 1000).with("nodes", 6));
+        if second {
+            let mut other = pool("other", vec![kind("x", 4), with_arch(kind("y", 8), "arm64")]);
+            other.weight = 10;
+            other.taints.push(taint("team", "NoSchedule"));
+            base = base.and_pool(other);
+        }
+        // What is on a node need not be where it would be placed today, but for those that mind each other.
+        if let (Some(node), Some(mut pod)) = (nodes.first(), there.into_iter().next()) {
+            pod.metadata.name = Some("there".to_owned());
+            pod.metadata.uid = Some("there".to_owned());
+            base = base.bound([on(pod, &node.name)]);
+        }
+        base.nodes = nodes;
+        for node in &mut base.nodes {
+            node.allocatable
+                .add(&Resources::new().with(CPU, 8000).with(PODS, 10));
+        }
+        base
+    })
+}
+
+/// What a plan says by names, so that plans of the same cluster in another order can be compared.
+fn told(solved: &Solved) -> (BTreeMap<String, BTreeSet<String>>, u64, Vec<String>) {
+    let mut places = BTreeMap::new();
+    for (place, pods) in solved.places() {
+        let key = if place.starts_with("new-") {
+            format!("new {}", pods.first().unwrap())
+        } else {
+            place
+        };
+        places.insert(key, pods);
+    }
+    let mut words = solved.words();
+    words.sort();
+    (places, solved.plan.price_nanos(), words)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn every_plan_is_legal(cluster in any_cluster()) {
+        cluster.solve();
+    }
+
+    #[test]
+    fn the_order_of_lists_changes_nothing(mut cluster in any_cluster(), by in 0_usize..20) {
+        let before = told(&cluster.solve());
+        let by = by % cluster.pending.len().max(1);
+        cluster.pending.rotate_left(by);
+        cluster.nodes.reverse();
+        cluster.pools.reverse();
+        for pool in &mut cluster.pools {
+            let mut types = pool.types.to_vec();
+            types.reverse();
+            for kind in &mut types {
+                kind.offerings.reverse();
+            }
+            pool.types = Arc::new(types);
+        }
+        prop_assert_eq!(before, told(&cluster.solve()));
+    }
+
+    #[test]
+    fn one_more_node_keeps_no_plain_pod_from_its_place(
+        sizes in prop::collection::vec(1_u32..120, 1..12), cpu in 1_i64..20
+    ) {
+        let plain: Vec<core::Pod> = sizes.iter().enumerate().map(|(at, size)| pod(&format!("p{at}"), &format!("{size}00m"))).collect();
+        let before = cluster().with(plain.clone()).solve();
+        let after = cluster().node(node("n", cpu, &[])).with(plain).solve();
+        prop_assert_eq!(before.plan.pods_left_out(), after.plan.pods_left_out());
+        prop_assert!(after.plan.price_nanos() <= before.plan.price_nanos());
+    }
+
+    #[test]
+    fn no_plan_is_dearer_than_first_fit(sizes in prop::collection::vec(1_i64..80, 1..25)) {
+        let plain: Vec<core::Pod> = sizes.iter().enumerate().map(|(at, size)| pod(&format!("p{at}"), &format!("{size}00m"))).collect();
+        let base = cluster().with(plain);
+        let solved = base.solve();
+        prop_assert!(solved.all_placed());
+        prop_assert!(solved.plan.price_nanos() <= first_fit(&base.pools[0], &sizes));
+    }
+}
+
+/// First fit, largest first, into claims that may become any type: what the cheapest types that fit cost together.
+fn first_fit(pool: &Pool, sizes: &[i64]) -> u64 {
+    let largest = pool
+        .types
+        .iter()
+        .map(|kind| kind.allocatable.get(CPU))
+        .max()
+        .unwrap();
+    let mut sorted: Vec<i64> = sizes.iter().map(|size| size * 100).collect();
+    sorted.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
+    let mut claims: Vec<(i64, i64)> = Vec::new();
+    let most_pods = pool
+        .types
+        .iter()
+        .map(|kind| kind.allocatable.get(PODS))
+        .max()
+        .unwrap();
+    for size in sorted {
+        match claims
+            .iter_mut()
+            .find(|(used, pods)| used + size <= largest && *pods < most_pods)
+        {
+            Some((used, pods)) => (*used, *pods) = (*used + size, *pods + 1),
+            None => claims.push((size, 1)),
+        }
+    }
+    let price = |(used, pods): &(i64, i64)| {
+        let fits =
+            |kind: &&InstanceType| kind.allocatable.get(CPU) >= *used && kind.allocatable.get(PODS) >= *pods;
+        let prices = pool
+            .types
+            .iter()
+            .filter(fits)
+            .flat_map(|kind| kind.available().filter_map(|offering| offering.price));
+        prices.min().unwrap().nanos()
+    };
+    claims.iter().map(price).sum()
+}

@@ -1,0 +1,76 @@
+//! What all nodes of a pool may have together.
+
+use super::*;
+
+fn limited(resource: &str, amount: i64) -> Cluster {
+    cluster().pool(|pool| pool.limits = Some(Resources::new().with(resource, amount)))
+}
+
+#[test]
+fn a_pool_grows_up_to_its_limit_and_not_beyond() {
+    let apart = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
+    let many = pods(5, |name| {
+        labelled(pod_with(name, "1", &apart), &json!({"app": "a"}))
+    });
+    let solved = limited(CPU, 6000).with(many).solve();
+    assert_eq!((solved.claims(), solved.plan.pods_left_out()), (3, 2));
+    assert!(
+        solved.words()[0].contains("limit of 6 cpu leaves 0"),
+        "{:?}",
+        solved.words()
+    );
+}
+
+#[test]
+fn a_claim_grows_only_as_far_as_the_limit_allows() {
+    let solved = limited(CPU, 4000).with(pods(6, |name| pod(name, "1"))).solve();
+    assert_eq!(solved.plan.placements.len(), 3);
+    let options = &solved.plan.claims[0].options;
+    assert_eq!(options.len(), 1, "larger types would exceed the limit");
+}
+
+#[test]
+fn nodes_are_counted_within_one_plan() {
+    let apart = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
+    let many = pods(5, |name| {
+        labelled(pod_with(name, "1", &apart), &json!({"app": "a"}))
+    });
+    assert_eq!(limited("nodes", 2).with(many).solve().claims(), 2);
+}
+
+#[test]
+fn what_is_there_in_flight_or_leaving_counts() {
+    let mut there = node("there", 4, &[]);
+    there.pool = Some("default".to_owned());
+    there.standing = crate::model::Standing::Leaving;
+    let mut flying = there.clone();
+    flying.name = "flying".to_owned();
+    flying.kind = crate::model::NodeKind::ClaimInFlight;
+    flying.allocatable = Resources::new();
+    flying.standing = crate::model::Standing::Open;
+    let solved = limited(CPU, 10_000)
+        .node(there)
+        .node(flying)
+        .with(pods(3, |name| pod(name, "1")))
+        .solve();
+    assert_eq!(
+        (solved.types(), solved.plan.pods_left_out()),
+        (vec!["type-02"], 2)
+    );
+}
+
+#[test]
+fn a_limit_of_nothing_closes_a_pool_and_the_next_one_is_taken() {
+    let closed = limited(CPU, 0).and_pool(pool("z-other", vec![kind("x", 4)]));
+    assert_eq!(closed.with([pod("p", "1")]).solve().pools(), ["z-other"]);
+}
+
+#[test]
+fn a_limit_on_what_no_type_has_is_no_limit() {
+    assert!(
+        limited("nvidia.com/gpu", 0)
+            .with([pod("p", "1")])
+            .solve()
+            .all_placed()
+    );
+}

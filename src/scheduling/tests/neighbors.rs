@@ -1,0 +1,220 @@
+//! Pods near to and far from each other.
+
+use super::*;
+
+fn app(name: &str) -> Value {
+    json!({"app": name})
+}
+
+#[test]
+fn a_pod_goes_to_the_node_of_the_one_it_must_be_near() {
+    let near = labelled(
+        pod_with("near", "1", &neighbor("podAffinity", HOST, &app("db"))),
+        &app("web"),
+    );
+    let db = labelled(pod("db", "1"), &app("db"));
+    let solved = cluster()
+        .with([near, db])
+        .with(pods(20, |name| pod(name, "1")))
+        .solve();
+    assert!(solved.all_placed());
+    assert_eq!(solved.place("near"), solved.place("db"));
+}
+
+#[test]
+fn pods_near_to_their_own_kind_share_a_node_until_it_is_full() {
+    let fields = neighbor("podAffinity", HOST, &app("web"));
+    let solved = cluster()
+        .with(pods(20, |name| {
+            labelled(pod_with(name, "1", &fields), &app("web"))
+        }))
+        .solve();
+    assert_eq!(
+        solved.sizes(),
+        [15],
+        "the largest machine holds fifteen beside what the system keeps"
+    );
+    assert!(solved.words()[0].contains("must be near"), "{:?}", solved.words());
+}
+
+#[test]
+fn pods_near_to_their_own_kind_by_zone_share_one() {
+    let fields = neighbor("podAffinity", ZONES, &app("web"));
+    let solved = cluster()
+        .with(pods(20, |name| {
+            labelled(pod_with(name, "1", &fields), &app("web"))
+        }))
+        .solve();
+    assert!(solved.all_placed());
+    assert_eq!((solved.skew(ZONES), zones(&solved).len()), (vec![20], 1));
+}
+
+#[test]
+fn the_zone_of_a_pod_that_others_must_be_near_is_known_at_once() {
+    let near = |name: &str| {
+        labelled(
+            pod_with(name, "1", &neighbor("podAffinity", ZONES, &app("db"))),
+            &app("web"),
+        )
+    };
+    let solved = cluster()
+        .with([labelled(pod("db", "15"), &app("db"))])
+        .with(pods(3, near))
+        .solve();
+    assert!(solved.all_placed());
+    assert_eq!(zones(&solved).len(), 1);
+}
+
+#[test]
+fn chains_of_pods_that_must_be_near_each_other_are_followed() {
+    let after = |name: &str, of: &str| {
+        labelled(
+            pod_with(name, "1", &neighbor("podAffinity", HOST, &app(of))),
+            &app(name),
+        )
+    };
+    let solved = cluster()
+        .with([
+            after("ui", "cache"),
+            after("cache", "web"),
+            after("web", "db"),
+            labelled(pod("db", "1"), &app("db")),
+        ])
+        .solve();
+    assert_eq!(solved.sizes(), [4]);
+    let circle = cluster().with([after("a", "b"), after("b", "a")]).solve();
+    assert_eq!(circle.plan.pods_left_out(), 2);
+}
+
+#[test]
+fn nobody_to_be_near_to_means_no_place() {
+    let near = pod_with("near", "1", &neighbor("podAffinity", ZONES, &app("db")));
+    assert_eq!(
+        cluster().with([near]).solve().words(),
+        ["NodePool default: no pod that it must be near by topology.kubernetes.io/zone is in reach"]
+    );
+}
+
+#[test]
+fn pods_far_from_their_own_kind_get_nodes_of_their_own() {
+    let fields = neighbor("podAntiAffinity", HOST, &app("web"));
+    let solved = cluster()
+        .with(pods(3, |name| {
+            labelled(pod_with(name, "1", &fields), &app("web"))
+        }))
+        .solve();
+    assert_eq!(solved.sizes(), [1, 1, 1]);
+}
+
+#[test]
+fn zones_of_their_own_run_out() {
+    let fields = neighbor("podAntiAffinity", ZONES, &app("web"));
+    let solved = cluster()
+        .with(pods(5, |name| {
+            labelled(pod_with(name, "1", &fields), &app("web"))
+        }))
+        .solve();
+    assert_eq!(
+        (solved.skew(ZONES), solved.plan.pods_left_out()),
+        (vec![1, 1, 1], 2)
+    );
+    assert!(solved.words()[0].contains("must be far from by topology.kubernetes.io/zone are everywhere"));
+}
+
+#[test]
+fn far_means_far_for_both_sides() {
+    let keeps = labelled(
+        pod_with("keeps", "2", &neighbor("podAntiAffinity", ZONES, &app("noisy"))),
+        &app("quiet"),
+    );
+    let noisy = |name: &str| labelled(pod(name, "1"), &app("noisy"));
+    let solved = cluster().with([keeps]).with(pods(3, noisy)).solve();
+    assert!(solved.all_placed());
+    let quiet = solved.place("keeps").unwrap();
+    assert_eq!(solved.places()[&quiet].len(), 1);
+    assert_eq!(zones(&solved).len(), 2);
+}
+
+#[test]
+fn pods_on_nodes_keep_others_away_too() {
+    let keeps = labelled(
+        pod_with("keeps", "1", &neighbor("podAntiAffinity", ZONES, &app("noisy"))),
+        &app("quiet"),
+    );
+    let base = cluster()
+        .node(node("n", 4, &[(ZONES, "z1")]))
+        .bound([on(keeps, "n")]);
+    let solved = base.with([labelled(pod("noisy", "1"), &app("noisy"))]).solve();
+    assert_eq!(solved.claims(), 1);
+    assert!(!zones(&solved).contains("z1"));
+}
+
+#[test]
+fn a_wish_to_be_far_keeps_nobody_else_away() {
+    let wishes = preferred_neighbor("podAntiAffinity", ZONES, &app("noisy"));
+    let quiet = labelled(pod_with("quiet", "1", &wishes), &app("quiet"));
+    let base = cluster()
+        .node(node("n", 4, &[(ZONES, "z1")]))
+        .bound([on(quiet, "n")]);
+    assert_eq!(
+        base.with([labelled(pod("noisy", "1"), &app("noisy"))])
+            .solve()
+            .claims(),
+        0
+    );
+}
+
+#[test]
+fn a_node_without_the_label_is_far_from_everything() {
+    let fields = neighbor("podAntiAffinity", "rack", &app("web"));
+    let solved = cluster()
+        .with(pods(3, |name| {
+            labelled(pod_with(name, "1", &fields), &app("web"))
+        }))
+        .solve();
+    assert_eq!((solved.claims(), solved.all_placed()), (1, true));
+}
+
+#[test]
+fn namespaces_decide_who_is_meant() {
+    let term = |more: Value| {
+        let mut term = json!({"topologyKey": ZONES, "labelSelector": {"matchLabels": app("db")}});
+        term.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+    };
+    let mut db = labelled(pod("db", "1"), &app("db"));
+    db.metadata.namespace = Some("data".to_owned());
+    let placed = |more: Value| {
+        let mut base = cluster().with([db.clone(), pod_with("near", "1", &term(more))]);
+        base.namespaces = [("data".to_owned(), [("kind".to_owned(), "db".to_owned())].into())].into();
+        base.solve().all_placed()
+    };
+    assert!(!placed(json!({})));
+    assert!(placed(json!({"namespaces": ["data"]})));
+    assert!(placed(json!({"namespaceSelector": {}})));
+    assert!(placed(
+        json!({"namespaceSelector": {"matchLabels": {"kind": "db"}}})
+    ));
+    assert!(!placed(
+        json!({"namespaceSelector": {"matchLabels": {"kind": "web"}}})
+    ));
+}
+
+#[test]
+fn far_by_architecture_needs_another_architecture() {
+    let types = vec![kind("x86", 4), with_arch(kind("arm", 4), "arm64")];
+    let far = labelled(
+        pod_with("far", "1", &neighbor("podAntiAffinity", ARCH, &app("db"))),
+        &app("web"),
+    );
+    let db = labelled(
+        pod_with("db", "1", &json!({"nodeSelector": {ARCH: "arm64"}})),
+        &app("db"),
+    );
+    assert_eq!(
+        cluster().types(types).with([far, db]).solve().types(),
+        ["arm", "x86"]
+    );
+}

@@ -1,0 +1,95 @@
+//! Why pods are left out, in words.
+
+use super::*;
+
+fn words(cluster: &Cluster) -> Vec<String> {
+    cluster.solve().words()
+}
+
+#[test]
+fn a_resource_that_no_type_has_enough_of_is_named_with_how_much_is_missing() {
+    assert_eq!(
+        words(&cluster().with([pod("p", "20")])),
+        ["NodePool default: cpu is short by 4100m on type-16, which has 15900m of 20"]
+    );
+}
+
+#[test]
+fn a_label_is_named_with_what_is_wanted_and_what_there_is() {
+    let wants = pod_with("p", "1", &json!({"nodeSelector": {ZONES: "z9"}}));
+    assert_eq!(
+        words(&cluster().with([wants])),
+        ["NodePool default: label topology.kubernetes.io/zone must be in [z9], but is in [z1, z2, z3]"]
+    );
+    let team = pod_with("p", "1", &json!({"nodeSelector": {"team": "a"}}));
+    assert_eq!(
+        words(&cluster().with([team])),
+        ["NodePool default: label team must be in [a], but is absent"]
+    );
+}
+
+#[test]
+fn a_taint_is_named() {
+    let tainted = cluster().pool(|pool| pool.taints.push(taint("team", "NoSchedule")));
+    assert_eq!(
+        words(&tainted.with([pod("p", "1")])),
+        ["NodePool default: taint team:NoSchedule is not tolerated"]
+    );
+}
+
+#[test]
+fn an_offering_that_comes_back_is_named_with_the_time() {
+    let mut types = vec![kind("x", 4)];
+    for offering in &mut types[0].offerings {
+        offering.availability = Availability::Withheld {
+            until: "2026-01-01T12:00:00Z".parse().unwrap(),
+            reason: "Preempted".to_owned(),
+        };
+    }
+    assert_eq!(
+        words(&cluster().types(types).with([pod("p", "1")])),
+        ["NodePool default: x in z1 as on-demand is withheld until 2026-01-01T12:00:00Z: Preempted"]
+    );
+}
+
+#[test]
+fn the_pool_that_came_nearest_comes_first() {
+    let mut tainted = pool("b-tainted", vec![kind("x", 4)]);
+    tainted.taints.push(taint("team", "NoSchedule"));
+    let told = words(&cluster().and_pool(tainted).with([pod("p", "20")]));
+    assert!(told[0].starts_with("NodePool default: cpu"), "{told:?}");
+    assert!(told[1].starts_with("NodePool b-tainted: taint"), "{told:?}");
+}
+
+#[test]
+fn the_node_that_came_nearest_is_named() {
+    let mut tainted = node("a", 4, &[]);
+    tainted.taints.push(taint("team", "NoSchedule"));
+    let base = cluster().pool(|pool| pool.limits = Some(Resources::new().with("nodes", 0)));
+    let told = words(&base.node(tainted).node(node("b", 2, &[])).with([pod("p", "3")]));
+    assert_eq!(
+        told[0],
+        "NodePool default: its limit of 0 nodes leaves 0, and the smallest type that fits has 1"
+    );
+    assert_eq!(
+        told[1],
+        "2 nodes, nearest b: cpu is short by 1 on b, which has 2 of 3"
+    );
+}
+
+#[test]
+fn a_pod_that_says_something_without_meaning_is_told_so_and_nobody_else_is_affected() {
+    let solved = cluster().with([pod("bad", "-1"), pod("good", "1")]).solve();
+    assert!(
+        solved.words()[0].contains("less than nothing"),
+        "{:?}",
+        solved.words()
+    );
+    assert!(solved.place("good").is_some());
+    assert!(
+        !cluster()
+            .with([pod("huge", "1000000000000000000")])
+            .solve()
+            .all_placed()
+    );
+}

@@ -1,0 +1,112 @@
+//! Volumes can be in some places only.
+
+use super::*;
+use crate::model::storage::{StorageClass, Volume, VolumeClaim};
+
+fn zone(name: &str) -> Requirements {
+    let mut requirements = Requirements::new();
+    requirements.narrow(ZONES, &Values::one_of([name]));
+    requirements
+}
+
+fn storage(volumes: &[(&str, &[&str])]) -> Storage {
+    let mut storage = Storage::default();
+    for (name, zones) in volumes {
+        let nodes = zones.iter().map(|name| zone(name)).collect();
+        let volume = Volume {
+            driver: Some("d".to_owned()),
+            nodes,
+            deleting: false,
+        };
+        storage.volumes.insert((*name).to_owned(), volume);
+        let claim = VolumeClaim {
+            volume: Some((*name).to_owned()),
+            bound: true,
+            ..VolumeClaim::default()
+        };
+        storage
+            .claims
+            .insert(("default".to_owned(), (*name).to_owned()), claim);
+    }
+    storage
+}
+
+fn mounts(name: &str, claims: &[&str]) -> core::Pod {
+    let volumes: Vec<Value> = claims
+        .iter()
+        .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
+        .collect();
+    pod_with(name, "1", &json!({"volumes": volumes}))
+}
+
+fn with(storage: Storage) -> Cluster {
+    let mut base = cluster();
+    base.storage = storage;
+    base
+}
+
+#[test]
+fn a_pod_goes_where_its_volume_is() {
+    assert_eq!(
+        zones(
+            &with(storage(&[("v", &["z3"])]))
+                .with([mounts("p", &["v"])])
+                .solve()
+        ),
+        ["z3"].into()
+    );
+    let nowhere = with(storage(&[("v", &["nowhere"])]));
+    assert!(!nowhere.with([mounts("p", &["v"])]).solve().all_placed());
+}
+
+#[test]
+fn several_volumes_meet_where_all_can_be() {
+    let two = storage(&[("v", &["z1", "z2"]), ("w", &["z2", "z3"])]);
+    assert_eq!(
+        zones(&with(two).with([mounts("p", &["v", "w"])]).solve()),
+        ["z2"].into()
+    );
+    let apart = storage(&[("v", &["z1"]), ("w", &["z3"])]);
+    assert!(!with(apart).with([mounts("p", &["v", "w"])]).solve().all_placed());
+}
+
+#[test]
+fn a_class_of_storage_says_where_volumes_can_be_made() {
+    let mut made = Storage::default();
+    let class = StorageClass {
+        driver: "d".to_owned(),
+        nodes: vec![zone("z2")],
+        ..StorageClass::default()
+    };
+    made.classes.insert("zonal".to_owned(), class);
+    let ephemeral = json!({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate":
+        {"spec": {"storageClassName": "zonal"}}}}]});
+    assert_eq!(
+        zones(&with(made).with([pod_with("p", "1", &ephemeral)]).solve()),
+        ["z2"].into()
+    );
+}
+
+#[test]
+fn a_pod_whose_claim_is_missing_is_told_so_and_others_are_not_affected() {
+    let solved = with(Storage::default())
+        .with([mounts("p", &["gone"]), pod("q", "1")])
+        .solve();
+    assert_eq!(solved.words(), ["persistent volume claim gone does not exist"]);
+    assert!(solved.place("q").is_some());
+}
+
+#[test]
+fn where_a_volume_is_does_not_change_how_pods_are_counted() {
+    let app = json!({"app": "a"});
+    let fields = |claim: &str| {
+        let mut fields = spread(ZONES, 1, &app, &json!({"minDomains": 3}));
+        fields["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]);
+        fields
+    };
+    let base = with(storage(&[("v1", &["z1"]), ("v2", &["z2"]), ("v3", &["z3"])]));
+    let each = ["v1", "v2", "v3"].map(|claim| labelled(pod_with(claim, "1", &fields(claim)), &app));
+    let solved = base.with(each).solve();
+    assert!(solved.all_placed());
+    assert_eq!(solved.skew(ZONES), [1, 1, 1]);
+}

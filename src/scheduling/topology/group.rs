@@ -1,0 +1,219 @@
+//! The questions that pods ask about where other pods are, each once.
+
+use std::collections::BTreeMap;
+
+use super::super::space::{ReqId, Space};
+use crate::api::names::HOSTNAME;
+use crate::model::Pod;
+use crate::model::pod::{Inclusion, Namespaces, Spread, Term};
+use crate::model::selector::Selector;
+
+/// The number of a group.
+pub(in crate::scheduling) type GroupId = usize;
+
+/// One question.
+#[derive(Clone, Debug)]
+pub(in crate::scheduling) struct Group {
+    /// What is asked.
+    pub(in crate::scheduling) kind: Kind,
+    /// Over what is counted.
+    pub(in crate::scheduling) over: Over,
+    /// Which pods are counted.
+    pub(in crate::scheduling) selector: Selector,
+    /// In which namespaces.
+    pub(in crate::scheduling) namespaces: Namespaces,
+    /// On which nodes.
+    pub(in crate::scheduling) filter: Filter,
+    /// Of a spread over a label: the values over which pods are to be spread.
+    pub(in crate::scheduling) eligible: Vec<u64>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::scheduling) enum Kind {
+    /// To be spread evenly.
+    Spread {
+        /// By how much the fullest may exceed the emptiest.
+        max_skew: i64,
+        /// With fewer values than this, the emptiest counts as empty.
+        min_domains: Option<u32>,
+    },
+    /// To be near.
+    Near,
+    /// To be far.
+    Far,
+}
+
+/// Over what pods are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::scheduling) enum Over {
+    /// Over nodes.
+    Hosts,
+    /// Over the values of a label, by its column.
+    Label(usize),
+}
+
+/// On which nodes pods are counted: those that meet one of these requirements and whose taints are tolerated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::scheduling) struct Filter {
+    /// Any node if there is none.
+    pub(in crate::scheduling) requirements: Vec<ReqId>,
+    /// The number of a list of tolerations; any node if absent.
+    pub(in crate::scheduling) tolerations: Option<u32>,
+}
+
+type Key = (Kind, Over, Selector, Namespaces, Filter);
+
+/// All questions.
+#[derive(Debug, Default)]
+pub(in crate::scheduling) struct Groups {
+    /// The questions.
+    pub(in crate::scheduling) all: Vec<Group>,
+    ids: BTreeMap<Key, GroupId>,
+}
+
+/// One question that a pod asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduling) struct Ask {
+    /// Which.
+    pub(in crate::scheduling) group: GroupId,
+    /// Whether the pod itself is among those counted, as 0 or 1.
+    pub(in crate::scheduling) itself: i64,
+}
+
+/// All questions that a pod asks.
+#[derive(Clone, Debug, Default)]
+pub(in crate::scheduling) struct Asks {
+    /// To be spread.
+    pub(in crate::scheduling) spreads: Vec<Ask>,
+    /// To be near.
+    pub(in crate::scheduling) near: Vec<Ask>,
+    /// To be far.
+    pub(in crate::scheduling) far: Vec<Ask>,
+}
+
+impl Asks {
+    /// Whether nothing is asked.
+    pub(in crate::scheduling) fn is_empty(&self) -> bool {
+        self.spreads.is_empty() && self.near.is_empty() && self.far.is_empty()
+    }
+
+    /// Whether the answer may become better as more pods are placed.
+    pub(in crate::scheduling) fn may_improve(&self) -> bool {
+        !self.spreads.is_empty() || !self.near.is_empty()
+    }
+}
+
+impl Groups {
+    /// The question behind a spread of a pod, whose node terms and tolerations have these numbers.
+    pub(in crate::scheduling) fn spread(
+        &mut self,
+        space: &Space,
+        pod: &Pod,
+        spread: &Spread,
+        own: (&[ReqId], u32),
+    ) -> Ask {
+        let filter = Filter {
+            requirements: match spread.node_affinity {
+                Inclusion::Honor => own.0.to_vec(),
+                Inclusion::Ignore => Vec::new(),
+            },
+            tolerations: (spread.node_taints == Inclusion::Honor).then_some(own.1),
+        };
+        let kind = Kind::Spread {
+            max_skew: spread.max_skew,
+            min_domains: spread.min_domains,
+        };
+        let key = (
+            kind,
+            over(space, &spread.key),
+            spread.selector.clone(),
+            Namespaces::one(&pod.namespace),
+            filter,
+        );
+        Ask {
+            group: self.intern(key),
+            itself: i64::from(spread.selector.matches(&pod.labels)),
+        }
+    }
+
+    /// The question behind an affinity or anti-affinity of a pod.
+    pub(in crate::scheduling) fn term(
+        &mut self,
+        space: &Space,
+        pod: &Pod,
+        term: &Term,
+        kind: Kind,
+        namespaces: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Ask {
+        let itself =
+            term.namespaces.include(&pod.namespace, namespaces) && term.selector.matches(&pod.labels);
+        let key = (
+            kind,
+            over(space, &term.key),
+            term.selector.clone(),
+            term.namespaces.clone(),
+            Filter::default(),
+        );
+        Ask {
+            group: self.intern(key),
+            itself: i64::from(itself),
+        }
+    }
+
+    fn intern(&mut self, key: Key) -> GroupId {
+        if let Some(id) = self.ids.get(&key) {
+            return *id;
+        }
+        let id = self.all.len();
+        let (kind, over, selector, namespaces, filter) = key.clone();
+        self.all.push(Group {
+            kind,
+            over,
+            selector,
+            namespaces,
+            filter,
+            eligible: Vec::new(),
+        });
+        self.ids.insert(key, id);
+        id
+    }
+
+    /// For each of these pods the groups that count it, found by way of one label that all selected pods have.
+    pub(in crate::scheduling) fn counting(
+        &self,
+        pods: &[&Pod],
+        namespaces: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Vec<Vec<GroupId>> {
+        let mut by_label: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+        for (at, pod) in pods.iter().enumerate() {
+            for (key, value) in &pod.labels {
+                by_label.entry((key, value)).or_default().push(at);
+            }
+        }
+        let everyone: Vec<usize> = (0..pods.len()).collect();
+        let mut counting = vec![Vec::new(); pods.len()];
+        for (id, group) in self.all.iter().enumerate() {
+            let candidates = match group.selector.certain_label() {
+                Some(label) => by_label.get(&label).map_or(&[][..], Vec::as_slice),
+                None => &everyone,
+            };
+            for at in candidates {
+                let pod = pods[*at];
+                if group.selector.matches(&pod.labels) && group.namespaces.include(&pod.namespace, namespaces)
+                {
+                    counting[*at].push(id);
+                }
+            }
+        }
+        counting
+    }
+}
+
+fn over(space: &Space, key: &str) -> Over {
+    if key == HOSTNAME {
+        return Over::Hosts;
+    }
+    // Every key that a pod asks about has a column, so the default is never taken.
+    Over::Label(space.column(key).unwrap_or_default())
+}

@@ -1,0 +1,284 @@
+//! Why a pod has no place, in words.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use crate::model::HostPort;
+use crate::model::pod::InvalidPod;
+use crate::model::requirements::Conflict;
+use crate::model::storage::VolumeProblem;
+use crate::model::taint::Taint;
+use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, Shortage};
+
+/// What stood in the way at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The place.
+    pub place: Where,
+    /// What stood in the way first.
+    pub why: Why,
+}
+
+/// A place that could have been one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Where {
+    /// Everywhere.
+    Everywhere,
+    /// The node or claim in flight that came nearest, of so many.
+    Existing {
+        /// Its name.
+        nearest: String,
+        /// How many there are.
+        of: usize,
+    },
+    /// A new node of this pool.
+    Pool(String),
+}
+
+/// What stood in the way. The order is that in which things are looked at: what comes later came nearer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The pod says something that has no meaning.
+    Invalid(InvalidPod),
+    /// A volume cannot be used.
+    Volume(VolumeProblem),
+    /// There is nothing that could take a pod.
+    NothingThere,
+    /// A taint is not tolerated.
+    Taint(Taint),
+    /// A label cannot be what the pod asks for.
+    Requirement(Conflict),
+    /// Each label can be had, but no type has them all.
+    NoType {
+        /// What the pod asks of labels, in words.
+        wanted: String,
+    },
+    /// A port is taken.
+    Port(HostPort),
+    /// Too many volumes of a driver.
+    VolumeLimit {
+        /// The driver.
+        driver: String,
+        /// How many it can attach.
+        limit: u32,
+    },
+    /// Too little of a resource even on the type or node that comes nearest.
+    Resource {
+        /// How much.
+        shortage: Shortage,
+        /// Where.
+        nearest: String,
+    },
+    /// What fits cannot be bought now.
+    Withheld {
+        /// The offering that comes back first, as type, zone and capacity type.
+        offering: String,
+        /// When it comes back, if that is known.
+        until: Option<Timestamp>,
+        /// Why it cannot be had.
+        reason: String,
+    },
+    /// Too few different values would be left to choose from.
+    MinValues {
+        /// The label.
+        key: String,
+        /// How many are asked for.
+        least: u32,
+        /// How many there are.
+        found: u32,
+    },
+    /// The pool has as much as it may have.
+    Limit {
+        /// Of what.
+        resource: String,
+        /// How much it may have.
+        allowed: i64,
+        /// How much it has.
+        used: i64,
+        /// How much the smallest type that fits would add.
+        wanted: i64,
+    },
+    /// Pods would be spread too unevenly over a label.
+    Spread {
+        /// The label.
+        key: String,
+        /// The values that are left.
+        allowed: Vec<String>,
+    },
+    /// No pod that it must be near is in reach.
+    Near {
+        /// The label that says what is near.
+        key: String,
+    },
+    /// Pods that it must be far from are everywhere.
+    Far {
+        /// The label that says what is near.
+        key: String,
+    },
+    /// Pods that must be far from it are everywhere.
+    Feared {
+        /// The label that says what is near.
+        key: String,
+    },
+    /// Nothing stood in the way when it was looked at last: others took the place, or it is one of several.
+    Taken,
+    /// Time ran out before its turn.
+    OutOfTime,
+}
+
+impl Why {
+    /// How near the pod came: what is looked at later has passed all that is looked at before.
+    pub(super) fn nearness(&self) -> u8 {
+        match self {
+            Self::Invalid(_) | Self::Volume(_) | Self::NothingThere => 0,
+            Self::Taint(_) => 1,
+            Self::Requirement(_) => 2,
+            Self::NoType { .. } => 3,
+            Self::Port(_) => 4,
+            Self::VolumeLimit { .. } => 5,
+            Self::Resource { .. } => 6,
+            Self::MinValues { .. } => 7,
+            Self::Withheld { .. } => 8,
+            Self::Limit { .. } => 9,
+            Self::Spread { .. } | Self::Near { .. } | Self::Far { .. } | Self::Feared { .. } => 10,
+            Self::Taken | Self::OutOfTime => 11,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Where::Everywhere => write!(f, "{}", self.why),
+            Where::Existing { nearest, of: 1 } => write!(f, "node {nearest}: {}", self.why),
+            Where::Existing { nearest, of } => write!(f, "{of} nodes, nearest {nearest}: {}", self.why),
+            Where::Pool(name) => write!(f, "NodePool {name}: {}", self.why),
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(invalid) => write!(f, "{invalid}"),
+            Self::Volume(problem) => write!(f, "{problem}"),
+            Self::NothingThere => f.write_str("there is neither a node nor a ready NodePool"),
+            Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
+            Self::Requirement(conflict) => write!(f, "{conflict}"),
+            Self::NoType { wanted } => write!(f, "no instance type has all of {wanted}"),
+            Self::Port(port) => write!(f, "port {}/{} of the host is taken", port.port, port.protocol),
+            Self::VolumeLimit { driver, limit } => {
+                write!(f, "it can attach {limit} volumes of {driver}, and has them")
+            }
+            Self::Resource { shortage, nearest } => write!(
+                f,
+                "{} is short by {} on {nearest}, which has {} of {}",
+                shortage.resource,
+                amount(&shortage.resource, shortage.wanted - shortage.available),
+                amount(&shortage.resource, shortage.available),
+                amount(&shortage.resource, shortage.wanted),
+            ),
+            Self::Withheld {
+                offering,
+                until,
+                reason,
+            } => match until {
+                Some(until) => write!(f, "{offering} is withheld until {until}: {reason}"),
+                None => write!(f, "{offering} is not sold: {reason}"),
+            },
+            Self::MinValues { key, least, found } => {
+                write!(
+                    f,
+                    "{found} values of {key} would be left, and minValues asks for {least}"
+                )
+            }
+            Self::Limit {
+                resource,
+                allowed,
+                used,
+                wanted,
+            } => write!(
+                f,
+                "its limit of {} {resource} leaves {}, and the smallest type that fits has {}",
+                amount(resource, *allowed),
+                amount(resource, (allowed - used).max(0)),
+                amount(resource, *wanted),
+            ),
+            Self::Spread { key, allowed } if allowed.is_empty() => {
+                write!(f, "no value of {key} would keep pods spread evenly enough")
+            }
+            Self::Spread { key, allowed } => write!(
+                f,
+                "pods stay spread evenly enough over {key} only in [{}], where nothing can be had",
+                allowed.join(", ")
+            ),
+            Self::Near { key } => write!(f, "no pod that it must be near by {key} is in reach"),
+            Self::Far { key } => write!(f, "pods that it must be far from by {key} are everywhere"),
+            Self::Feared { key } => write!(f, "pods that must be far from it by {key} are everywhere"),
+            Self::Taken => f.write_str("others of its kind took the last place"),
+            Self::OutOfTime => f.write_str("time ran out before its turn"),
+        }
+    }
+}
+
+/// An amount as people write it.
+fn amount(resource: &str, amount: i64) -> String {
+    const KI: i64 = 1024;
+    match resource {
+        CPU if amount % 1000 == 0 => (amount / 1000).to_string(),
+        CPU => format!("{amount}m"),
+        MEMORY | EPHEMERAL_STORAGE if amount.abs() >= KI * KI => {
+            let mi = amount.div_euclid(KI * KI) + i64::from(amount.rem_euclid(KI * KI) != 0);
+            if mi % KI == 0 {
+                format!("{}Gi", mi / KI)
+            } else {
+                format!("{mi}Mi")
+            }
+        }
+        _ => amount.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_plain_sentences() {
+        let why = Why::Resource {
+            shortage: Shortage {
+                resource: MEMORY.to_owned(),
+                wanted: 32 << 30,
+                available: (15 << 30) + 1,
+            },
+            nearest: "bxf-4x16".to_owned(),
+        };
+        assert_eq!(
+            why.to_string(),
+            "memory is short by 17Gi on bxf-4x16, which has 15361Mi of 32Gi"
+        );
+        let why = Why::Limit {
+            resource: CPU.to_owned(),
+            allowed: 10_000,
+            used: 8000,
+            wanted: 4000,
+        };
+        let refusal = Refusal {
+            place: Where::Pool("default".to_owned()),
+            why,
+        };
+        assert_eq!(
+            refusal.to_string(),
+            "NodePool default: its limit of 10 cpu leaves 2, and the smallest type that fits has 4"
+        );
+    }
+
+    #[test]
+    fn an_amount_of_processors_that_is_not_whole_is_told_in_thousandths() {
+        assert_eq!(
+            (amount(CPU, 1500), amount(CPU, 2000)),
+            ("1500m".to_owned(), "2".to_owned())
+        );
+    }
+}
