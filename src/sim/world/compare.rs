@@ -65,11 +65,7 @@ impl fmt::Display for Excess<'_> {
 /// By what was done to which kind.
 fn excesses<'a>(calm: &Outcome, outcome: &'a Outcome) -> BTreeMap<(Verb, &'a str), Vec<Excess<'a>>> {
     let mut all: BTreeMap<(Verb, &str), Vec<Excess<'_>>> = BTreeMap::new();
-    for (deed, &count) in outcome
-        .counts
-        .iter()
-        .filter(|(deed, _)| deed.verb != Verb::Update)
-    {
+    for (deed, &count) in outcome.counts.iter().filter(|(deed, _)| is_counted(deed)) {
         let usual = usual(calm, outcome, deed);
         if count > usual {
             let excess = Excess {
