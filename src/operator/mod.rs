@@ -11,6 +11,7 @@ pub mod settings;
 mod zone_leases;
 
 pub use crate::controllers::Context;
+pub use crate::controllers::context::ClusterAccess;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};
 pub use run::{StartError, run};
 pub use settings::{RawSettings, SettingError, Settings};

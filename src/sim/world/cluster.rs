@@ -12,7 +12,7 @@ use super::recorder::Recorder;
 use super::{audit, chart};
 use crate::api::crd::definitions;
 use crate::clock::Clock;
-use crate::controllers::context::ClusterAccess;
+use crate::operator::ClusterAccess;
 use crate::sim::ibm::{self, Answers, Cloud};
 use crate::sim::kube::identity::{Keys, User, service_account};
 use crate::sim::kube::{ApiServer, Options};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::controllers::context::ClusterAccess;
 use crate::ibm::secret::Secret;
-use crate::operator::{self, Factory, RawSettings, SettingError, Settings};
+use crate::operator::{self, ClusterAccess, Factory, RawSettings, SettingError, Settings};
 use crate::sim::mutants::Mutant;
 
 /// What a replica is told about where it runs.
