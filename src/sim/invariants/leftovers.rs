@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::book::{Book, own_name};
 use super::claims::{conditions, is_true};
 use super::{Check, Findings, Truth};
-use crate::api::names::LAUNCHED;
+use crate::api::names::{LAUNCHED, NODE_INITIALIZED};
 use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
 use crate::sim::kube::kind::TableKey;
@@ -72,6 +72,7 @@ fn has_its_machine(claim: &Value, book: &Book, truth: &Truth<'_>, found: &mut Fi
         Some(machine) if machine.resource_group != book.settings.resource_group => return,
         Some(machine) if machine.status != "running" => format!("has a machine that is {}", machine.status),
         Some(_) if !is_true(claim, LAUNCHED) => "does not know that its machine runs".to_owned(),
+        Some(_) if !is_true(claim, NODE_INITIALIZED) => "has a machine that is no node yet".to_owned(),
         Some(_) => return,
         None if explained => return,
         None => "has no machine and does not say why".to_owned(),
@@ -124,6 +125,9 @@ mod tests {
         stage.pass(200).await;
         assert_eq!(unmet(&stage), ["L2"], "not known to run yet");
         stage.conditions("a", &[(LAUNCHED, "True", 1)]).await;
+        assert_eq!(unmet(&stage), ["L2"], "not joined yet");
+        let joined = [(LAUNCHED, "True", 1), (NODE_INITIALIZED, "True", 1)];
+        stage.conditions("a", &joined).await;
         assert_eq!(unmet(&stage), [""; 0]);
         // Somebody else's is none of our business.
         stage.machine("billing").await;

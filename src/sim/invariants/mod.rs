@@ -43,8 +43,9 @@ use super::kube::ApiServer;
 use super::probes::Probes;
 
 /// How soon after healing everything must be as it should: five minutes for leaks, a minute in which a late create may
-/// come, two in which the cloud deletes, and two more for a machine that is bought last.
-pub const SETTLES_WITHIN: Duration = Duration::from_mins(10);
+/// come, two in which the cloud deletes, two more for a machine that is bought last, and fifteen after which one that has
+/// not joined is given up.
+pub const SETTLES_WITHIN: Duration = Duration::from_mins(25);
 
 /// The most violations that are kept: after so many the rest says nothing new.
 const VIOLATIONS_MAX: usize = 50;

@@ -37,7 +37,8 @@ use recorder::Observer;
 pub use compare::compare;
 pub use product::{Product, Surroundings};
 
-/// How long nothing may happen when everything is as it should be. Sweeps, resyncs and token renewals all come round in this time.
+/// How long nothing may happen when everything is as it should be. Sweeps, resyncs and token renewals all come round in
+/// this time.
 pub const QUIET: Duration = Duration::from_mins(20);
 
 /// What a run is made of.

@@ -1,9 +1,9 @@
 //! Jobs: pods until enough of them have succeeded, or too many have failed.
 //!
 //! A pod is counted as long as it can be seen, and a count never falls. The real controller keeps each pod by a finalizer
-//! until it is counted; here one that finishes and vanishes before this controller looks is missed, which the server's
-//! order of events makes impossible while the loop runs, and which costs a repetition, never a false success, if it does
-//! not. Completed indexes are kept in the status and never forgotten.
+//! until it is counted; here one that finishes and vanishes before this controller looks is missed: a success is then
+//! repeated, and a failure does not count against the limit. Completed indexes are kept in the status and never
+//! forgotten.
 //!
 //! Not here: pod failure policies, success policies, limits for each index.
 
