@@ -176,6 +176,10 @@ impl Simulator {
         for object in [
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter-ibm"}}),
             json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": "karpenter-ibm-joiner", "namespace": "karpenter-ibm"},
+            }),
+            json!({
                 "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
                 "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
             }),

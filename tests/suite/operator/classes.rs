@@ -295,11 +295,10 @@ async fn on_a_dedicated_host_spot_is_not_bought_and_on_demand_is() {
             let message = condition(&class, "Ready").message.unwrap();
             assert!(message.contains("no spot"), "{message}");
         }
-        // It asks for spot first.
-        world.claim("a").await;
-        world.clock.sleep(Duration::from_mins(5)).await;
+        world.claim_of("a", "us-south-1", &["spot"]).await;
+        world.until_gone("a").await;
         assert!(world.cloud.instances().is_empty());
-        assert_eq!(world.reasons().await, ["LaunchBlocked"]);
+        assert_eq!(world.reasons().await, ["InsufficientCapacity"]);
         world.claim_of("b", "us-south-1", &["on-demand"]).await;
         world.until_launched("b").await;
     })
