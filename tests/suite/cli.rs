@@ -6,7 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::kube::api::PostParams;
+use ::kube::api::{ListParams, PostParams};
+use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::clock::Clock;
@@ -207,9 +208,16 @@ impl Simulator {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             };
-            tokio::time::timeout(Duration::from_mins(1), bought)
+            if tokio::time::timeout(Duration::from_mins(1), bought)
                 .await
-                .expect("nothing was bought");
+                .is_err()
+            {
+                let claim = claims.get("a").await.unwrap();
+                let events: ::kube::Api<Event> = ::kube::Api::all(self.cluster.admin());
+                let events = events.list(&ListParams::default()).await.unwrap().items;
+                let notes: Vec<_> = events.into_iter().map(|event| event.note).collect();
+                panic!("nothing was bought: {:?}, {notes:?}", claim.status);
+            }
         });
     }
 }
@@ -247,7 +255,17 @@ fn the_controller_serves_health_and_metrics_buys_tells_no_secret_and_stops_when_
         ("KUBECONFIG", simulator.kubeconfig.to_str().unwrap()),
         ("RUST_LOG", "trace"),
     ];
-    let args = ["controller", "--listen", "127.0.0.1:0", "--log-format", "json"];
+    let endpoint = "https://10.240.0.5:6443";
+    let args = [
+        "controller",
+        "--listen",
+        "127.0.0.1:0",
+        "--log-format",
+        "json",
+        // That of the kubeconfig is the loopback, where no machine finds it.
+        "--cluster-endpoint",
+        endpoint,
+    ];
     let mut running = Running(
         binary(&args, &env)
             .stderr(Stdio::piped())
