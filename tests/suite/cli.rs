@@ -243,6 +243,9 @@ impl Drop for Running {
     }
 }
 
+/// Machines must be told besides where the API server is: what the kubeconfig says is the loopback.
+const SERVING: [&str; 5] = ["controller", "--listen", "127.0.0.1:0", "--log-format", "json"];
+
 #[test]
 fn the_controller_serves_health_and_metrics_buys_tells_no_secret_and_stops_when_told() {
     let simulator = Simulator::start();
@@ -255,17 +258,7 @@ fn the_controller_serves_health_and_metrics_buys_tells_no_secret_and_stops_when_
         ("KUBECONFIG", simulator.kubeconfig.to_str().unwrap()),
         ("RUST_LOG", "trace"),
     ];
-    let endpoint = "https://10.240.0.5:6443";
-    let args = [
-        "controller",
-        "--listen",
-        "127.0.0.1:0",
-        "--log-format",
-        "json",
-        // That of the kubeconfig is the loopback, where no machine finds it.
-        "--cluster-endpoint",
-        endpoint,
-    ];
+    let args = [&SERVING[..], &["--cluster-endpoint", "https://10.240.0.5:6443"]].concat();
     let mut running = Running(
         binary(&args, &env)
             .stderr(Stdio::piped())
