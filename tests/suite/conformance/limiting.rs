@@ -1,5 +1,7 @@
 //! Limit ranges and quotas: what they add, what they refuse, what they count.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::Lab;
@@ -38,10 +40,18 @@ async fn known(lab: &mut Lab, name: &str) {
 
 /// Waits until a quota has been counted, and compares what it counts.
 async fn counted(lab: &mut Lab, name: &str, used: &[(&str, &str)]) {
+    has_status(lab, name, "used", used).await;
+}
+
+/// Waits until new bounds of a quota are in force, and compares what it counts.
+async fn bounded(lab: &mut Lab, name: &str, hard: &[(&str, &str)]) {
+    has_status(lab, name, "hard", hard).await;
+}
+
+async fn has_status(lab: &mut Lab, name: &str, field: &str, amounts: &[(&str, &str)]) {
+    let amounts: BTreeMap<_, _> = amounts.iter().copied().collect();
     lab.get(&format!("resourcequotas/{name}"))
-        .until_like(
-            json!({"status": {"used": used.iter().copied().collect::<std::collections::BTreeMap<_, _>>()}}),
-        )
+        .until_like(json!({"status": {field: amounts}}))
         .is("200")
         .await;
     // Admission sees it when its cache does.
@@ -216,7 +226,8 @@ async fn a_quota_counts_what_comes_and_goes() {
     )
     .is("200")
     .await;
-    counted(&mut lab, "q", &[("pods", "2")]).await;
+    // What is used is the same as before: only the new bound shows that a real server has counted again.
+    bounded(&mut lab, "q", &[("pods", "1")]).await;
     lab.post("pods", &pod("d")).is("403 Forbidden").await;
     lab.delete("resourcequotas/q").is("200").await;
 }
