@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use std::process::Command;
+
 use karpenter_ibm::sim::scenario::Scenario;
-use karpenter_ibm::sim::scenario::transcript::transcript;
-use karpenter_ibm::sim::world::product::product;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -21,11 +21,27 @@ fn updating() -> bool {
     std::env::var_os("UPDATE_TRANSCRIPTS").is_some()
 }
 
+/// What is told in a scenario, in a process all of whose chance comes from a seed: keys and the order in which hashes are
+/// gone through would otherwise move things by a second.
+fn tell(name: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
+        .args(["--transcript", name])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{name}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// Plays a scenario, and compares what was told with what should be.
 fn check(name: &str) {
     let scenario = Scenario::load(&path(name, "yaml")).unwrap();
     assert_eq!(scenario.name, name, "a scenario is called as its file is");
-    let told = transcript(&scenario, 1, &product()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let told = tell(name);
     if updating() {
         fs::write(path(name, "transcript"), &told).unwrap();
     }

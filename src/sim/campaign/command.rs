@@ -24,12 +24,17 @@ use crate::sim::faults::{Injection, Plan};
 use crate::sim::history::Keep;
 use crate::sim::mutants::Mutant;
 use crate::sim::probes;
+use crate::sim::scenario::Scenario;
+use crate::sim::scenario::transcript::transcript;
+use crate::sim::world::product;
 use crate::sim::world::recorder::Observer;
 
 /// A run that takes longer has gone wrong: most take a second or two.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// From so many seeds on, a rare thing that never happened is a hole in the campaign and not bad luck.
 const SEEDS_FOR_PROBES: u64 = 500;
+/// The seed with which scenarios are told.
+const TOLD_WITH: u64 = 1;
 /// Where histories are kept that once failed.
 const REGRESSIONS: &str = "tests/regressions";
 /// How many runs shrinking may take.
@@ -81,6 +86,9 @@ pub struct Args {
     /// How long people do anything, in a scenario that is drawn
     #[arg(long, value_name = "N", conflicts_with = "scenario")]
     pub minutes: Option<u64>,
+    /// Play a scenario without faults and print what is told in it: the same text every time
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["replay", "shrink", "mutants", "regressions", "seed"])]
+    pub transcript: Option<String>,
     /// Keep in this folder what worlds come to without faults, for the seeds that share them
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub calm_plays: Option<PathBuf>,
@@ -95,7 +103,8 @@ pub struct Args {
 impl Args {
     /// The seed that this process itself plays, if it plays one: all its entropy must come from it.
     pub fn played_here(&self) -> Option<u64> {
-        self.seed.or(self.replay)
+        let told = self.transcript.as_ref().map(|_| TOLD_WITH);
+        self.seed.or(self.replay).or(told)
     }
 
     fn ask(&self, seed: u64) -> Ask {
@@ -133,6 +142,15 @@ fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(seed) = args.replay {
         return replay(args, &args.ask(seed));
+    }
+    if let Some(name) = &args.transcript {
+        let scenario = Scenario::load(&play::file_of(name))?;
+        write!(
+            std::io::stdout(),
+            "{}",
+            transcript(&scenario, TOLD_WITH, &product::product())?
+        )?;
+        return Ok(ExitCode::SUCCESS);
     }
     // Refuses what cannot be run before anything is started.
     play::cast(&args.ask(args.seeds.first))?;

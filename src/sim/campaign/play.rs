@@ -91,7 +91,8 @@ fn demand(ask: &Ask) -> Demand {
     }
 }
 
-fn file_of(name: &str) -> PathBuf {
+/// The file of a scenario that is given by name or path.
+pub(super) fn file_of(name: &str) -> PathBuf {
     let path = Path::new(name);
     let bare = path.extension().is_none() && path.components().count() == 1;
     if bare {
