@@ -1,6 +1,6 @@
 //! Classes: what their names stand for is read from the cloud, judged, and written to their status.
 //!
-//! Observe ([`facts`]), decide ([`judge`]), act ([`status`]). A class is resolved when it changes and every few minutes;
+//! Observe (`facts`), decide (`judge`), act (`status`). A class is resolved when it changes and every few minutes;
 //! what comes out is written only when it differs. A failed read proves nothing: what was resolved before stands, and
 //! the status says that it is old. What the operator's owner does not allow is refused before the cloud is asked.
 
