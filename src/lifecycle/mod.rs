@@ -2,8 +2,8 @@
 //!
 //! Pure, and one effect at a time: each [`Step`] is one write to the Kubernetes API or one order to the cloud, and a
 //! process killed right before or after it leaves a claim for which [`next`] goes on. What must outlive the process is
-//! in the claim: the allocation (the intent to buy, with its time), [`crate::api::names::ORDER_UNSETTLED_UNTIL`] for an order that
-//! was repeated, [`crate::api::names::MACHINE_ABSENT_SINCE`] for the first sighting of an absence.
+//! in the claim: the allocation (the intent to buy, with its time), [`crate::api::names::ORDER_UNSETTLED_UNTIL`] for an
+//! order that was repeated, [`crate::api::names::MACHINE_ABSENT_SINCE`] for the first sighting of an absence.
 //!
 //! Guarantees, for every claim and everything seen:
 //! * an order is made only when the name was looked up and nothing was found, and only on a young intent;
