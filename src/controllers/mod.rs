@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod node_claim;
 pub mod node_class;
 mod pace;
+mod passes;
 pub mod unavailable;
 pub mod zones;
 

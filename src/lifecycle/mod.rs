@@ -62,21 +62,26 @@ pub struct Limits {
     pub initialization: Duration,
 }
 
+impl Limits {
+    /// As they are unless somebody sets them otherwise.
+    pub const USUAL: Self = Self {
+        visibility: Duration::from_secs(15),
+        late_create: Duration::from_mins(1),
+        send_within: Duration::from_secs(5),
+        launch: Duration::from_mins(5),
+        launch_gpu: Duration::from_mins(15),
+        between_attempts: Duration::from_secs(30),
+        poll: Duration::from_secs(5),
+        faults: 3,
+        registration: Duration::from_mins(15),
+        // Drivers of cards are built on the node, which takes ten minutes where it is slow.
+        initialization: Duration::from_mins(30),
+    };
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            visibility: Duration::from_secs(15),
-            late_create: Duration::from_mins(1),
-            send_within: Duration::from_secs(5),
-            launch: Duration::from_mins(5),
-            launch_gpu: Duration::from_mins(15),
-            between_attempts: Duration::from_secs(30),
-            poll: Duration::from_secs(5),
-            faults: 3,
-            registration: Duration::from_mins(15),
-            // Drivers of cards are built on the node, which takes ten minutes where it is slow.
-            initialization: Duration::from_mins(30),
-        }
+        Self::USUAL
     }
 }
 

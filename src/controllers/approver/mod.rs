@@ -12,7 +12,7 @@ mod request;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
@@ -29,6 +29,7 @@ pub use request::Malformed;
 
 use super::context::Context;
 use super::events::{Kind, Story};
+use super::passes;
 use crate::api::{NodeClaim, names};
 
 /// Requests that are worked on at once: each costs a few small reads and at most two writes.
@@ -68,23 +69,15 @@ pub async fn run(context: Context) {
         .default_backoff()
         .applied_objects()
         .map_ok(|request| ObjectRef::from_obj(&request));
-    applier(
+    let passes = applier(
         |request, context| Box::pin(reconcile(request, context)),
         slow_down,
         Arc::new(context),
         store,
         requests,
         controller::Config::default().concurrency(CONCURRENCY),
-    )
-    .for_each(|pass| {
-        match pass {
-            Ok((request, action)) => tracing::debug!(%request, ?action, "looked at"),
-            Err(controller::Error::ObjectNotFound(_)) => {}
-            Err(error) => tracing::warn!(%error, "a certificate request is not decided for now"),
-        }
-        std::future::ready(())
-    })
-    .await;
+    );
+    passes::tell("certificate request", passes).await;
 }
 
 /// One pass over one request.

@@ -19,7 +19,7 @@ mod write;
 
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::controller::{self, Action, applier};
 use kube::runtime::reflector::{self, ObjectRef};
@@ -29,6 +29,7 @@ use tokio::sync::OnceCell;
 
 use super::context::Context;
 use super::pace::Pace;
+use super::passes;
 use crate::api::{NodeClaim, names};
 use crate::bootstrap::Version;
 use crate::cloud::{self, ClusterId};
@@ -181,7 +182,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         context,
         cluster,
     });
-    applier(
+    let passes = applier(
         |claim, shared| Box::pin(reconcile(claim, shared)),
         slow_down,
         shared,
@@ -189,20 +190,8 @@ pub async fn run(context: Context, cluster: ClusterId) {
         // A watch that fails is begun again, after a while: the stream goes on.
         stream::select(claims, nodes),
         controller::Config::default().concurrency(CONCURRENCY),
-    )
-    .for_each(|pass| {
-        match pass {
-            Ok((claim, action)) => tracing::debug!(%claim, ?action, "looked after"),
-            // A Node without a claim, or a claim that is gone.
-            Err(controller::Error::ObjectNotFound(_)) => {}
-            Err(controller::Error::ReconcilerFailed(error, claim)) => {
-                tracing::warn!(%claim, %error, "a claim does not get on for now");
-            }
-            Err(error) => tracing::warn!(%error, "watching claims and nodes"),
-        }
-        std::future::ready(())
-    })
-    .await;
+    );
+    passes::tell("claim", passes).await;
 }
 
 /// One pass over one claim.

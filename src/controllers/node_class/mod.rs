@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{self, Action, applier};
 use kube::runtime::reflector::{self, ObjectRef};
@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::pace::Pace;
+use super::passes;
 use crate::api::{IBMNodeClass, IBMNodeClassStatus};
 use crate::cloud;
 pub use allow::AllowLists;
@@ -91,26 +92,15 @@ pub async fn run(context: Context) {
         resolved: Mutex::default(),
         context,
     });
-    applier(
+    let passes = applier(
         |class, shared| Box::pin(reconcile(class, shared)),
         slow_down,
         shared,
         store,
         classes,
         controller::Config::default().concurrency(CONCURRENCY),
-    )
-    .for_each(|pass| {
-        match pass {
-            Ok((class, action)) => tracing::debug!(%class, ?action, "looked after"),
-            Err(controller::Error::ObjectNotFound(_)) => {}
-            Err(controller::Error::ReconcilerFailed(error, class)) => {
-                tracing::warn!(%class, %error, "a class is not resolved for now");
-            }
-            Err(error) => tracing::warn!(%error, "watching classes"),
-        }
-        std::future::ready(())
-    })
-    .await;
+    );
+    passes::tell("class", passes).await;
 }
 
 /// One pass over one class.

@@ -9,18 +9,7 @@ use crate::api::{CapacityType, names};
 
 const NAME: &str = "kib-8b19fa72-0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4";
 const ID: &str = "0717_0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4";
-const LIMITS: Limits = Limits {
-    visibility: Duration::from_secs(15),
-    late_create: Duration::from_mins(1),
-    send_within: Duration::from_secs(5),
-    launch: Duration::from_mins(5),
-    launch_gpu: Duration::from_mins(15),
-    between_attempts: Duration::from_secs(30),
-    poll: Duration::from_secs(5),
-    faults: 3,
-    registration: Duration::from_mins(15),
-    initialization: Duration::from_mins(30),
-};
+const LIMITS: Limits = Limits::USUAL;
 
 /// Seconds after the claim was made.
 fn at(seconds: i64) -> Timestamp {

@@ -37,19 +37,33 @@ const FILES: [File; 4] = [
 ];
 
 /// Applies roles and bindings.
-pub(super) fn install(server: &ApiServer) -> Result<(), serde_saphyr::Error> {
+pub fn install(server: &ApiServer) -> Result<(), serde_saphyr::Error> {
     for file in &FILES {
-        let mut role: Value = serde_saphyr::from_str(file.text)?;
-        if let Some(namespace) = file.namespace {
-            role["metadata"]["namespace"] = json!(namespace);
-        }
+        let role = file.role()?;
         write::insert(server, file.binding(&role));
         write::insert(server, role);
     }
     Ok(())
 }
 
+/// All rules of an account.
+pub fn rules(account: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
+    let mut rules = Vec::new();
+    for file in FILES.iter().filter(|file| file.account == account) {
+        rules.extend(file.role()?["rules"].as_array().cloned().unwrap_or_default());
+    }
+    Ok(rules)
+}
+
 impl File {
+    fn role(&self) -> Result<Value, serde_saphyr::Error> {
+        let mut role: Value = serde_saphyr::from_str(self.text)?;
+        if let Some(namespace) = self.namespace {
+            role["metadata"]["namespace"] = json!(namespace);
+        }
+        Ok(role)
+    }
+
     fn binding(&self, role: &Value) -> Value {
         let kind = role["kind"].as_str().unwrap_or_default();
         json!({

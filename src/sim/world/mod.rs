@@ -7,7 +7,7 @@
 pub mod actors;
 pub mod audit;
 mod bench;
-mod chart;
+pub mod chart;
 pub mod churn;
 pub mod cluster;
 pub mod compare;

@@ -19,8 +19,8 @@ use crate::sim::kube::server::ApiServer;
 /// The longest name of a manager, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// Metadata that belongs to nobody.
-const UNOWNED: [&[&str]; 10] = [
+/// What belongs to nobody.
+pub(super) const UNOWNED: [&[&str]; 10] = [
     &["apiVersion"],
     &["kind"],
     &["metadata"],

@@ -5,20 +5,9 @@
 
 use serde_json::{Map, Value};
 
-use super::managed::{manager_name, subresource};
+use super::managed::{UNOWNED, manager_name, subresource};
 use crate::sim::kube::kind::Kind;
 use crate::sim::kube::request::Ask;
-
-/// Metadata that is not compared: it belongs to nobody, or is the record itself.
-const UNOWNED: [&str; 7] = [
-    "creationTimestamp",
-    "generation",
-    "managedFields",
-    "name",
-    "namespace",
-    "resourceVersion",
-    "uid",
-];
 
 /// The record of `new` if it is that of `old` but for the sender's time.
 pub(super) fn renewed(kind: &Kind, ask: &Ask, now: &str, old: &Value, new: &Value) -> Option<Value> {
@@ -94,7 +83,7 @@ fn pairs<'a>(
 fn metadata(old: &Value, new: &Value, own: Option<&Value>, others: &[&Value]) -> Option<Found> {
     let owned = |metadata: &Value| -> Option<Value> {
         let fields = metadata.as_object()?.iter();
-        let fields = fields.filter(|(name, _)| !UNOWNED.contains(&name.as_str()));
+        let fields = fields.filter(|(name, _)| !is_unowned(name));
         Some(
             fields
                 .map(|(name, value)| (name.clone(), value.clone()))
@@ -103,6 +92,11 @@ fn metadata(old: &Value, new: &Value, own: Option<&Value>, others: &[&Value]) ->
         )
     };
     values(&owned(old)?, &owned(new)?, own, others)
+}
+
+/// Whether a field of the metadata is not compared: it belongs to nobody, or is the record itself.
+fn is_unowned(name: &str) -> bool {
+    name == "managedFields" || UNOWNED.contains(&["metadata", name].as_slice())
 }
 
 /// Whether all that differs are values that the sender owns and nobody else does.
