@@ -28,7 +28,7 @@ pub use offerings::{ClassFacts, Placement, SubnetFacts};
 pub use pod::{Pod, PodSet};
 pub use pool::Pool;
 pub use requirements::Requirements;
-pub use reservation::{KubeletSettings, Reservation};
+pub use reservation::Reservation;
 pub use selector::Selector;
 pub use snapshot::Snapshot;
 pub use storage::Storage;

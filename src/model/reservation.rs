@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::api::KubeletSettings;
 use crate::quantity::Quantity;
 use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, amount_of};
 
@@ -21,21 +22,6 @@ const SIGNALS: [(&str, &str); 2] = [
 /// Pods of a node when nothing else is said: the kubelet's own default.
 pub const PODS_MAX_DEFAULT: i64 = 110;
 
-/// What a class says about the kubelet, as far as capacity and reservations hang on it. Amounts are as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KubeletSettings {
-    /// Most pods of a node.
-    pub max_pods: Option<i64>,
-    /// Most pods of a node for each processor.
-    pub pods_per_core: Option<i64>,
-    /// Kept for the kubelet and the container runtime, by resource.
-    pub kube_reserved: BTreeMap<String, String>,
-    /// Kept for everything else that is not a pod, by resource.
-    pub system_reserved: BTreeMap<String, String>,
-    /// Thresholds of hard eviction by signal, an amount or a percentage.
-    pub eviction_hard: BTreeMap<String, String>,
-}
-
 /// What is kept from pods, in amounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservation {
@@ -47,14 +33,12 @@ pub struct Reservation {
     pub eviction: Resources,
 }
 
-impl KubeletSettings {
-    /// How many pods a node with so many processors takes.
-    pub fn pods(&self, vcpu: i64) -> i64 {
-        let most = self.max_pods.unwrap_or(PODS_MAX_DEFAULT);
-        // Zero turns the limit per processor off, as in the kubelet.
-        let per_core = self.pods_per_core.filter(|per_core| *per_core > 0);
-        per_core.map_or(most, |per_core| most.min(per_core.saturating_mul(vcpu)))
-    }
+/// How many pods a node with so many processors takes.
+pub fn pods(kubelet: &KubeletSettings, vcpu: i64) -> i64 {
+    let most = kubelet.max_pods.unwrap_or(PODS_MAX_DEFAULT);
+    // Zero turns the limit per processor off, as in the kubelet.
+    let per_core = kubelet.pods_per_core.filter(|per_core| *per_core > 0);
+    per_core.map_or(most, |per_core| most.min(per_core.saturating_mul(vcpu)))
 }
 
 impl Reservation {
@@ -62,9 +46,9 @@ impl Reservation {
     /// cannot be read, which the schema of a class refuses, counts as not mentioned.
     pub fn of(capacity: &Resources, kubelet: &KubeletSettings) -> Self {
         Self {
-            kube: written_over(usual_kube(capacity), &kubelet.kube_reserved),
-            system: written_over(usual_system(), &kubelet.system_reserved),
-            eviction: eviction(capacity, &kubelet.eviction_hard),
+            kube: written_over(usual_kube(capacity), kubelet.kube_reserved.as_ref()),
+            system: written_over(usual_system(), kubelet.system_reserved.as_ref()),
+            eviction: eviction(capacity, kubelet.eviction_hard.as_ref()),
         }
     }
 
@@ -111,8 +95,8 @@ fn usual_system() -> Resources {
     Resources::new().with(CPU, 100).with(MEMORY, 100 * MIB)
 }
 
-fn written_over(mut usual: Resources, written: &BTreeMap<String, String>) -> Resources {
-    for (resource, text) in written {
+fn written_over(mut usual: Resources, written: Option<&BTreeMap<String, String>>) -> Resources {
+    for (resource, text) in written.into_iter().flatten() {
         if let Ok(quantity) = text.parse::<Quantity>() {
             usual.set(resource, amount_of(resource, quantity).max(0));
         }
@@ -121,12 +105,13 @@ fn written_over(mut usual: Resources, written: &BTreeMap<String, String>) -> Res
 }
 
 /// Thresholds as the kubelet has them when nothing is written: 100 MiB of memory, a tenth of the disk.
-fn eviction(capacity: &Resources, written: &BTreeMap<String, String>) -> Resources {
+fn eviction(capacity: &Resources, written: Option<&BTreeMap<String, String>>) -> Resources {
     let mut margins = Resources::new();
     for (signal, resource) in SIGNALS {
         let all = capacity.get(resource);
         let usual = if resource == MEMORY { 100 * MIB } else { all / 10 };
-        let margin = written.get(signal).and_then(|text| threshold(text, all));
+        let text = written.and_then(|written| written.get(signal));
+        let margin = text.and_then(|text| threshold(text, all));
         margins.set(resource, margin.unwrap_or(usual));
     }
     margins
@@ -181,9 +166,12 @@ mod tests {
     #[test]
     fn what_is_written_replaces_the_usual_amount_of_that_resource_alone() {
         let kubelet = KubeletSettings {
-            kube_reserved: written(&[("cpu", "250m")]),
-            system_reserved: written(&[("memory", "1Gi"), ("pid", "1000")]),
-            eviction_hard: written(&[("memory.available", "5%"), ("imagefs.available", "15%")]),
+            kube_reserved: Some(written(&[("cpu", "250m")])),
+            system_reserved: Some(written(&[("memory", "1Gi"), ("pid", "1000")])),
+            eviction_hard: Some(written(&[
+                ("memory.available", "5%"),
+                ("imagefs.available", "15%"),
+            ])),
             ..KubeletSettings::default()
         };
         let kept = Reservation::of(&capacity(4, 16), &kubelet);
@@ -209,10 +197,10 @@ mod tests {
             pods_per_core,
             ..KubeletSettings::default()
         };
-        assert_eq!(settings(None, None).pods(2), 110);
-        assert_eq!(settings(Some(50), Some(10)).pods(2), 20);
-        assert_eq!(settings(Some(50), Some(10)).pods(16), 50);
-        assert_eq!(settings(Some(50), Some(0)).pods(2), 50);
+        assert_eq!(pods(&settings(None, None), 2), 110);
+        assert_eq!(pods(&settings(Some(50), Some(10)), 2), 20);
+        assert_eq!(pods(&settings(Some(50), Some(10)), 16), 50);
+        assert_eq!(pods(&settings(Some(50), Some(0)), 2), 50);
     }
 
     proptest! {
@@ -220,7 +208,7 @@ mod tests {
         fn what_is_left_and_what_is_kept_never_exceed_what_there_is(vcpu in 1i64..300, gib in 1i64..4000, percent in 0u32..100) {
             let capacity = capacity(vcpu, gib);
             let kubelet = KubeletSettings {
-                eviction_hard: written(&[("memory.available", &format!("{percent}%"))]),
+                eviction_hard: Some(written(&[("memory.available", &format!("{percent}%"))])),
                 ..KubeletSettings::default()
             };
             let kept = Reservation::of(&capacity, &kubelet);

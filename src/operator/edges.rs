@@ -101,11 +101,13 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
             () = zones.watch() => {}
         }
         zones.take().await;
+        // Boxed: all controllers together make a large future.
+        let controllers = controllers::run(context.clone(), cluster).boxed();
         tokio::select! {
             biased;
             () = lease.keep() => tracing::warn!("leadership is lost"),
             () = zones.keep() => {}
-            () = controllers::run(context.clone(), cluster) => {}
+            () = controllers => {}
         }
         Ok(())
     };

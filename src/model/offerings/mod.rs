@@ -12,10 +12,10 @@ use super::discount::{DiscountFactors, Factor};
 use super::instance_type::{Availability, InstanceType, Offering, Unsold};
 use super::kind::{Kind, PriceSource, Priced};
 use super::requirements::Requirements;
-use super::reservation::{KubeletSettings, Reservation};
+use super::reservation::{self, Reservation};
 use super::values::Values;
 use super::withheld::Withheld;
-use crate::api::{CapacityType, names};
+use crate::api::{CapacityType, KubeletSettings, names};
 use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources};
 
 const MIB: i64 = 1 << 20;
@@ -130,7 +130,7 @@ pub fn capacity(kind: &Kind, class: &ClassFacts) -> Resources {
         .with(CPU, kind.vcpu.saturating_mul(1000))
         .with(MEMORY, memory(kind, class.observed.get(&kind.name)))
         .with(EPHEMERAL_STORAGE, ephemeral_storage(class.boot_volume_bytes))
-        .with(PODS, class.kubelet.pods(kind.vcpu));
+        .with(PODS, reservation::pods(&class.kubelet, kind.vcpu));
     if let Some(cards) = &kind.gpus {
         capacity.set(&cards.resource(), cards.count);
     }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Resolved;
-use crate::api::{self, IBMNodeClassStatus, PlacementKind};
+use crate::api::{IBMNodeClassStatus, PlacementKind};
 use crate::cloud::{Subnet, Usable};
-use crate::model::{ClassFacts, KubeletSettings, Placement, SubnetFacts};
+use crate::model::{ClassFacts, Placement, SubnetFacts};
 
 /// The volume that a machine boots from when nothing else is said: IBM's own default.
 const BOOT_VOLUME_GB: i64 = 100;
@@ -49,7 +49,7 @@ impl Resolved {
             subnets,
             placement: placement(status.and_then(IBMNodeClassStatus::placement)),
             profiles: None,
-            kubelet: spec.kubelet.as_ref().map(kubelet).unwrap_or_default(),
+            kubelet: spec.kubelet.clone().unwrap_or_default(),
             boot_volume_bytes: boot_volume.unwrap_or(BOOT_VOLUME_GB).saturating_mul(GB),
             observed: BTreeMap::new(),
             arch: arch.unwrap_or_else(|| "amd64".to_owned()),
@@ -63,16 +63,5 @@ fn placement(kind: Option<PlacementKind>) -> Placement {
         None => Placement::Shared,
         Some(PlacementKind::PlacementGroup) => Placement::PlacementGroup,
         Some(PlacementKind::DedicatedHost | PlacementKind::DedicatedHostGroup) => Placement::Dedicated,
-    }
-}
-
-/// What capacity and reservations hang on, of what the class says about kubelets.
-fn kubelet(written: &api::KubeletSettings) -> KubeletSettings {
-    KubeletSettings {
-        max_pods: written.max_pods,
-        pods_per_core: written.pods_per_core,
-        kube_reserved: written.kube_reserved.clone().unwrap_or_default(),
-        system_reserved: written.system_reserved.clone().unwrap_or_default(),
-        eviction_hard: written.eviction_hard.clone().unwrap_or_default(),
     }
 }
