@@ -14,6 +14,7 @@
 //! allocation/   what to buy for a claim, or why nothing can be bought
 //! lifecycle/    the next step of a NodeClaim's life
 //! bootstrap/    what a machine is told at its first boot
+//! drain/        which pods leave a node next
 //! model/        what decisions see
 //! api/          what users write: the CRDs and their validation
 //! clock entropy hash money quantity resources secret    small values
@@ -26,6 +27,7 @@ pub mod cli;
 pub mod clock;
 pub mod cloud;
 pub mod controllers;
+pub mod drain;
 pub mod entropy;
 pub mod hash;
 pub mod ibm;

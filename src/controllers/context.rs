@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::discounts::Discounts;
 use super::events::Events;
+use super::interruption::Notices;
 use super::metrics::Metrics;
 use super::node_class::AllowLists;
 use super::unavailable::{Holds, Unavailable};
@@ -32,6 +33,10 @@ pub struct Context {
     pub clock: Clock,
     /// Chance.
     pub entropy: Entropy,
+    /// Closes the provisioner's batch window at once.
+    pub hurry: Arc<tokio::sync::Notify>,
+    /// Words about machines that may be about to go.
+    pub notices: Notices,
     /// Where people are told what happens.
     pub events: Events,
     /// Where it is counted.
@@ -66,10 +71,24 @@ pub struct Settings {
     pub allowed: AllowLists,
     /// How often classes are resolved anew, and machines compared with them.
     pub resolve_every: Duration,
+    /// How often all spot machines are looked at.
+    pub interruption_poll: Duration,
+    /// What is done about what nobody answers for.
+    pub collecting: Collecting,
     /// How often cloud and cluster are compared.
     pub sweep_every: Duration,
     /// How much later what looks like garbage must look so again.
     pub sweep_again_after: Duration,
+}
+
+/// What is done about what nobody answers for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collecting {
+    /// It is deleted.
+    #[default]
+    Delete,
+    /// It is reported, and left.
+    Report,
 }
 
 /// How machines reach the cluster that they are to join, where their class does not say.
@@ -106,6 +125,8 @@ impl Settings {
             holds: Holds::default(),
             allowed: AllowLists::default(),
             resolve_every: Duration::from_mins(5),
+            interruption_poll: Duration::from_mins(1),
+            collecting: Collecting::Delete,
             sweep_every: Duration::from_mins(2),
             sweep_again_after: Duration::from_secs(30),
         }

@@ -1,6 +1,8 @@
 //! What controllers count.
 
-use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+
+use super::garbage::{Counts, Verdict};
 
 /// The counters of all controllers. Clones count together.
 #[derive(Clone, Debug)]
@@ -13,6 +15,10 @@ pub struct Metrics {
     ended: IntCounterVec,
     certificates: IntCounterVec,
     approved_by_others: IntGauge,
+    drained: IntCounterVec,
+    interrupted: IntCounterVec,
+    found: IntGaugeVec,
+    stopped: IntGauge,
 }
 
 impl Metrics {
@@ -28,8 +34,31 @@ impl Metrics {
             "Rights by which kube-controller-manager approves the certificate requests of machines that join: should be 0.",
         )?;
         registry.register(Box::new(approved_by_others.clone()))?;
+        let found = Opts::new(
+            "karpenter_ibm_garbage_found",
+            "What the last sweep found that nobody answers for.",
+        );
+        let found = IntGaugeVec::new(found, &["kind"])?;
+        registry.register(Box::new(found.clone()))?;
+        let stopped = IntGauge::new(
+            "karpenter_ibm_garbage_collection_stopped",
+            "1 while so many machines belong to no claim that a person must confirm their deletion: should be 0.",
+        )?;
+        registry.register(Box::new(stopped.clone()))?;
         Ok(Self {
             approved_by_others,
+            found,
+            stopped,
+            interrupted: counter(
+                "karpenter_ibm_interruptions_total",
+                "Machines that were found stopping, preempted or dead.",
+                "what",
+            )?,
+            drained: counter(
+                "karpenter_ibm_pods_drained_total",
+                "Pods that were made to leave a node that goes.",
+                "manner",
+            )?,
             certificates: counter(
                 "karpenter_ibm_certificate_requests_total",
                 "Certificate requests of machines and nodes that were decided.",
@@ -96,6 +125,29 @@ impl Metrics {
     /// A `machine` or a `claim` was collected.
     pub fn collected(&self, kind: &str) {
         self.garbage.with_label_values(&[kind]).inc();
+    }
+
+    /// A pod was `evicted`, or `deleted` since the time of its node was over.
+    pub fn drained(&self, manner: &str) {
+        self.drained.with_label_values(&[manner]).inc();
+    }
+
+    /// A machine was found `stopping`, `preempted` or `dead`.
+    pub fn interrupted(&self, what: &str) {
+        self.interrupted.with_label_values(&[what]).inc();
+    }
+
+    /// A sweep has found this much.
+    pub(super) fn found_garbage(&self, counts: &Counts) {
+        for (kind, count) in counts {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            self.found.with_label_values(&[kind]).set(count);
+        }
+    }
+
+    /// Whether a sweep waits for a person.
+    pub(super) fn collection_stopped(&self, verdict: Verdict) {
+        self.stopped.set(i64::from(verdict == Verdict::Stop));
     }
 
     /// A certificate request was `approved` or `denied`.

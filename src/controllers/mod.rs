@@ -9,32 +9,51 @@ pub mod credentials;
 pub mod discounts;
 pub mod drift;
 pub mod events;
+pub mod expiration;
 pub mod garbage;
+pub mod health;
+pub mod interruption;
 pub mod metrics;
 pub mod node_claim;
 pub mod node_class;
 mod pace;
 mod passes;
+mod removal;
+pub mod termination;
 pub mod unavailable;
 pub mod zones;
 
 pub use context::{Context, Settings};
 pub use discounts::Discounts;
+pub use interruption::Notices;
 pub use unavailable::Unavailable;
 pub use zones::Zones;
+
+use futures::FutureExt;
 
 use crate::cloud::ClusterId;
 
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
-    let claims = node_claim::run(context.clone(), cluster);
     let unavailable = context.unavailable.clone();
-    let classes = Box::pin(node_class::run(context.clone()));
-    let drift = Box::pin(drift::run(context.clone(), cluster));
-    let approver = Box::pin(approve(context.clone()));
-    let garbage = garbage::run(context, cluster);
     // On the heap, as the sum of all is too large for the stack of a deep call.
-    tokio::join!(biased; claims, classes, approver, garbage, drift, Box::pin(unavailable.run()));
+    let claims = node_claim::run(context.clone(), cluster).boxed();
+    let classes = node_class::run(context.clone()).boxed();
+    let drift = drift::run(context.clone(), cluster).boxed();
+    let approver = approve(context.clone()).boxed();
+    let losing = losing(context, cluster).boxed();
+    let unavailable = async move { unavailable.run().await }.boxed();
+    tokio::join!(biased; claims, classes, approver, losing, drift, unavailable);
+}
+
+/// Whatever makes machines, nodes and claims go.
+async fn losing(context: Context, cluster: ClusterId) {
+    let interruption = interruption::run(context.clone(), cluster).boxed();
+    let termination = termination::run(context.clone()).boxed();
+    let expiration = expiration::run(context.clone()).boxed();
+    let health = health::run(context.clone()).boxed();
+    let garbage = garbage::run(context, cluster).boxed();
+    tokio::join!(biased; interruption, termination, expiration, health, garbage);
 }
 
 /// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.

@@ -16,7 +16,7 @@ use crate::api::names;
 use crate::clock::Clock;
 use crate::cloud::ClusterId;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Context, Discounts, Unavailable, Zones};
+use crate::controllers::{self, Context, Discounts, Notices, Unavailable, Zones};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::offerings::Kinds;
@@ -79,6 +79,8 @@ pub(super) fn context_with(
         unavailable: Unavailable::new(kube, clock, holds, metrics.clone()),
         metrics,
         zones: Zones::default(),
+        hurry: Arc::default(),
+        notices: Notices::default(),
         discounts: Discounts::new(settings.discounts.at_start()),
         cloud: Arc::new(Machines::new(ibm, kinds)),
         settings: Arc::new(settings.controllers.clone()),

@@ -5,6 +5,7 @@ pub mod config_file;
 pub mod discounts;
 pub mod edges;
 pub mod lease;
+pub mod push;
 pub mod run;
 pub mod serve;
 pub mod settings;

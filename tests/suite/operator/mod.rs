@@ -4,6 +4,7 @@ mod allocation;
 mod chart;
 mod classes;
 mod crashes;
+mod draining;
 mod drift;
 mod effects;
 mod examples;
