@@ -3,15 +3,19 @@
 mod allocation;
 mod chart;
 mod classes;
+mod collecting;
 mod crashes;
 mod draining;
 mod drift;
 mod effects;
+mod endings;
 mod examples;
 mod joining;
 mod life;
+mod losses;
 mod mutants;
 mod permissions;
+mod preemption;
 mod replicas;
 mod shortage;
 
