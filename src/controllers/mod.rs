@@ -4,6 +4,7 @@
 //! not polling it is a pause, and both leave no task behind.
 
 pub mod approver;
+pub mod capacity;
 pub mod context;
 pub mod credentials;
 pub mod discounts;
@@ -31,10 +32,11 @@ pub async fn run(context: Context, cluster: ClusterId) {
     let unavailable = context.unavailable.clone();
     let classes = Box::pin(node_class::run(context.clone()));
     let drift = Box::pin(drift::run(context.clone(), cluster));
+    let capacity = Box::pin(capacity::run(context.clone()));
     let approver = Box::pin(approve(context.clone()));
     let garbage = garbage::run(context, cluster);
     // On the heap, as the sum of all is too large for the stack of a deep call.
-    tokio::join!(biased; claims, classes, approver, garbage, drift, Box::pin(unavailable.run()));
+    tokio::join!(biased; claims, classes, approver, garbage, drift, capacity, Box::pin(unavailable.run()));
 }
 
 /// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.

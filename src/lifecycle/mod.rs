@@ -33,7 +33,7 @@ use crate::model::{Machine, MachineStatus};
 use crate::money::Price;
 pub use buying::launch_limit;
 use facts::{Doubt, Facts};
-pub use joining::{NodeChange, is_overdue};
+pub use joining::{NodeChange, is_overdue, other_machine};
 pub use step::{Blocker, End, Step, Withholding};
 
 /// How long things may take.
@@ -104,6 +104,8 @@ pub struct Observed {
     pub resource_group: Option<String>,
     /// The Node of its name.
     pub node: Option<Node>,
+    /// The machine of that Node, where that is not the claim's. Looked up only when [`other_machine`] names one.
+    pub other_machine: Sighting,
     /// For how long this process has followed the present attempt's machine, on the monotonic clock. Not reckoned from
     /// the intent, which may have waited for an outage to end, nor on the wall clock, which may jump. A restart begins
     /// anew, which costs time and no machine.

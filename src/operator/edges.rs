@@ -9,6 +9,7 @@ use kube::Api;
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster::with_name_server;
 use super::run::StartError;
 use super::settings::Settings;
 use super::{lease, zone_leases};
@@ -95,6 +96,7 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     let zones = zone_leases::ZoneLeases::of(&context);
     let work = async {
         let cluster = cluster_id(&context).await?;
+        let context = with_name_server(context.clone()).await.map_err(Box::new)?;
         tokio::select! {
             biased;
             () = lease.acquire() => {}
