@@ -158,7 +158,12 @@ fn refused(refusals: &[Refusal]) -> Story {
     } else {
         String::new()
     };
-    let same: Vec<String> = refusals.iter().map(gist).collect();
+    // What is there already comes and goes; what pools refuse stays until somebody changes something.
+    let lasting = |refusal: &&Refusal| !matches!(refusal.place, Where::Existing { .. });
+    let mut same: Vec<String> = refusals.iter().filter(lasting).map(gist).collect();
+    if same.is_empty() {
+        same = refusals.iter().map(gist).collect();
+    }
     Story {
         kind: Kind::Warning,
         reason: names::REASON_FAILED_SCHEDULING,

@@ -11,6 +11,7 @@ mod joining;
 mod life;
 mod mutants;
 mod permissions;
+mod provisioning;
 mod replicas;
 mod shortage;
 
