@@ -7,6 +7,7 @@
 //! cli/          one file per subcommand
 //! operator/     what a running process needs: settings, leadership, metrics, health
 //! controllers/  effects: one file or folder per loop, each three steps: observe, decide, act
+//! cluster/      watches folded into one index, and what decisions see of it
 //! ibm/          IBM Cloud as a Cloud: transport, tokens, typed endpoints, prices
 //! cloud/        the trait Cloud, its vocabulary and its error, whose variants are decisions
 //! ── pure from here down ──
@@ -25,6 +26,7 @@ pub mod bootstrap;
 pub mod cli;
 pub mod clock;
 pub mod cloud;
+pub mod cluster;
 pub mod controllers;
 pub mod entropy;
 pub mod hash;

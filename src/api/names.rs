@@ -114,6 +114,9 @@ pub const ORDER_UNSETTLED_UNTIL: &str = "karpenter-ibm.sh/order-unsettled-until"
 /// Annotation on a NodeClaim: the credential that its machine used to join, and the certificate request it was used for,
 /// as `<jti>/<uid>`. A credential is good for one request.
 pub const CERTIFICATE_REQUEST: &str = "karpenter-ibm.sh/certificate-request";
+/// Annotation on a NodeClaim: the pods that it was made for, by uid, separated by commas. Nobody plans for them again while
+/// it is on its way.
+pub const NOMINATED_PODS: &str = "karpenter-ibm.sh/nominated-pods";
 /// Annotation on a NodePool: the provider it was written for.
 pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
 
@@ -198,6 +201,11 @@ pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
 pub const REASON_CERTIFICATE_REFUSED: &str = "CertificateRefused";
 /// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
 pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
+
+/// Reason of an event on a pod: it waits for a node, or a claim to one, on which there is room for it.
+pub const REASON_NOMINATED: &str = "Nominated";
+/// Reason of an event on a pod: nothing can be bought or found for it.
+pub const REASON_FAILED_SCHEDULING: &str = "FailedScheduling";
 
 /// Drift reason: the class says that machines are made of something else now.
 pub const DRIFT_NODE_CLASS: &str = "NodeClassDrift";

@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::BadInput;
 use super::access::{Access, Discounts, bad_setting};
+use super::planning::Planning;
 use crate::allocation::Purchases;
 use crate::controllers::node_class::AllowLists;
 use crate::operator::{self, RawSettings, Settings, StartError};
@@ -84,6 +85,8 @@ pub struct Args {
     /// How long an offering is not bought after one of its machines was preempted [default: 3600]
     #[arg(long)]
     preemption_hold_seconds: Option<u64>,
+    #[command(flatten)]
+    planning: Planning,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -170,7 +173,7 @@ fn raw(args: Args) -> RawSettings {
         },
         resolve_seconds: args.nodeclass_resolve_seconds,
         preemption_hold_seconds: args.preemption_hold_seconds,
-        ..args.discounts.over(args.access.raw())
+        ..args.planning.over(args.discounts.over(args.access.raw()))
     }
 }
 

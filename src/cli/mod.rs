@@ -17,6 +17,7 @@ pub mod demo;
 mod kubeconfig;
 pub mod offerings;
 pub mod output;
+mod planning;
 
 pub use bad_input::{BadInput, Interrupted};
 

@@ -64,7 +64,8 @@ impl Events {
     /// Tells a story about an object, once.
     pub async fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) {
         let event = self.event(about, story);
-        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let namespace = event.namespace().unwrap_or_default();
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         match events.create(&PostParams::default(), &event).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
@@ -80,7 +81,7 @@ impl Events {
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{object}.{:016x}", fnv1a(identity.as_bytes()))),
-                namespace: Some(NAMESPACE.to_owned()),
+                namespace: Some(about.namespace().unwrap_or_else(|| NAMESPACE.to_owned())),
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(self.clock.now())),

@@ -154,6 +154,14 @@ impl Requirements {
         all
     }
 
+    /// The same without what is required of these labels.
+    #[must_use]
+    pub fn without(mut self, keys: &[&str]) -> Self {
+        self.by_key.retain(|key, _| !keys.contains(&key.as_str()));
+        self.min_values.retain(|key, _| !keys.contains(&key.as_str()));
+        self
+    }
+
     /// The first label for which no state is left when `wanted` is required as well.
     pub fn conflict(&self, wanted: &Self) -> Option<Conflict> {
         let clash = |(key, wanted): (&String, &Values)| {

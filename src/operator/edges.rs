@@ -16,8 +16,10 @@ use super::{lease, zone_leases};
 use crate::api::names;
 use crate::clock::Clock;
 use crate::cloud::ClusterId;
+use crate::cluster::Cluster;
+use crate::controllers::compute::Place;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Context, Discounts, Unavailable, Zones};
+use crate::controllers::{self, Compute, Context, Discounts, Unavailable, Zones};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::offerings::Kinds;
@@ -80,6 +82,10 @@ pub(super) fn context_with(
         unavailable: Unavailable::new(kube, clock, holds, metrics.clone()),
         metrics,
         zones: Zones::default(),
+        cluster: Cluster::default(),
+        // A history must not hang on which thread is faster; a process of its own asks for another place.
+        compute: Compute::new(Place::Here),
+        hurry: Arc::default(),
         discounts: Discounts::new(settings.discounts.at_start()),
         cloud: Arc::new(Machines::new(ibm, kinds)),
         settings: Arc::new(settings.controllers.clone()),

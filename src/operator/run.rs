@@ -11,8 +11,9 @@ use super::serve::{self, Readiness};
 use super::settings::{SettingError, Settings};
 use crate::clock::Clock;
 use crate::cloud;
-use crate::controllers::Context;
+use crate::controllers::compute::Place;
 use crate::controllers::context::ClusterAccess;
+use crate::controllers::{Compute, Context};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::prices::{Catalog, Prices};
@@ -74,7 +75,8 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
         &settings.region,
         clock.clone(),
     );
-    let context = edges::context_with(&settings, edges, &client, prices.clone())?;
+    let mut context = edges::context_with(&settings, edges, &client, prices.clone())?;
+    context.compute = Compute::new(Place::Apart);
 
     let listen = settings.listen;
     let listener = TcpListener::bind(listen)

@@ -27,7 +27,7 @@ const FILES: [File; 4] = [
     File {
         text: include_str!("../../../charts/karpenter-ibm/files/events.yaml"),
         account: ACCOUNT,
-        namespace: Some("default"),
+        namespace: None,
     },
     File {
         text: include_str!("../../../charts/karpenter-ibm/files/joiner.yaml"),

@@ -16,6 +16,7 @@ mod limits;
 mod load;
 mod mutants;
 mod permissions;
+mod provisioning;
 mod replicas;
 mod shortage;
 mod twins;
