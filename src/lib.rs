@@ -15,6 +15,7 @@
 //! allocation/   what to buy for a claim, or why nothing can be bought
 //! lifecycle/    the next step of a NodeClaim's life
 //! bootstrap/    what a machine is told at its first boot
+//! drain/        which pods leave a node next
 //! model/        what decisions see
 //! api/          what users write: the CRDs and their validation
 //! clock entropy hash money quantity resources secret    small values
@@ -28,6 +29,7 @@ pub mod clock;
 pub mod cloud;
 pub mod cluster;
 pub mod controllers;
+pub mod drain;
 pub mod entropy;
 pub mod hash;
 pub mod ibm;

@@ -117,6 +117,11 @@ pub const CERTIFICATE_REQUEST: &str = "karpenter-ibm.sh/certificate-request";
 /// Annotation on a NodeClaim: the pods that it was made for, by uid, separated by commas. Nobody plans for them again while
 /// it is on its way.
 pub const NOMINATED_PODS: &str = "karpenter-ibm.sh/nominated-pods";
+/// Annotation on a NodeClaim: since when its spot machine has been stopping (RFC 3339). Its Node takes no pods meanwhile.
+pub const INTERRUPTED_SINCE: &str = "karpenter-ibm.sh/interrupted-since";
+/// Annotation on an `IBMNodeClass`: the machines without a claim whose deletion a person has confirmed, as the event
+/// [`REASON_COLLECTION_STOPPED`] names them.
+pub const CONFIRM_COLLECTION: &str = "karpenter-ibm.sh/confirm-collection";
 /// Annotation on a NodePool: the provider it was written for.
 pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
 
@@ -178,6 +183,22 @@ pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
 /// Condition of a NodeClaim: it is being disrupted; the reason says why.
 pub const DISRUPTION_REASON: &str = "DisruptionReason";
 
+/// Label on a Node that is about to go: load balancers send it nothing more. Its value is [`EXCLUDED_BY`].
+pub const EXCLUDE_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Value of [`EXCLUDE_FROM_LOAD_BALANCERS`]: who excluded it.
+pub const EXCLUDED_BY: &str = "karpenter";
+
+/// Reason of the condition [`DRAINED`]: pods are leaving.
+pub const REASON_DRAINING: &str = "Draining";
+/// Reason of the condition [`VOLUMES_DETACHED`]: its `terminationGracePeriod` is over.
+pub const REASON_GRACE_ELAPSED: &str = "TerminationGracePeriodElapsed";
+/// Reason of an event on a NodeClaim: pods do not leave its Node.
+pub const REASON_FAILED_DRAINING: &str = "FailedDraining";
+/// Reason of an event on a NodeClaim: volumes stay attached to its Node.
+pub const REASON_AWAITING_VOLUMES: &str = "AwaitingVolumeDetachment";
+/// Reason of an event on a NodeClaim: when its pods are removed at the latest.
+pub const REASON_GRACE_EXPIRING: &str = "TerminationGracePeriodExpiring";
+
 /// Disruption reason: its pods fit elsewhere for less.
 pub const REASON_UNDERUTILIZED: &str = "Underutilized";
 /// Disruption reason: no pod needs it.
@@ -206,6 +227,26 @@ pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
 pub const REASON_NOMINATED: &str = "Nominated";
 /// Reason of an event on a pod: nothing can be bought or found for it.
 pub const REASON_FAILED_SCHEDULING: &str = "FailedScheduling";
+/// Reason of an event on a NodeClaim: its machine is in the cloud no more.
+pub const REASON_MACHINE_VANISHED: &str = "MachineVanished";
+/// Reason of an event on a NodeClaim: its machine was switched off, and stays so.
+pub const REASON_MACHINE_STOPPED: &str = "MachineStopped";
+/// Reason of an event on a NodeClaim: its machine has failed.
+pub const REASON_MACHINE_FAILED: &str = "MachineFailed";
+/// Reason of an event on a NodeClaim: somebody deleted its Node.
+pub const REASON_NODE_DELETED: &str = "NodeDeleted";
+/// Reason of a NodeClaim's end, and of an event: it has lived as long as it may.
+pub const REASON_EXPIRED: &str = "Expired";
+/// Reason of a NodeClaim's end, and of an event: its Node was unhealthy for too long.
+pub const REASON_UNHEALTHY: &str = "Unhealthy";
+/// Reason of an event on a NodeClaim: its Node is unhealthy, but so are too many of its pool.
+pub const REASON_REPAIR_BLOCKED: &str = "NodeRepairBlocked";
+/// Reason of an event on an `IBMNodeClass`: something that belonged to no claim is deleted.
+pub const REASON_COLLECTED: &str = "GarbageCollected";
+/// Reason of an event on an `IBMNodeClass` or NodeClaim: something belongs to nobody, and is left where it is.
+pub const REASON_GARBAGE_FOUND: &str = "GarbageFound";
+/// Reason of an event on an `IBMNodeClass`: so many machines belong to no claim that a person must confirm their deletion.
+pub const REASON_COLLECTION_STOPPED: &str = "CollectionStopped";
 
 /// Drift reason: the class says that machines are made of something else now.
 pub const DRIFT_NODE_CLASS: &str = "NodeClassDrift";
@@ -218,6 +259,8 @@ pub const DRIFT_SECURITY_GROUP: &str = "SecurityGroupDrift";
 
 /// Reason of an `UnavailableOffering`: a machine of it was preempted.
 pub const WITHHELD_PREEMPTED: &str = "Preempted";
+/// Reason of an `UnavailableOffering`: a machine of it is being switched off, perhaps preempted.
+pub const WITHHELD_STOPPING: &str = "Stopping";
 /// Reason of an `UnavailableOffering`: the zone has no hardware left for it.
 pub const WITHHELD_SHORTAGE: &str = "Shortage";
 /// Reason of an `UnavailableOffering`: the account's quota is used up.

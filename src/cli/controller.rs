@@ -16,6 +16,7 @@ use super::BadInput;
 use super::access::{Access, Discounts, bad_setting};
 use super::planning::Planning;
 use crate::allocation::Purchases;
+use crate::controllers::context::Collecting;
 use crate::controllers::node_class::AllowLists;
 use crate::operator::{self, RawSettings, Settings, StartError};
 
@@ -87,9 +88,29 @@ pub struct Args {
     preemption_hold_seconds: Option<u64>,
     #[command(flatten)]
     planning: Planning,
+    /// How often all spot machines are looked at, in seconds [default: 60]
+    #[arg(long)]
+    interruption_poll: Option<u64>,
+    /// What is done about machines, interfaces, volumes and claims that nobody answers for
+    #[arg(long, value_enum, default_value = "delete")]
+    gc: Gc,
+    /// Where IBM Event Notifications may tell of preemptions [default: nowhere]
+    #[arg(long, requires = "push_secret_file")]
+    push_listen: Option<SocketAddr>,
+    /// File with the secret that its calls must bear
+    #[arg(long, requires = "push_listen")]
+    push_secret_file: Option<PathBuf>,
     /// How the log is written; its level comes from RUST_LOG
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Gc {
+    /// They are deleted
+    Delete,
+    /// They are reported, and left where they are
+    Report,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -173,6 +194,13 @@ fn raw(args: Args) -> RawSettings {
         },
         resolve_seconds: args.nodeclass_resolve_seconds,
         preemption_hold_seconds: args.preemption_hold_seconds,
+        interruption_poll_seconds: args.interruption_poll,
+        collecting: match args.gc {
+            Gc::Delete => Collecting::Delete,
+            Gc::Report => Collecting::Report,
+        },
+        push_listen: args.push_listen,
+        push_secret_file: args.push_secret_file,
         ..args.planning.over(args.discounts.over(args.access.raw()))
     }
 }

@@ -98,6 +98,37 @@ pub enum Placement {
     DedicatedHostGroup(Option<String>),
 }
 
+/// Something that was made for a machine of ours and hangs on none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leftover {
+    /// Its id.
+    pub id: String,
+    /// Its name, which says for which machine it was made.
+    pub name: String,
+    /// What it is.
+    pub kind: LeftoverKind,
+    /// When it was made.
+    pub created_at: Option<Timestamp>,
+}
+
+/// What a machine may leave behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftoverKind {
+    /// A network interface.
+    Interface,
+    /// What it booted from.
+    BootVolume,
+}
+
+impl std::fmt::Display for LeftoverKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Interface => "network interface",
+            Self::BootVolume => "boot volume",
+        })
+    }
+}
+
 /// The security groups of a machine's interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {

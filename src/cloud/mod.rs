@@ -14,7 +14,10 @@ pub mod provider_id;
 pub use crate::model::{Kind, Machine, MachineStatus, StatusReason};
 pub use error::{Answer, Effect, Error};
 pub use instance_name::{ClusterId, InstanceName};
-pub use inventory::{Image, ImageQuery, ImageState, Interface, Network, Owner, Placement, Subnet, Usable};
+pub use inventory::{
+    Image, ImageQuery, ImageState, Interface, Leftover, LeftoverKind, Network, Owner, Placement, Subnet,
+    Usable,
+};
 pub use order::{Afterwards, Order, Ours, VolumeOrder};
 pub use provider_id::ProviderId;
 
@@ -34,6 +37,16 @@ pub trait Cloud: Send + Sync {
 
     /// Every machine with these marks: all pages or an error. Machines of failed attempts are among them.
     async fn list(&self, ours: &Ours) -> Result<Vec<Machine>, Error>;
+
+    /// Those of them that the cloud may take back: all pages or an error.
+    async fn preemptible(&self, ours: &Ours) -> Result<Vec<Machine>, Error>;
+
+    /// What was made for machines with these marks and hangs on none: all pages or an error. Volumes for data are not
+    /// among them, since they may have been kept on purpose.
+    async fn leftovers(&self, ours: &Ours) -> Result<Vec<Leftover>, Error>;
+
+    /// Deletes something that hangs on no machine. A conflict means that it does after all, or "later".
+    async fn remove(&self, leftover: &Leftover) -> Result<(), Error>;
 
     /// Asks for deletion; the machine is gone when reads say so. A conflict means "later".
     async fn delete(&self, id: &str) -> Result<(), Error>;

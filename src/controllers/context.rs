@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::compute::Compute;
 use super::discounts::Discounts;
 use super::events::Events;
+use super::interruption::Notices;
 use super::metrics::Metrics;
 use super::node_class::AllowLists;
 use super::unavailable::{Holds, Unavailable};
@@ -41,6 +42,8 @@ pub struct Context {
     pub compute: Compute,
     /// Closes the provisioner's batch window at once.
     pub hurry: Arc<tokio::sync::Notify>,
+    /// Words about machines that may be about to go.
+    pub notices: Notices,
     /// Where people are told what happens.
     pub events: Events,
     /// Where it is counted.
@@ -79,6 +82,10 @@ pub struct Settings {
     pub planning: Options,
     /// How often classes are resolved anew, and machines compared with them.
     pub resolve_every: Duration,
+    /// How often all spot machines are looked at.
+    pub interruption_poll: Duration,
+    /// What is done about what nobody answers for.
+    pub collecting: Collecting,
     /// How often cloud and cluster are compared.
     pub sweep_every: Duration,
     /// How much later what looks like garbage must look so again.
@@ -102,6 +109,16 @@ impl Default for Batch {
             max: Duration::from_secs(10),
         }
     }
+}
+
+/// What is done about what nobody answers for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collecting {
+    /// It is deleted.
+    #[default]
+    Delete,
+    /// It is reported, and left.
+    Report,
 }
 
 /// How machines reach the cluster that they are to join, where their class does not say.
@@ -140,6 +157,8 @@ impl Settings {
             batch: Batch::default(),
             planning: Options::default(),
             resolve_every: Duration::from_mins(5),
+            interruption_poll: Duration::from_mins(1),
+            collecting: Collecting::Delete,
             sweep_every: Duration::from_mins(2),
             sweep_again_after: Duration::from_secs(30),
         }

@@ -63,13 +63,21 @@ impl Events {
 
     /// Tells a story about an object, once.
     pub async fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) {
+        let (object, reason) = (about.name_any(), story.reason);
+        if let Err(error) = self.try_tell(about, story).await {
+            tracing::warn!(%error, object, reason, "cannot write an event");
+        }
+    }
+
+    /// Like [`Events::tell`], for a story that must not be lost: whoever cannot tell it tries again.
+    pub async fn try_tell<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) -> kube::Result<()> {
         let event = self.event(about, story);
         let namespace = event.namespace().unwrap_or_default();
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         match events.create(&PostParams::default(), &event).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => tracing::warn!(%error, event = event.name_any(), "cannot write an event"),
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -1,7 +1,8 @@
 //! What controllers count.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
+use super::garbage::{Counts, Verdict};
 use crate::scheduling::Plan;
 
 /// The counters of all controllers. Clones count together.
@@ -19,6 +20,10 @@ pub struct Metrics {
     passes_failed: IntCounter,
     claims_made: IntCounter,
     pods_left_out: IntGauge,
+    drained: IntCounterVec,
+    interrupted: IntCounterVec,
+    found: IntGaugeVec,
+    stopped: IntGauge,
 }
 
 impl Metrics {
@@ -49,6 +54,17 @@ impl Metrics {
             "Pods for which no node could be found or bought in the last plan.",
         )?;
         registry.register(Box::new(pods_left_out.clone()))?;
+        let found = Opts::new(
+            "karpenter_ibm_garbage_found",
+            "What the last sweep found that nobody answers for.",
+        );
+        let found = IntGaugeVec::new(found, &["kind"])?;
+        registry.register(Box::new(found.clone()))?;
+        let stopped = IntGauge::new(
+            "karpenter_ibm_garbage_collection_stopped",
+            "1 while so many machines belong to no claim that a person must confirm their deletion: should be 0.",
+        )?;
+        registry.register(Box::new(stopped.clone()))?;
         Ok(Self {
             passes_failed,
             claims_made,
@@ -59,6 +75,18 @@ impl Metrics {
                 "decision",
             )?,
             approved_by_others,
+            found,
+            stopped,
+            interrupted: counter(
+                "karpenter_ibm_interruptions_total",
+                "Machines that were found stopping, preempted or dead.",
+                "what",
+            )?,
+            drained: counter(
+                "karpenter_ibm_pods_drained_total",
+                "Pods that were made to leave a node that goes.",
+                "manner",
+            )?,
             certificates: counter(
                 "karpenter_ibm_certificate_requests_total",
                 "Certificate requests of machines and nodes that were decided.",
@@ -142,6 +170,29 @@ impl Metrics {
     /// A `machine` or a `claim` was collected.
     pub fn collected(&self, kind: &str) {
         self.garbage.with_label_values(&[kind]).inc();
+    }
+
+    /// A pod was `evicted`, or `deleted` since the time of its node was over.
+    pub fn drained(&self, manner: &str) {
+        self.drained.with_label_values(&[manner]).inc();
+    }
+
+    /// A machine was found `stopping`, `preempted` or `dead`.
+    pub fn interrupted(&self, what: &str) {
+        self.interrupted.with_label_values(&[what]).inc();
+    }
+
+    /// A sweep has found this much.
+    pub(super) fn found_garbage(&self, counts: &Counts) {
+        for (kind, count) in counts {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            self.found.with_label_values(&[kind]).set(count);
+        }
+    }
+
+    /// Whether a sweep waits for a person.
+    pub(super) fn collection_stopped(&self, verdict: Verdict) {
+        self.stopped.set(i64::from(verdict == Verdict::Stop));
     }
 
     /// A certificate request was `approved` or `denied`.

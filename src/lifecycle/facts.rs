@@ -35,6 +35,10 @@ pub trait Facts {
     fn absent_since(&self) -> Option<Timestamp>;
     /// Until when an order that was repeated may be carried out.
     fn unsettled_until(&self) -> Option<Timestamp>;
+    /// When its Node's pods are removed at the latest, if that was written.
+    fn deadline(&self) -> Option<Timestamp>;
+    /// The status of a condition, and since when it has been that.
+    fn state(&self, condition: &str) -> Option<(&str, Timestamp)>;
 }
 
 impl Facts for NodeClaim {
@@ -105,6 +109,15 @@ impl Facts for NodeClaim {
 
     fn unsettled_until(&self) -> Option<Timestamp> {
         time(self, names::ORDER_UNSETTLED_UNTIL)
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        time(self, names::TERMINATION_TIMESTAMP)
+    }
+
+    fn state(&self, type_: &str) -> Option<(&str, Timestamp)> {
+        let found = condition(self, type_)?;
+        Some((found.status.as_str(), found.last_transition_time.0))
     }
 }
 

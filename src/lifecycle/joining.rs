@@ -32,6 +32,8 @@ pub struct NodeChange {
     pub labels: BTreeMap<String, String>,
     /// All of its taints, if they change.
     pub taints: Option<Vec<Taint>>,
+    /// All of its finalizers, if they change.
+    pub finalizers: Option<Vec<String>>,
 }
 
 /// The next step of a claim whose machine runs.
@@ -139,6 +141,8 @@ fn register(claim: &NodeClaim, node: &Node, observed: &Observed) -> Step {
     Step::ChangeNode(NodeChange {
         labels: labels(claim, names::REGISTERED),
         taints: Some(taints(claim, node)),
+        // From now on whoever deletes the Node waits until its pods have left and its machine is gone.
+        finalizers: Some(finalizers(node)),
         ..unchanged(node)
     })
 }
@@ -172,7 +176,8 @@ fn is_as_claimed(claim: &NodeClaim, node: &Node) -> bool {
         .into_iter()
         .all(|taint| present.iter().any(|it| is_same(it, taint)));
     let kept_off = present.iter().any(|taint| taint.key == names::UNREGISTERED_TAINT);
-    labeled && tainted && !kept_off
+    let held = finalizers(node) == node.finalizers();
+    labeled && tainted && held && !kept_off
 }
 
 fn is_same(present: &Taint, wanted: &api::Taint) -> bool {
@@ -196,12 +201,23 @@ fn initialize(node: &Node) -> Step {
     })
 }
 
-fn unchanged(node: &Node) -> NodeChange {
+/// The Node's finalizers, and ours. One that is going takes no new ones.
+fn finalizers(node: &Node) -> Vec<String> {
+    let mut finalizers = node.finalizers().to_vec();
+    let ours = names::TERMINATION_FINALIZER;
+    if node.metadata.deletion_timestamp.is_none() && !finalizers.iter().any(|name| name == ours) {
+        finalizers.push(ours.to_owned());
+    }
+    finalizers
+}
+
+pub(super) fn unchanged(node: &Node) -> NodeChange {
     NodeChange {
         name: node.name_any(),
         resource_version: node.resource_version(),
         labels: BTreeMap::new(),
         taints: None,
+        finalizers: None,
     }
 }
 
@@ -287,7 +303,8 @@ fn missing_resource(claim: &NodeClaim, node: &Node) -> Option<String> {
         .cloned()
 }
 
-fn is_same_machine(claim: &NodeClaim, node: &Node) -> bool {
+/// Whether a Node is that of the claim's machine.
+pub(super) fn is_same_machine(claim: &NodeClaim, node: &Node) -> bool {
     claim_provider_id(claim).is_some() && claim_provider_id(claim) == provider_id(node)
 }
 

@@ -10,12 +10,17 @@
 //! * the finalizer goes only when the machine was found nowhere twice, further apart than the visibility delay, and no
 //!   order can be carried out any more;
 //! * a failed read leads to no effect;
-//! * a machine that is not provably ours is neither adopted nor touched.
+//! * a machine that is not provably ours is neither adopted nor touched;
+//! * a machine that lives and has a Node is deleted only after its pods have left and its volumes are detached, by lists
+//!   that were read long enough after the Node was tainted.
 
 mod buying;
 pub mod diagnosis;
 pub mod drift;
+pub mod expiry;
 pub mod facts;
+pub mod health;
+pub mod interruption;
 mod joining;
 mod leaving;
 pub mod status;
@@ -34,7 +39,8 @@ use crate::money::Price;
 pub use buying::launch_limit;
 use facts::{Doubt, Facts};
 pub use joining::{NodeChange, is_overdue, other_machine};
-pub use step::{Blocker, End, Step, Withholding};
+pub use leaving::{Remaining, is_marked, marked, needs_remaining};
+pub use step::{Blocker, End, Holdup, Step, Volumes, Withholding};
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +112,8 @@ pub struct Observed {
     pub node: Option<Node>,
     /// The machine of that Node, where that is not the claim's. Looked up only when [`other_machine`] names one.
     pub other_machine: Sighting,
+    /// What is still on that Node. Looked up only when [`needs_remaining`] says so.
+    pub remaining: Option<Remaining>,
     /// For how long this process has followed the present attempt's machine, on the monotonic clock. Not reckoned from
     /// the intent, which may have waited for an outage to end, nor on the wall clock, which may jump. A restart begins
     /// anew, which costs time and no machine.

@@ -2,17 +2,20 @@
 
 use jiff::Timestamp;
 
-use super::End;
 use super::facts::Facts;
+use super::{End, Volumes};
 use crate::api::{Allocation, Condition, Credential, NodeClaim, NodeClaimStatus, names};
 use crate::model::{InstanceType, Machine};
 
 /// The conditions that are written here.
-const OWNED: [&str; 4] = [
+const OWNED: [&str; 7] = [
     names::LAUNCHED,
     names::NODE_REGISTERED,
     names::NODE_INITIALIZED,
     names::READY,
+    names::DRAINED,
+    names::VOLUMES_DETACHED,
+    names::INSTANCE_TERMINATING,
 ];
 
 /// With another allocation: what was wrong with the last is over.
@@ -152,6 +155,43 @@ pub fn initialized(claim: &NodeClaim, now: Timestamp) -> NodeClaimStatus {
     let mut status = owned(claim);
     fulfill(&mut status, names::NODE_INITIALIZED, claim, now);
     fulfill(&mut status, names::READY, claim, now);
+    status
+}
+
+/// With the word that its pods are leaving.
+pub fn draining(claim: &NodeClaim, now: Timestamp) -> NodeClaimStatus {
+    let reason = names::REASON_DRAINING;
+    said(
+        claim,
+        names::DRAINED,
+        ("Unknown", reason),
+        "its pods are leaving",
+        now,
+    )
+}
+
+/// With no pod left that must leave.
+pub fn drained(claim: &NodeClaim, now: Timestamp) -> NodeClaimStatus {
+    let mut status = owned(claim);
+    fulfill(&mut status, names::DRAINED, claim, now);
+    status
+}
+
+/// With nothing left that its machine's deletion waits for: its volumes are detached, or there is no time left for that.
+pub fn vacated(claim: &NodeClaim, volumes: Volumes, now: Timestamp) -> NodeClaimStatus {
+    let mut status = match volumes {
+        Volumes::Detached => {
+            let mut status = owned(claim);
+            fulfill(&mut status, names::VOLUMES_DETACHED, claim, now);
+            status
+        }
+        Volumes::Abandoned => {
+            let word = ("False", names::REASON_GRACE_ELAPSED);
+            let message = "volumes are still attached, and there is no time left";
+            said(claim, names::VOLUMES_DETACHED, word, message, now)
+        }
+    };
+    fulfill(&mut status, names::INSTANCE_TERMINATING, claim, now);
     status
 }
 

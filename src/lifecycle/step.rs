@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::{HeldBack, NodeChange, Unresolved};
 use crate::api::{Allocation, names};
+use crate::drain::{Eviction, Waiting};
 use crate::model::Machine;
 
 /// What to do next: one effect, or none.
@@ -63,6 +64,18 @@ pub enum Step {
     ForgetAbsence,
     /// Gives the Node what the claim says, or marks it.
     ChangeNode(NodeChange),
+    /// Writes when the Node's pods are removed at the latest.
+    SetDeadline(Timestamp),
+    /// Writes that the Node's pods are leaving.
+    Draining,
+    /// Makes pods leave, each with its own effect; what is refused is asked for again later.
+    Evict(Vec<Eviction>),
+    /// Nothing until then: something else holds the Node, which people may want to know.
+    Await(Timestamp, Holdup),
+    /// Writes that no pod is left that must leave.
+    Drained,
+    /// Writes that nothing holds the machine any more, and that it is deleted now.
+    Vacated(Volumes),
     /// Writes that the machine has joined.
     Register,
     /// Writes that the Node is ready for work.
@@ -82,6 +95,24 @@ pub enum Step {
     Retry,
     /// Nothing until something changes.
     Rest,
+}
+
+/// What holds a Node that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holdup {
+    /// Pods, and why each is still there.
+    Pods(Vec<Waiting>),
+    /// Volumes that are attached.
+    Volumes(Vec<String>),
+}
+
+/// What became of the volumes of a Node that goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Volumes {
+    /// They are detached.
+    Detached,
+    /// There was no time left to wait for them.
+    Abandoned,
 }
 
 /// What is not to be had.
@@ -161,6 +192,12 @@ impl Step {
             Self::NoteAbsence(_) => "note-absence",
             Self::ForgetAbsence => "forget-absence",
             Self::ChangeNode(_) => "change-node",
+            Self::SetDeadline(_) => "set-deadline",
+            Self::Draining => "draining",
+            Self::Evict(_) => "evict",
+            Self::Await(..) => "await",
+            Self::Drained => "drained",
+            Self::Vacated(_) => "vacated",
             Self::Register => "register",
             Self::Initialize => "initialize",
             Self::DeleteNode { .. } => "delete-node",

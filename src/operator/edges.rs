@@ -19,7 +19,7 @@ use crate::cloud::ClusterId;
 use crate::cluster::Cluster;
 use crate::controllers::compute::Place;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Compute, Context, Discounts, Unavailable, Zones};
+use crate::controllers::{self, Compute, Context, Discounts, Notices, Unavailable, Zones};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::offerings::Kinds;
@@ -86,6 +86,7 @@ pub(super) fn context_with(
         // A history must not hang on which thread is faster; a process of its own asks for another place.
         compute: Compute::new(Place::Here),
         hurry: Arc::default(),
+        notices: Notices::default(),
         discounts: Discounts::new(settings.discounts.at_start()),
         cloud: Arc::new(Machines::new(ibm, kinds)),
         settings: Arc::new(settings.controllers.clone()),

@@ -6,6 +6,7 @@ pub mod discounts;
 pub mod edges;
 pub mod lease;
 pub mod planning;
+pub mod push;
 pub mod run;
 pub mod serve;
 pub mod settings;

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster;
 use super::edges::{self, Edges};
+use super::push::PushSettings;
 use super::serve::{self, Readiness};
 use super::settings::{SettingError, Settings};
 use crate::clock::Clock;
@@ -86,15 +87,50 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
     tracing::info!(%address, region = settings.region, "serving health and metrics");
     let (_ready, readiness) = watch::channel(Readiness::Ready);
     let served = serve::serve(listener, serve::router(registry, readiness), stop.clone());
+    let pushed = push(settings.push.take(), &context, stop.clone()).await?;
     let discounts = context.discounts.clone();
     tokio::select! {
         biased;
         ended = async { tokio::join!(biased; served, lead(context, stop)) } => ended.0?,
         () = settings.discounts.follow(&discounts, &clock) => {}
         () = prices.run() => {}
+        ended = pushed => ended?,
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Takes the cloud's own words about preemptions, if that is configured; else for ever nothing.
+async fn push(
+    settings: Option<PushSettings>,
+    context: &Context,
+    stop: CancellationToken,
+) -> Result<impl Future<Output = std::io::Result<()>> + use<>, StartError> {
+    let listener = match &settings {
+        Some(push) => {
+            let listener = TcpListener::bind(push.listen).await;
+            Some(listener.map_err(|error| StartError::Listen(push.listen, error))?)
+        }
+        None => None,
+    };
+    let (notices, clock) = (context.notices.clone(), context.clock.clone());
+    Ok(async move {
+        match settings.zip(listener) {
+            Some((push, listener)) => {
+                let address = push.listen;
+                tracing::info!(%address, "taking notifications of preemptions");
+                serve::serve(
+                    listener,
+                    super::push::router(push.secret, notices, clock),
+                    stop.clone(),
+                )
+                .await?;
+                // It has stopped as it was told to: the rest stops in its own time.
+                std::future::pending().await
+            }
+            None => std::future::pending().await,
+        }
+    })
 }
 
 /// A client of the cluster that the environment names, a kubeconfig or the cluster this runs in; and how machines reach

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use super::discounts::DiscountSettings;
 use super::planning::RawPlanning;
+use super::push::PushSettings;
 use crate::allocation::{Breakers, Purchases};
 use crate::controllers;
+use crate::controllers::context::Collecting;
 use crate::controllers::node_class::AllowLists;
 use crate::ibm;
 use crate::ibm::builtin;
@@ -74,6 +76,14 @@ pub struct RawSettings {
     pub preemption_hold_seconds: Option<u64>,
     /// How pods are planned for.
     pub planning: RawPlanning,
+    /// `--interruption-poll`
+    pub interruption_poll_seconds: Option<u64>,
+    /// `--gc`
+    pub collecting: Collecting,
+    /// `--push-listen`
+    pub push_listen: Option<SocketAddr>,
+    /// `--push-secret-file`
+    pub push_secret_file: Option<PathBuf>,
 }
 
 /// Settings that can be relied upon.
@@ -87,6 +97,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// What spot costs where the user says so.
     pub discounts: DiscountSettings,
+    /// Where the cloud may tell of preemptions, if anywhere.
+    pub push: Option<PushSettings>,
     /// What the controllers are told.
     pub controllers: controllers::Settings,
     /// Where machines reach the API server, if that was set.
@@ -124,6 +136,8 @@ const INITIALIZATION_MINUTES: (u64, u64) = (5, 120);
 const BREAKER_MAX: u64 = 100_000;
 /// A day: longer than the cloud is short of anything, and soon enough to notice a wrong unit.
 const PREEMPTION_HOLD_SECONDS_MAX: u64 = 86_400;
+/// A list is a request for each hundred machines: more often is a burden; less often, pods wait for what is gone.
+const INTERRUPTION_POLL_SECONDS: (u64, u64) = (10, 300);
 /// Where the chart is installed when nothing else is said.
 const NAMESPACE_DEFAULT: &str = "karpenter-ibm";
 /// The longest user data that the VPC API takes.
@@ -159,6 +173,7 @@ impl Settings {
             region,
             ibm,
             discounts: DiscountSettings::validate(raw)?,
+            push: PushSettings::validate(raw)?,
             controllers,
             listen: raw.listen.unwrap_or(LISTEN_DEFAULT),
             cluster_endpoint: cluster_endpoint(raw.cluster_endpoint.as_deref())?,
@@ -196,6 +211,15 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
         }
         settings.holds.preempted = Duration::from_secs(seconds);
     }
+    if let Some(seconds) = raw.interruption_poll_seconds {
+        let (min, max) = INTERRUPTION_POLL_SECONDS;
+        if !(min..=max).contains(&seconds) {
+            let may_be = format!("{min} to {max} seconds");
+            return Err(out_of_range("--interruption-poll", seconds, may_be));
+        }
+        settings.interruption_poll = Duration::from_secs(seconds);
+    }
+    settings.collecting = raw.collecting;
     settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
     settings.allowed = raw.allowed.clone();
     settings.planning = raw.planning.options;

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
 
 use super::observe::{Known, Seen};
-use super::{Error, Shared, nodes, purchase, write};
+use super::{Error, Shared, depart, nodes, purchase, write};
 use crate::api::{NodeClaim, names};
 use crate::clock::later;
 use crate::cloud::{self, InstanceName, Machine, ProviderId};
@@ -19,6 +19,9 @@ use crate::lifecycle::{Blocker, End, Step, status};
 
 /// How often a claim that waits for somebody to act is looked at: what it waits for may not be watched.
 const BLOCKED_FOR: Duration = Duration::from_secs(30);
+
+/// How soon after evictions it is looked what came of them.
+const EVICTED_FOR: Duration = Duration::from_secs(1);
 
 /// What follows from a step.
 pub(super) enum Outcome {
@@ -56,6 +59,19 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
             write::annotate(context, known, names::MACHINE_ABSENT_SINCE, since).await?
         }
         Step::ForgetAbsence => write::annotate(context, known, names::MACHINE_ABSENT_SINCE, None).await?,
+        Step::SetDeadline(deadline) => {
+            depart::tell_deadline(context, known, deadline).await;
+            let deadline = Some(deadline.to_string());
+            write::annotate(context, known, names::TERMINATION_TIMESTAMP, deadline).await?
+        }
+        Step::Evict(evictions) => {
+            depart::evict(shared, known, evictions).await;
+            return Ok(Outcome::At(later(context.clock.now(), EVICTED_FOR)));
+        }
+        Step::Await(until, holdup) => {
+            depart::tell(context, known, &holdup).await;
+            return Ok(Outcome::At(until));
+        }
         Step::ChangeNode(change) => nodes::change(context, known, change).await?,
         Step::DeleteNode { uid } => nodes::delete(context, known, uid).await?,
         Step::End(end) => return conclude(context, known, &end).await,
@@ -88,6 +104,12 @@ async fn tell(context: &Context, known: &Known, step: Step) -> Result<Known, Err
             status::registered(claim, &claim.name_any(), now),
         ),
         Step::Initialize => ("initializing the node", status::initialized(claim, now)),
+        Step::Draining => ("draining the node", status::draining(claim, now)),
+        Step::Drained => ("telling that the node is drained", status::drained(claim, now)),
+        Step::Vacated(volumes) => (
+            "telling that the machine goes",
+            status::vacated(claim, volumes, now),
+        ),
         // Every other step has its own way.
         _ => return Ok(known.clone()),
     };

@@ -9,6 +9,8 @@ mod act;
 mod addresses;
 mod attempts;
 mod census;
+mod depart;
+mod departures;
 mod market;
 mod nodes;
 mod observe;
@@ -40,6 +42,7 @@ use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{self, Step};
 use act::Outcome;
 use attempts::Attempts;
+use departures::Departures;
 use market::Market;
 use observe::Known;
 pub(super) use observe::look;
@@ -130,6 +133,7 @@ struct Shared {
     cluster: ClusterId,
     pace: Pace,
     attempts: Attempts,
+    departures: Departures,
     market: Market,
     tokens: Tokens,
     version: OnceCell<Version>,
@@ -151,6 +155,7 @@ impl Shared {
     /// What must be forgotten of a claim that is gone.
     fn forget(&self, claim: &NodeClaim) {
         self.attempts.forget(claim);
+        self.departures.forget(claim);
         self.tokens.forget(claim);
         self.pace.forget(&claim.name_any());
     }
@@ -176,6 +181,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
     let shared = Arc::new(Shared {
         pace: Pace::new(context.entropy.clone()),
         attempts: Attempts::default(),
+        departures: Departures::default(),
         market: Market::default(),
         tokens: Tokens::default(),
         version: OnceCell::new(),

@@ -18,6 +18,9 @@ pub(super) async fn change(context: &Context, known: &Known, change: NodeChange)
     if let Some(taints) = change.taints {
         patch["spec"] = json!({"taints": taints});
     }
+    if let Some(finalizers) = change.finalizers {
+        patch["metadata"]["finalizers"] = json!(finalizers);
+    }
     let nodes: Api<Node> = Api::all(context.client.clone());
     nodes
         .patch(&change.name, &PatchParams::default(), &Patch::Merge(patch))

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::census::Moment;
 use super::market::{self, Turn};
 use super::tokens::Need;
-use super::{Error, Shared, user_data};
+use super::{Error, Shared, depart, user_data};
 use crate::api::{NodeClaim, names};
 use crate::cloud::{self, Cloud, ClusterId, InstanceName, Machine, MachineStatus, ProviderId};
 use crate::controllers::approver;
@@ -19,7 +19,7 @@ use crate::controllers::context::Context;
 use crate::controllers::node_class::{self, ReadError, Resolved};
 use crate::lifecycle::diagnosis::diagnose;
 use crate::lifecycle::facts::Facts;
-use crate::lifecycle::{self, Observed, Sighting, Standing, needs_choice, needs_standing};
+use crate::lifecycle::{self, Observed, Sighting, Standing, needs_choice, needs_remaining, needs_standing};
 use crate::model::InstanceType;
 
 /// A claim as the API server last told it.
@@ -99,6 +99,10 @@ pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Durati
         let class = node_class::read(context, claim).await.map_err(unread)?;
         seen.observed.resource_group = class.as_ref().and_then(|class| class.resource_group.clone());
         seen.class = class;
+    }
+    if needs_remaining(claim, &seen.observed) {
+        let remaining = depart::remaining(shared, known, &claim.name_any()).await?;
+        seen.observed.remaining = Some(remaining);
     }
     look_at_the_market(shared, known, &mut seen).await?;
     Ok(seen)

@@ -13,6 +13,8 @@ use crate::clock::{between, later};
 pub enum Cause {
     /// The cloud took a machine of it back.
     Preempted,
+    /// A machine of it is being switched off, perhaps taken back.
+    Stopping,
     /// The zone has no hardware left for it.
     Shortage,
     /// The account's quota is used up.
@@ -24,6 +26,8 @@ pub enum Cause {
 pub struct Holds {
     /// After a preemption.
     pub preempted: Duration,
+    /// While a machine is being switched off: until it is known what that was.
+    pub stopping: Duration,
     /// After a shortage, the first time.
     pub shortage: Duration,
     /// After a shortage that keeps coming back, at most.
@@ -38,6 +42,8 @@ impl Default for Holds {
     fn default() -> Self {
         Self {
             preempted: Duration::from_hours(1),
+            // The notice of a preemption is 30 seconds, and a poll a minute.
+            stopping: Duration::from_mins(2),
             shortage: Duration::from_mins(3),
             shortage_max: Duration::from_hours(1),
             quota: Duration::from_mins(10),
@@ -50,6 +56,7 @@ impl Cause {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Preempted => names::WITHHELD_PREEMPTED,
+            Self::Stopping => names::WITHHELD_STOPPING,
             Self::Shortage => names::WITHHELD_SHORTAGE,
             Self::Quota => names::WITHHELD_QUOTA,
         }
@@ -103,6 +110,7 @@ fn new_length(
 ) -> Duration {
     match cause {
         Cause::Preempted => holds.preempted,
+        Cause::Stopping => holds.stopping,
         Cause::Quota => holds.quota,
         Cause::Shortage => present
             .filter(|it| is_for_shortage(it) && now < remembered_until(it))

@@ -4,6 +4,7 @@
 //! is an error and no guess.
 
 mod inventory;
+mod leftovers;
 mod machine;
 mod prototype;
 
@@ -20,10 +21,11 @@ use super::search::Search;
 use super::tags::{Tag, Tagging};
 use super::vpc::Vpc;
 use super::vpc::instances::InstanceFilter;
-use super::vpc::types::InstancePatch;
+use super::vpc::types::{AvailabilityClass, InstancePatch};
+use crate::api::CapacityType;
 use crate::cloud::{
-    Cloud, Effect, Error, Image, ImageQuery, InstanceName, Interface, Kind, Machine, Network, Order, Ours,
-    Placement, Subnet,
+    Cloud, Effect, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, LeftoverKind, Machine,
+    Network, Order, Ours, Placement, Subnet,
 };
 use machine::machine;
 use prototype::prototype;
@@ -50,6 +52,27 @@ impl Machines {
             search: client.search.clone(),
             groups: Mutex::default(),
         }
+    }
+
+    /// The instances with these marks, all of them or those of one class.
+    async fn list_ours(&self, ours: &Ours, class: Option<AvailabilityClass>) -> Result<Vec<Machine>, Error> {
+        let filter = InstanceFilter {
+            resource_group: Some(ours.resource_group.clone()),
+            class,
+            ..InstanceFilter::default()
+        };
+        let is_ours =
+            |name: &str| InstanceName::of_machine(name).is_some_and(|name| name.cluster() == ours.cluster);
+        let all = self.vpc.list_instances(&filter).await?;
+        all.into_iter()
+            .filter(|instance| is_ours(&instance.name))
+            .map(|instance| machine(instance, Effect::None))
+            .filter(|machine| {
+                machine
+                    .as_ref()
+                    .map_or(true, |machine| machine.resource_group == ours.resource_group)
+            })
+            .collect()
     }
 
     async fn look_up_group(&self, written: Option<&str>) -> Result<Option<String>, Error> {
@@ -89,22 +112,25 @@ impl Cloud for Machines {
     }
 
     async fn list(&self, ours: &Ours) -> Result<Vec<Machine>, Error> {
-        let filter = InstanceFilter {
-            resource_group: Some(ours.resource_group.clone()),
-            ..InstanceFilter::default()
-        };
-        let is_ours =
-            |name: &str| InstanceName::of_machine(name).is_some_and(|name| name.cluster() == ours.cluster);
-        let all = self.vpc.list_instances(&filter).await?;
-        all.into_iter()
-            .filter(|instance| is_ours(&instance.name))
-            .map(|instance| machine(instance, Effect::None))
-            .filter(|machine| {
-                machine
-                    .as_ref()
-                    .map_or(true, |machine| machine.resource_group == ours.resource_group)
-            })
-            .collect()
+        self.list_ours(ours, None).await
+    }
+
+    async fn preemptible(&self, ours: &Ours) -> Result<Vec<Machine>, Error> {
+        let mut machines = self.list_ours(ours, Some(AvailabilityClass::Spot)).await?;
+        // A server that ignores the filter must not make others look like spot.
+        machines.retain(|machine| machine.capacity_type == CapacityType::Spot);
+        Ok(machines)
+    }
+
+    async fn leftovers(&self, ours: &Ours) -> Result<Vec<Leftover>, Error> {
+        self.find_leftovers(ours).await
+    }
+
+    async fn remove(&self, leftover: &Leftover) -> Result<(), Error> {
+        match leftover.kind {
+            LeftoverKind::Interface => self.vpc.delete_interface(&leftover.id).await,
+            LeftoverKind::BootVolume => self.vpc.delete_volume(&leftover.id).await,
+        }
     }
 
     async fn delete(&self, id: &str) -> Result<(), Error> {

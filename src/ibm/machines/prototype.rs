@@ -54,19 +54,19 @@ fn place(prototype: &mut InstancePrototype, order: &Order) {
 /// Volumes are named after the machine: a device's name is the same on every machine, a volume's must be unique.
 fn carry(prototype: &mut InstancePrototype, order: &Order) {
     let boot = format!("{}-boot", order.name);
-    prototype.boot_volume_attachment = attachment(&order.boot_volume, boot, &order.tags);
+    prototype.boot_volume_attachment = attachment(&order.boot_volume, boot, order);
     if prototype.boot_volume_attachment.name.is_none() {
         prototype.boot_volume_attachment.name = Some("boot".to_owned());
     }
     let data = order.data_volumes.iter().enumerate();
     prototype.volume_attachments = data
-        .map(|(index, volume)| attachment(volume, format!("{}-data-{index}", order.name), &order.tags))
+        .map(|(index, volume)| attachment(volume, format!("{}-data-{index}", order.name), order))
         .collect();
 }
 
-fn attachment(volume: &VolumeOrder, name: String, tags: &BTreeSet<String>) -> VolumeAttachmentPrototype {
+fn attachment(volume: &VolumeOrder, name: String, order: &Order) -> VolumeAttachmentPrototype {
     let legal = |tag: &String| Tag::parse(tag).map(|tag| tag.as_str().to_owned());
-    let tags: BTreeSet<String> = tags.union(&volume.tags).filter_map(legal).collect();
+    let tags: BTreeSet<String> = order.tags.union(&volume.tags).filter_map(legal).collect();
     let profile = volume.profile.as_deref().unwrap_or(DEFAULT_VOLUME_PROFILE);
     let key = volume.encryption_key.clone().map(|crn| Reference {
         crn: Some(crn),
@@ -83,6 +83,8 @@ fn attachment(volume: &VolumeOrder, name: String, tags: &BTreeSet<String>) -> Vo
             bandwidth: volume.bandwidth_mbps,
             encryption_key: key,
             user_tags: tags.into_iter().collect(),
+            // With the name, the mark of whose it is, should it be left behind.
+            resource_group: Some(Reference::by_id(&order.resource_group)),
         },
     }
 }
@@ -130,6 +132,7 @@ mod tests {
             }},
             "boot_volume_attachment": {"name": "boot", "delete_volume_on_instance_delete": true, "volume": {
                 "name": "kib-1-boot", "profile": {"name": "general-purpose"}, "user_tags": ["team:a"],
+                "resource_group": {"id": "r"},
             }},
             "availability": {"class": "spot"}, "availability_policy": {"preemption": "stop"},
             "reservation_affinity": {"policy": "disabled"},
@@ -165,6 +168,7 @@ mod tests {
         let data = json!([{"name": "data", "delete_volume_on_instance_delete": false, "volume": {
             "name": "kib-1-data-0", "capacity": 200, "profile": {"name": "sdp"}, "iops": 3000, "bandwidth": 1000,
             "encryption_key": {"crn": "crn:v1:key"}, "user_tags": ["b:c", "team:a"],
+            "resource_group": {"id": "r"},
         }}]);
         assert_eq!(sent["volume_attachments"], data);
         assert_eq!(sent["placement_target"], json!({"id": "p"}));

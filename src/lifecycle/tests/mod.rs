@@ -1,5 +1,6 @@
 mod ends;
 mod laws;
+mod leaving;
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -401,8 +402,10 @@ fn a_node_is_trusted_only_if_name_provider_id_and_address_agree() {
         .collect();
     assert_eq!(keys, ["node.kubernetes.io/not-ready"]);
     assert_eq!(change.labels[names::REGISTERED], "true");
+    assert_eq!(change.finalizers.unwrap(), [names::TERMINATION_FINALIZER]);
     let given = node(|node| {
         node["metadata"]["labels"] = json!({"karpenter.sh/registered": "true"});
+        node["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
         node["spec"]["taints"] = json!([]);
     });
     assert_eq!(step(&claim, &joined(given), 60), "register");

@@ -6,6 +6,7 @@ mod capacity;
 mod chart;
 mod classes;
 mod crashes;
+mod draining;
 mod drift;
 mod effects;
 mod examples;

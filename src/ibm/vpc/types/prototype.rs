@@ -92,6 +92,8 @@ pub struct VolumePrototype {
     /// Atomic with the create, unlike tags of an instance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub user_tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<Reference>,
 }
 
 /// Whether a reservation may be used.
@@ -194,6 +196,7 @@ impl InstancePrototype {
             bandwidth: None,
             encryption_key: None,
             user_tags: Vec::new(),
+            resource_group: None,
         };
         Self {
             name: order.name.clone(),

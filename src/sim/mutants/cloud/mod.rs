@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::hearsay::ANYWHERE;
 use crate::cloud::{
-    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Machine, Network, Order, Ours,
-    Placement, Subnet,
+    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, Machine, Network,
+    Order, Ours, Placement, Subnet,
 };
 
 /// How a cloud is misunderstood.
@@ -140,6 +140,21 @@ impl Cloud for Flawed {
             (Flaw::ErrorAsAbsence, Err(_)) => Ok(Vec::new()),
             (_, answer) => Ok(answer?.into_iter().map(|machine| self.heard(machine)).collect()),
         }
+    }
+
+    async fn preemptible(&self, ours: &Ours) -> Result<Vec<Machine>, Error> {
+        match (&self.flaw, self.inner.preemptible(ours).await) {
+            (Flaw::ErrorAsAbsence, Err(_)) => Ok(Vec::new()),
+            (_, answer) => Ok(answer?.into_iter().map(|machine| self.heard(machine)).collect()),
+        }
+    }
+
+    async fn leftovers(&self, ours: &Ours) -> Result<Vec<Leftover>, Error> {
+        self.inner.leftovers(ours).await
+    }
+
+    async fn remove(&self, leftover: &Leftover) -> Result<(), Error> {
+        self.inner.remove(leftover).await
     }
 
     async fn delete(&self, id: &str) -> Result<(), Error> {

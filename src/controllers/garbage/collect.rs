@@ -1,0 +1,249 @@
+//! Removes garbage, one thing at a time, and tells of each.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use super::Error;
+use super::breaker::fingerprint;
+use super::view::{End, Garbage};
+use crate::api::{IBMNodeClass, NodeClaim, names};
+use crate::cloud::{self, Leftover, Machine};
+use crate::controllers::context::Context;
+use crate::controllers::events::{Kind, Story};
+use crate::controllers::removal::{self, Judged};
+
+/// What an event lists at most.
+const TOLD_MAX: usize = 10;
+
+/// Removes what was found.
+pub(super) async fn collect(
+    context: &Context,
+    classes: &[IBMNodeClass],
+    garbage: Garbage,
+) -> Result<(), Error> {
+    tell_working(context, classes, &garbage.working).await;
+    for machine in &garbage.machines {
+        delete_machine(context, classes, machine).await?;
+    }
+    for leftover in &garbage.leftovers {
+        delete_leftover(context, classes, leftover).await?;
+    }
+    for (claim, end) in garbage.claims.values() {
+        delete_claim(context, claim, end).await?;
+    }
+    for node in garbage.nodes.values() {
+        release_node(context, node).await?;
+    }
+    Ok(())
+}
+
+/// Tells what would be removed.
+pub(super) async fn report(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage) {
+    tell_working(context, classes, &garbage.working).await;
+    let machines = garbage
+        .machines
+        .iter()
+        .map(|it| format!("machine {} ({})", it.id, it.name));
+    let leftovers = garbage
+        .leftovers
+        .iter()
+        .map(|it| format!("{} {} ({})", it.kind, it.id, it.name));
+    for found in machines.chain(leftovers) {
+        let note = format!("{found} belongs to no claim; nothing is collected, as configured");
+        tell(
+            context,
+            classes,
+            Kind::Warning,
+            names::REASON_GARBAGE_FOUND,
+            note,
+            found,
+        )
+        .await;
+    }
+    for (claim, end) in garbage.claims.values() {
+        let (_, note) = words(end);
+        let story = Story {
+            kind: Kind::Warning,
+            reason: names::REASON_GARBAGE_FOUND,
+            action: "Report",
+            transition: note.clone(),
+            note,
+        };
+        context.events.tell(claim, story).await;
+    }
+}
+
+/// Says that the sweep has stopped, and how it goes on.
+pub(super) async fn alert(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage, machines: usize) {
+    let confirm = fingerprint(garbage);
+    let orphans = garbage.machines.len() + garbage.working.len();
+    let ids: Vec<&str> = garbage
+        .machines
+        .iter()
+        .map(|it| it.id.as_str())
+        .take(TOLD_MAX)
+        .collect();
+    let note = format!(
+        "{orphans} of {machines} machines belong to no claim, {} of them with a ready node. Was a backup restored or a \
+         definition removed? Nothing is collected. To delete those without a ready node ({}), annotate this class with {}={confirm}",
+        garbage.working.len(),
+        ids.join(", "),
+        names::CONFIRM_COLLECTION,
+    );
+    tracing::error!(orphans, machines, confirm, "a sweep has stopped");
+    tell(
+        context,
+        classes,
+        Kind::Warning,
+        names::REASON_COLLECTION_STOPPED,
+        note,
+        confirm,
+    )
+    .await;
+}
+
+async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Machine]) {
+    for machine in working {
+        let note = format!(
+            "machine {} ({}) belongs to no claim, but its node is ready: it is not collected",
+            machine.id, machine.name
+        );
+        let id = machine.id.clone();
+        tell(
+            context,
+            classes,
+            Kind::Warning,
+            names::REASON_GARBAGE_FOUND,
+            note,
+            id,
+        )
+        .await;
+    }
+}
+
+/// What belongs to no claim is told on a class: there is nothing nearer that is left.
+async fn tell(
+    context: &Context,
+    classes: &[IBMNodeClass],
+    kind: Kind,
+    reason: &'static str,
+    note: String,
+    transition: String,
+) {
+    let story = Story {
+        kind,
+        reason,
+        action: "Collect",
+        note,
+        transition,
+    };
+    if let Some(class) = classes.iter().min_by_key(|class| class.name_any()) {
+        context.events.tell(class, story).await;
+    }
+}
+
+/// Deletes a machine, by its id, if that is still the machine that was judged.
+async fn delete_machine(context: &Context, classes: &[IBMNodeClass], judged: &Machine) -> Result<(), Error> {
+    let now = match context.cloud.get(&judged.id).await {
+        Ok(machine) => machine,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if now.name != judged.name || now.resource_group != judged.resource_group {
+        return Ok(());
+    }
+    let note = format!(
+        "deleting machine {} ({}): it belongs to no claim",
+        judged.id, judged.name
+    );
+    tracing::info!(
+        id = judged.id,
+        name = judged.name,
+        "deleting a machine without a claim"
+    );
+    let id = judged.id.clone();
+    tell(context, classes, Kind::Warning, names::REASON_COLLECTED, note, id).await;
+    match context.cloud.delete(&judged.id).await {
+        // The next sweep looks again.
+        Ok(()) | Err(cloud::Error::NotFound(_) | cloud::Error::Conflict(_)) => {
+            context.metrics.collected("machine");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn delete_leftover(
+    context: &Context,
+    classes: &[IBMNodeClass],
+    leftover: &Leftover,
+) -> Result<(), Error> {
+    let note = format!(
+        "deleting {} {} ({}): it hangs on no machine",
+        leftover.kind, leftover.id, leftover.name
+    );
+    let id = leftover.id.clone();
+    tell(context, classes, Kind::Warning, names::REASON_COLLECTED, note, id).await;
+    match context.cloud.remove(leftover).await {
+        Ok(()) | Err(cloud::Error::NotFound(_) | cloud::Error::Conflict(_)) => {
+            context.metrics.collected("leftover");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn words(end: &End) -> (&'static str, String) {
+    match end {
+        End::Vanished => (
+            names::REASON_MACHINE_VANISHED,
+            "the machine is not in the cloud any more".to_owned(),
+        ),
+        End::Dead(why) => (names::REASON_MACHINE_STOPPED, why.clone()),
+        End::NodeGone => (
+            names::REASON_NODE_DELETED,
+            "its node is not there any more".to_owned(),
+        ),
+    }
+}
+
+async fn delete_claim(context: &Context, claim: &NodeClaim, end: &End) -> Result<(), Error> {
+    let (reason, note) = words(end);
+    let story = Story {
+        kind: Kind::Warning,
+        reason,
+        action: "Delete",
+        note,
+        transition: claim
+            .status
+            .as_ref()
+            .and_then(|status| status.provider_id.clone())
+            .unwrap_or_default(),
+    };
+    if removal::delete_claim(context, claim, story).await? == Judged::Deleted {
+        context.metrics.collected("claim");
+        context.hurry.notify_one();
+    }
+    Ok(())
+}
+
+/// Lets a Node go that is being deleted, and whose claim and machine are gone.
+async fn release_node(context: &Context, node: &Node) -> Result<(), Error> {
+    let kept = node.finalizers().iter();
+    let kept: Vec<&String> = kept
+        .filter(|name| *name != names::TERMINATION_FINALIZER)
+        .collect();
+    let patch = json!({"metadata": {"resourceVersion": node.resource_version(), "finalizers": kept}});
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let params = PatchParams::default();
+    match nodes.patch(&node.name_any(), &params, &Patch::Merge(patch)).await {
+        Ok(_) => {
+            context.metrics.collected("node");
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,97 @@
+//! What this process remembers of Nodes that are being emptied: since when it has known the taint, and whose eviction was
+//! refused. Both only make it wait; a restart forgets them, which costs seconds.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::api::NodeClaim;
+use crate::clock::later;
+use crate::drain::Refused;
+
+/// A refusal is asked about again after a second, and then ever more patiently: a budget changes when a pod elsewhere has
+/// become ready, which takes seconds.
+const FIRST: Duration = Duration::from_secs(1);
+const LAST: Duration = Duration::from_secs(10);
+
+/// By the claim's uid.
+#[derive(Debug, Default)]
+pub(super) struct Departures(Mutex<BTreeMap<String, Departure>>);
+
+#[derive(Debug, Default)]
+struct Departure {
+    tainted: Option<Instant>,
+    /// How often in a row each pod was refused, and when it may be asked for again.
+    refused: BTreeMap<String, (u32, Timestamp)>,
+}
+
+impl Departures {
+    /// For how long the claim's Node has been known to be tainted, from the first call on.
+    pub(super) fn tainted_for(&self, claim: &NodeClaim, now: Instant) -> Duration {
+        self.with(claim, |departure| {
+            now.saturating_duration_since(*departure.tainted.get_or_insert(now))
+        })
+    }
+
+    /// Whose eviction is not asked for before when.
+    pub(super) fn refused(&self, claim: &NodeClaim) -> Refused {
+        self.with(claim, |departure| {
+            let refused = departure.refused.iter();
+            refused.map(|(uid, (_, again))| (uid.clone(), *again)).collect()
+        })
+    }
+
+    /// The eviction of a pod was refused.
+    pub(super) fn refuse(&self, claim: &NodeClaim, pod: &str, now: Timestamp) {
+        self.with(claim, |departure| {
+            let (times, again) = departure.refused.entry(pod.to_owned()).or_insert((0, now));
+            *again = later(now, FIRST.saturating_mul(1 << (*times).min(10)).min(LAST));
+            *times = times.saturating_add(1);
+        });
+    }
+
+    /// The claim is gone.
+    pub(super) fn forget(&self, claim: &NodeClaim) {
+        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    fn with<T>(&self, claim: &NodeClaim, then: impl FnOnce(&mut Departure) -> T) -> T {
+        let uid = claim.metadata.uid.clone().unwrap_or_default();
+        let mut departures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        then(departures.entry(uid).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_are_asked_about_ever_more_patiently() {
+        let claim: NodeClaim = serde_json::from_value(json!({
+            "metadata": {"name": "a", "uid": "u"},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+        }))
+        .unwrap();
+        let (departures, now) = (Departures::default(), Timestamp::UNIX_EPOCH);
+        let waits: Vec<i64> = (0..6)
+            .map(|_| {
+                departures.refuse(&claim, "p", now);
+                departures.refused(&claim)["p"].as_second()
+            })
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
+        let begin = Instant::now();
+        assert_eq!(departures.tainted_for(&claim, begin), Duration::ZERO);
+        let later = begin + Duration::from_secs(7);
+        assert_eq!(departures.tainted_for(&claim, later).as_secs(), 7);
+        departures.forget(&claim);
+        assert!(departures.refused(&claim).is_empty());
+    }
+}

@@ -1,0 +1,119 @@
+//! Which claims have lived as long as they may.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::facts::Facts;
+use crate::api::{Expiry, NodeClaim, names, parse_expiry};
+use crate::clock::later;
+
+/// When a claim has lived as long as it may; `None` for one that may live for ever, or whose limit cannot be read.
+pub fn expires_at(claim: &NodeClaim) -> Option<Timestamp> {
+    let born = claim.metadata.creation_timestamp.as_ref()?;
+    match parse_expiry(claim.spec.expire_after.as_deref()?)? {
+        Expiry::After(length) => Some(later(born.0, length)),
+        Expiry::Never => None,
+    }
+}
+
+/// The claims that expire now, of each pool the oldest first.
+///
+/// Expiry waits for no budget. But a pool whose nodes were all made at once is not torn down at once: of each pool at
+/// most a tenth, and at least five, are on their way out by this at any time; those that leave for other reasons count.
+pub fn expired(claims: &[NodeClaim], now: Timestamp) -> Vec<&NodeClaim> {
+    let mut pools: BTreeMap<&str, Vec<&NodeClaim>> = BTreeMap::new();
+    for claim in claims {
+        let pool = claim.labels().get(names::NODE_POOL).map_or("", String::as_str);
+        pools.entry(pool).or_default().push(claim);
+    }
+    pools
+        .into_values()
+        .flat_map(|claims| expired_of_pool(&claims, now))
+        .collect()
+}
+
+fn expired_of_pool<'a>(claims: &[&'a NodeClaim], now: Timestamp) -> Vec<&'a NodeClaim> {
+    const AT_ONCE_MIN: usize = 5;
+    let leaving = claims.iter().filter(|claim| claim.is_deleting()).count();
+    let room = (claims.len() / 10).max(AT_ONCE_MIN).saturating_sub(leaving);
+    let mut due: Vec<(Timestamp, String, &NodeClaim)> = claims
+        .iter()
+        .filter(|claim| !claim.is_deleting())
+        .filter_map(|claim| {
+            Some((
+                expires_at(claim).filter(|at| *at <= now)?,
+                claim.name_any(),
+                *claim,
+            ))
+        })
+        .collect();
+    due.sort_by(|(at, name, _), (other_at, other, _)| (at, name).cmp(&(other_at, other)));
+    due.into_iter().take(room).map(|(_, _, claim)| claim).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(name: &str, pool: &str, born: &str, expire_after: &str) -> NodeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "creationTimestamp": born, "labels": {"karpenter.sh/nodepool": pool}},
+            "spec": {
+                "requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"},
+                "expireAfter": expire_after,
+            },
+        }))
+        .unwrap()
+    }
+
+    fn names_of(claims: &[NodeClaim], now: &str) -> Vec<String> {
+        expired(claims, now.parse().unwrap())
+            .into_iter()
+            .map(ResourceExt::name_any)
+            .collect()
+    }
+
+    #[test]
+    fn a_claim_expires_exactly_when_its_time_is_over() {
+        let claims = [claim("a", "p", "2026-11-16T10:00:00Z", "12h")];
+        assert!(names_of(&claims, "2026-11-16T21:59:59Z").is_empty());
+        assert_eq!(names_of(&claims, "2026-11-16T22:00:00Z"), ["a"]);
+    }
+
+    #[test]
+    fn who_may_live_for_ever_does_and_who_is_unreadable_too() {
+        let claims = [
+            claim("a", "p", "2020-01-01T00:00:00Z", "Never"),
+            claim("b", "p", "2020-01-01T00:00:00Z", "12 parsecs"),
+            claim("c", "p", "2020-01-01T00:00:00Z", "2562047h"),
+        ];
+        assert!(names_of(&claims, "2026-11-16T10:00:00Z").is_empty());
+    }
+
+    #[test]
+    fn a_pool_is_not_torn_down_at_once_and_the_oldest_go_first() {
+        let mut claims: Vec<NodeClaim> = (0..20)
+            .map(|n| {
+                claim(
+                    &format!("{n:02}"),
+                    "p",
+                    &format!("2026-11-16T10:00:{n:02}Z"),
+                    "1h",
+                )
+            })
+            .collect();
+        claims.reverse();
+        let now = "2026-11-17T10:00:00Z";
+        assert_eq!(names_of(&claims, now), ["00", "01", "02", "03", "04"]);
+        for claim in &mut claims {
+            if claim.name_any() < "03".to_owned() {
+                claim.metadata.deletion_timestamp = claim.metadata.creation_timestamp.clone();
+            }
+        }
+        assert_eq!(names_of(&claims, now), ["03", "04"]);
+    }
+}
