@@ -9,8 +9,10 @@ mod nodes;
 mod packing;
 mod preferences;
 mod reasons;
+mod remedies;
 mod spread;
 mod volumes;
+mod weaknesses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
