@@ -11,6 +11,7 @@
 //! ibm/          IBM Cloud as a Cloud: transport, tokens, typed endpoints, prices
 //! cloud/        the trait Cloud, its vocabulary and its error, whose variants are decisions
 //! ── pure from here down ──
+//! audit/        a second, naive look at plans; tests, benchmarks and worlds use it
 //! scheduling/   where pending pods go, and which nodes are bought for them
 //! allocation/   what to buy for a claim, or why nothing can be bought
 //! lifecycle/    the next step of a NodeClaim's life
@@ -23,6 +24,7 @@
 
 pub mod allocation;
 pub mod api;
+pub mod audit;
 pub mod bootstrap;
 pub mod cli;
 pub mod clock;

@@ -135,6 +135,13 @@ impl Requirements {
         &self.min_values
     }
 
+    /// Asks for no more than so many different values of a label to stay possible.
+    pub fn lower_min_values(&mut self, key: &str, most: u32) {
+        if let Some(least) = self.min_values.get_mut(key) {
+            *least = most.min(*least);
+        }
+    }
+
     /// Whether nothing is required.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()

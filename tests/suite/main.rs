@@ -19,6 +19,8 @@ mod demo;
 #[cfg(test)]
 mod determinism;
 #[cfg(test)]
+mod explain;
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod machines;
@@ -36,6 +38,8 @@ mod runtime;
 mod scenarios;
 #[cfg(test)]
 mod simulator;
+#[cfg(test)]
+mod solve;
 #[cfg(test)]
 mod unavailable;
 #[cfg(test)]
