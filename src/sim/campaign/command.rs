@@ -179,7 +179,7 @@ async fn several(args: &Args) -> anyhow::Result<ExitCode> {
         patience: PATIENCE,
     };
     if args.mutants {
-        return hunt(&trial).await;
+        return hunt(jobs(args.jobs), &trial).await;
     }
     if args.regressions {
         return regress(&trial).await;
@@ -257,10 +257,10 @@ async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     Ok(status(report.failed() == 0 && !hole))
 }
 
-async fn hunt(trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+async fn hunt(jobs: usize, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     let recorded = Mutant::ALL.map(|mutant| (mutant.name(), recorded(mutant)));
     let mut told = Ok(());
-    let catches = catch_all(&recorded, trial, |catch| {
+    let catches = catch_all(&recorded, jobs, trial, |catch| {
         let line = describe(catch);
         told = std::mem::replace(&mut told, Ok(())).and_then(|()| say(&line));
     })
