@@ -33,6 +33,8 @@ mod placing;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
+mod real_scenario;
+#[cfg(test)]
 mod runtime;
 #[cfg(test)]
 mod scenarios;

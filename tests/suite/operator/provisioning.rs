@@ -107,10 +107,6 @@ impl World {
             .unwrap();
     }
 
-    fn pods(&self) -> Api<Pod> {
-        Api::default_namespaced(self.kube.admin())
-    }
-
     async fn all_claims(&self) -> Vec<NodeClaim> {
         self.claims().list(&ListParams::default()).await.unwrap().items
     }
