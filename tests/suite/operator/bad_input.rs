@@ -124,7 +124,7 @@ async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
             .await;
         patched.unwrap();
         world.clock.sleep(Duration::from_mins(5)).await;
-        assert_eq!(world.nodes().await.len(), 3);
+        assert_eq!(world.all_nodes().await.len(), 3);
         assert!(!world.is_true("other-cloud", "Registered").await);
         let note = world.note("NodeMismatch").await.unwrap();
         assert!(note.contains("other-cloud"), "{note}");

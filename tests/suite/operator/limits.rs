@@ -16,7 +16,7 @@ use super::{World, while_working};
 
 impl World {
     /// The pool of all claims here, with these limits.
-    pub(super) async fn pool(&self, limits: &Value) {
+    pub(super) async fn limited_pool(&self, limits: &Value) {
         let pools: Api<NodePool> = Api::all(self.kube.admin());
         let pool = serde_json::from_value(json!({
             "metadata": {"name": "default"},
@@ -48,7 +48,7 @@ async fn no_more_is_bought_for_a_pool_than_it_may_have_of_any_resource() {
         json!({"memory": "16Gi"}),
     ] {
         let world = World::new();
-        world.pool(&limits).await;
+        world.limited_pool(&limits).await;
         while_working(world.replica(), async {
             for name in ["a", "b", "c"] {
                 world.claim(name).await;
@@ -66,7 +66,7 @@ async fn no_more_is_bought_for_a_pool_than_it_may_have_of_any_resource() {
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_may_have_nothing_gets_nothing_and_a_lowered_limit_takes_nothing_away() {
     let world = World::new();
-    world.pool(&json!({"nodes": 5})).await;
+    world.limited_pool(&json!({"nodes": 5})).await;
     while_working(world.replica(), async {
         for name in ["a", "b"] {
             world.claim(name).await;
@@ -87,7 +87,7 @@ async fn a_pool_that_may_have_nothing_gets_nothing_and_a_lowered_limit_takes_not
 #[tokio::test(start_paused = true)]
 async fn what_two_leaders_promise_at_once_is_caught_before_it_is_bought() {
     let world = World::new();
-    world.pool(&json!({"nodes": 2})).await;
+    world.limited_pool(&json!({"nodes": 2})).await;
     let namespaces: Api<Namespace> = Api::all(world.kube.admin());
     let uid = namespaces.get("kube-system").await.unwrap().uid().unwrap();
     let cluster = ClusterId::from_kube_system_uid(&uid);

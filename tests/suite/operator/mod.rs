@@ -177,7 +177,7 @@ impl World {
             .unwrap()
     }
 
-    async fn nodes(&self) -> Vec<Node> {
+    async fn all_nodes(&self) -> Vec<Node> {
         let nodes: Api<Node> = Api::all(self.kube.admin());
         nodes.list(&ListParams::default()).await.unwrap().items
     }

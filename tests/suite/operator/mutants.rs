@@ -173,7 +173,7 @@ async fn each<T>(mutant: Mutant, story: impl AsyncFn(World) -> T) -> [T; 2] {
 #[tokio::test(start_paused = true)]
 async fn one_that_reads_no_limits_buys_more_than_a_pool_may_have() {
     let bought = each(Mutant::LimitsUnread, async |world: World| {
-        world.pool(&json!({"nodes": 1})).await;
+        world.limited_pool(&json!({"nodes": 1})).await;
         world.claim("a").await;
         world.claim("b").await;
         world.clock.sleep(Duration::from_mins(3)).await;

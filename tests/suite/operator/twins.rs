@@ -80,7 +80,7 @@ async fn a_twin_cluster_in_the_same_account_is_never_touched() {
             [&format!("karpenter-ibm-cluster:{own}")]
         );
     }
-    let nodes = two.nodes().await;
+    let nodes = two.all_nodes().await;
     assert_eq!(
         nodes.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
         ["deleted", "kept", "orphaned"]
