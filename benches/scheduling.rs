@@ -1,17 +1,23 @@
 //! How long the scheduler takes, from typed objects in memory to the plan, and what the plan costs.
 //!
-//! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it; `-- --pods 1000 --write FILE` writes
-//! that workload as JSON instead, so that another scheduler can be measured with it. `--kind` is `diverse`, `preferences`
-//! (with `--preferences ignored` they are not looked at) or `ibm`.
+//! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it. `--kind` is `diverse`, `preferences`,
+//! `ignored` (the same pods, whose preferences are not looked at) or `ibm`. `--write FILE` writes the workload as JSON
+//! instead, so that another scheduler can be measured with it; `--peer PROGRAM` lets that program solve it too and
+//! compares: see `hack/bench-peer`. Every plan is audited.
 #![expect(clippy::print_stdout, reason = "a table is what this is for")]
 #![expect(clippy::disallowed_methods, reason = "it measures real time")]
 
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Instant;
 
+use karpenter_ibm::audit;
 use karpenter_ibm::model::{PodSet, Snapshot};
 use karpenter_ibm::money::Price;
 use karpenter_ibm::scheduling::{Options, Plan, Preferences, solve};
 
+#[path = "scheduling/race.rs"]
+mod race;
 #[path = "scheduling/workload.rs"]
 mod workload;
 
@@ -20,70 +26,143 @@ use workload::Workload;
 /// How often each is measured; the best counts.
 const ROUNDS: usize = 3;
 const SIZES: [usize; 9] = [1, 50, 100, 500, 1000, 2000, 5000, 10_000, 20_000];
+const PREFERENCE_PODS: usize = 4000;
+
+/// What pods are like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Diverse,
+    Preferences,
+    Ignored,
+    Ibm,
+}
+
+impl Kind {
+    const ALL: [(&str, Self); 4] = [
+        ("diverse", Self::Diverse),
+        ("preferences", Self::Preferences),
+        ("ignored", Self::Ignored),
+        ("ibm", Self::Ibm),
+    ];
+
+    fn parse(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(known, _)| *known == name);
+        known
+            .map(|(_, kind)| *kind)
+            .ok_or_else(|| format!("there is no kind {name}"))
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, kind)| *kind == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    fn build(self, pods: usize) -> Workload {
+        match self {
+            Self::Diverse => workload::diverse(pods),
+            Self::Preferences | Self::Ignored => workload::preferences(pods),
+            Self::Ibm => workload::ibm(pods),
+        }
+    }
+
+    fn options(self) -> Options {
+        Options {
+            preferences: if self == Self::Ignored {
+                Preferences::Ignore
+            } else {
+                Preferences::Respect
+            },
+            ..Options::default()
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Arguments {
-    pods: Option<usize>,
-    kind: Option<String>,
-    ignore_preferences: bool,
+    /// What is measured; the whole table if empty.
+    what: Vec<(Kind, usize)>,
     write: Option<String>,
+    peer: Option<PathBuf>,
+    json: bool,
+    require: Option<f64>,
 }
 
-fn arguments() -> Arguments {
+fn arguments() -> Result<Arguments, String> {
     let mut read = Arguments::default();
+    let (mut kind, mut pods, mut preferences) = (Kind::default(), Vec::new(), false);
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
+        let mut value = || given.next().ok_or_else(|| format!("{argument} needs a value"));
         match argument.as_str() {
-            "--pods" => read.pods = given.next().and_then(|pods| pods.parse().ok()),
-            "--kind" => read.kind = given.next(),
-            "--preferences" => read.ignore_preferences = given.next().as_deref() == Some("ignored"),
-            "--write" => read.write = given.next(),
-            _ => {}
+            // What cargo itself says.
+            "--bench" => {}
+            "--pods" => {
+                for number in value()?.split(',') {
+                    pods.push(
+                        number
+                            .parse()
+                            .map_err(|_| format!("{number} is no number of pods"))?,
+                    );
+                }
+            }
+            "--kind" => kind = Kind::parse(&value()?)?,
+            "--preferences" => preferences = true,
+            "--write" => read.write = Some(value()?),
+            "--peer" => read.peer = Some(value()?.into()),
+            "--json" => read.json = true,
+            "--require" => {
+                let ratio = value()?;
+                read.require = Some(ratio.parse().map_err(|_| format!("{ratio} is no ratio"))?);
+            }
+            _ => return Err(format!("{argument} is not understood")),
         }
     }
-    read
+    read.what = pods.into_iter().map(|pods| (kind, pods)).collect();
+    if preferences {
+        read.what.push((Kind::Preferences, PREFERENCE_PODS));
+        read.what.push((Kind::Ignored, PREFERENCE_PODS));
+    }
+    Ok(read)
 }
 
-fn main() -> std::io::Result<()> {
-    let arguments = arguments();
-    let kind = arguments.kind.as_deref().unwrap_or("diverse");
-    let build = |pods: usize| match kind {
-        "preferences" => workload::preferences(pods),
-        "ibm" => workload::ibm(pods),
-        _ => workload::diverse(pods),
-    };
-    let options = Options {
-        preferences: if arguments.ignore_preferences {
-            Preferences::Ignore
-        } else {
-            Preferences::Respect
-        },
-        ..Options::default()
-    };
-    if let (Some(file), Some(pods)) = (&arguments.write, arguments.pods) {
-        return std::fs::write(file, workload::to_json(&build(pods)).to_string());
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            println!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<ExitCode, String> {
+    let arguments = arguments()?;
+    if let (Some(file), Some((kind, pods))) = (&arguments.write, arguments.what.first()) {
+        let json = workload::to_json(&kind.build(*pods)).to_string();
+        std::fs::write(file, json).map_err(|error| format!("{file}: {error}"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(peer) = &arguments.peer {
+        return race::run(peer, &arguments);
     }
     println!(
-        "{:<14} {:>7} {:>10} {:>8} {:>7} {:>12} {:>8} {:>7}",
-        "workload", "pods", "ms", "classes", "nodes", "dollars/h", "left out", "MB"
+        "{:<14} {:>7} {:>10} {:>8} {:>7} {:>12} {:>8} {:>7} {:>7}",
+        "workload", "pods", "ms", "classes", "nodes", "dollars/h", "left out", "MB", "illegal"
     );
-    if let Some(pods) = arguments.pods {
-        measure(kind, &build(pods), options);
-        return Ok(());
-    }
-    for pods in SIZES {
-        measure("diverse", &workload::diverse(pods), Options::default());
-    }
-    let ignored = Options {
-        preferences: Preferences::Ignore,
-        ..Options::default()
+    let diverse = SIZES.iter().map(|pods| (Kind::Diverse, *pods));
+    let preferences = [Kind::Preferences, Kind::Ignored].map(|kind| (kind, PREFERENCE_PODS));
+    let ibm = [1000, 20_000].map(|pods| (Kind::Ibm, pods));
+    let all = diverse.chain(preferences).chain(ibm).collect();
+    let what: Vec<(Kind, usize)> = if arguments.what.is_empty() {
+        all
+    } else {
+        arguments.what
     };
-    measure("respected", &workload::preferences(4000), Options::default());
-    measure("ignored", &workload::preferences(4000), ignored);
-    for pods in [1000, 20_000] {
-        measure("ibm", &workload::ibm(pods), Options::default());
-    }
-    Ok(())
+    let illegal: usize = what.into_iter().map(|(kind, pods)| measure(kind, pods)).sum();
+    Ok(ExitCode::from(u8::from(illegal > 0)))
 }
 
 /// A figure of this process in MB, where the kernel tells it.
@@ -111,26 +190,60 @@ fn snapshot(workload: &Workload) -> Snapshot {
     }
 }
 
-fn measure(name: &str, workload: &Workload, options: Options) {
-    let mut best: Option<(f64, usize, Plan)> = None;
-    let peak = peak(&snapshot(workload), options).unwrap_or_default();
-    for _ in 0..ROUNDS {
+/// The fastest of some rounds.
+struct Best {
+    seconds: f64,
+    solve_seconds: f64,
+    snapshot: Snapshot,
+    plan: Plan,
+}
+
+/// Solves a workload so many times.
+fn fastest(workload: &Workload, options: Options, rounds: usize) -> Best {
+    let round = || {
         let begin = Instant::now();
         let snapshot = snapshot(workload);
+        let solving = Instant::now();
         let plan = solve(&snapshot, options, &mut || true);
-        let took = begin.elapsed().as_secs_f64() * 1e3;
-        if best.as_ref().is_none_or(|(known, _, _)| took < *known) {
-            best = Some((took, snapshot.pending.classes.len(), plan));
+        Best {
+            seconds: begin.elapsed().as_secs_f64(),
+            solve_seconds: solving.elapsed().as_secs_f64(),
+            snapshot,
+            plan,
+        }
+    };
+    let mut best = round();
+    for _ in 1..rounds {
+        let next = round();
+        if next.seconds < best.seconds {
+            best = next;
         }
     }
-    let Some((took, classes, plan)) = best else {
-        return;
-    };
-    let dollars = Price::from_nanos(plan.price_nanos()).map_or(0.0, Price::usd);
+    best
+}
+
+fn dollars(nanos: u64) -> f64 {
+    Price::from_nanos(nanos).map_or(0.0, Price::usd)
+}
+
+/// Prints a line of the table; how much is illegal comes back.
+fn measure(kind: Kind, pods: usize) -> usize {
+    let (workload, options) = (kind.build(pods), kind.options());
+    let peak = peak(&snapshot(&workload), options).unwrap_or_default();
+    let best = fastest(&workload, options, ROUNDS);
+    let findings = audit::plan(&best.snapshot, &best.plan);
     println!(
-        "{name:<14} {:>7} {took:>10.2} {classes:>8} {:>7} {dollars:>12.4} {:>8} {peak:>7.1}",
-        workload.pods.len(),
-        plan.claims.len(),
-        plan.pods_left_out(),
+        "{:<14} {pods:>7} {:>10.2} {:>8} {:>7} {:>12.4} {:>8} {peak:>7.1} {:>7}",
+        kind.name(),
+        best.seconds * 1e3,
+        best.snapshot.pending.classes.len(),
+        best.plan.claims.len(),
+        dollars(best.plan.price_nanos()),
+        best.plan.pods_left_out(),
+        findings.len(),
     );
+    for finding in findings.iter().take(5) {
+        println!("    {finding}");
+    }
+    findings.len()
 }

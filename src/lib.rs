@@ -7,9 +7,11 @@
 //! cli/          one file per subcommand
 //! operator/     what a running process needs: settings, leadership, metrics, health
 //! controllers/  effects: one file or folder per loop, each three steps: observe, decide, act
+//! cluster/      watches folded into one index, and what decisions see of it
 //! ibm/          IBM Cloud as a Cloud: transport, tokens, typed endpoints, prices
 //! cloud/        the trait Cloud, its vocabulary and its error, whose variants are decisions
 //! ── pure from here down ──
+//! audit/        a second, naive look at plans; tests, benchmarks and worlds use it
 //! scheduling/   where pending pods go, and which nodes are bought for them
 //! allocation/   what to buy for a claim, or why nothing can be bought
 //! lifecycle/    the next step of a NodeClaim's life
@@ -22,10 +24,12 @@
 
 pub mod allocation;
 pub mod api;
+pub mod audit;
 pub mod bootstrap;
 pub mod cli;
 pub mod clock;
 pub mod cloud;
+pub mod cluster;
 pub mod controllers;
 pub mod drain;
 pub mod entropy;

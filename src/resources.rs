@@ -8,7 +8,7 @@ use std::collections::btree_map;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 
-use crate::quantity::{Quantity, QuantityError};
+use crate::quantity::{Notation, Quantity, QuantityError, WrittenQuantity};
 
 /// Processors.
 pub const CPU: &str = "cpu";
@@ -48,6 +48,12 @@ impl Resources {
             all.set(name, amount_of(name, amount));
         }
         Ok(all)
+    }
+
+    /// As it is written in an object of ours.
+    pub fn written(&self) -> BTreeMap<String, WrittenQuantity> {
+        let written = |(name, amount): (&String, &i64)| (name.clone(), quantity_of(name, *amount).into());
+        self.0.iter().map(written).collect()
     }
 
     /// The amount of one resource.
@@ -133,6 +139,16 @@ pub fn amount_of(name: &str, quantity: Quantity) -> i64 {
     } else {
         quantity.units_ceil()
     }
+}
+
+/// An amount as it is written in an object of Kubernetes, in the notation of that resource: `1500m`, `16Gi`.
+pub fn quantity_of(name: &str, amount: i64) -> Quantity {
+    let (nanos, notation) = match name {
+        CPU => (1_000_000, Notation::Decimal),
+        MEMORY | EPHEMERAL_STORAGE => (1_000_000_000, Notation::Binary),
+        _ => (1_000_000_000, Notation::Decimal),
+    };
+    Quantity::from_nanos(i128::from(amount) * nanos, notation)
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
+use super::limits::{OverLimit, PoolLimits};
 use super::{Choice, SubnetFacts};
 use crate::api::{CapacityType, NodeClaim, names};
+use crate::model::InstanceType;
 
 /// Addresses and spot machines that are promised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,7 @@ pub struct Ledger {
     addresses: BTreeMap<String, u64>,
     spot_machines: u64,
     spot_machines_max: Option<u64>,
+    limits: Option<PoolLimits>,
 }
 
 /// More was promised than there is.
@@ -69,6 +72,19 @@ impl Ledger {
     pub fn with_spot_limit(mut self, limit: u64) -> Self {
         self.spot_machines_max = Some(limit);
         self
+    }
+
+    /// The same where the pool that is bought for has these limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Option<PoolLimits>) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Which limit of the pool a machine of this type would exceed, if any.
+    pub fn over_limit(&self, instance_type: &InstanceType) -> Option<OverLimit> {
+        let limits = self.limits.as_ref()?;
+        limits.check_another(&instance_type.capacity).err()
     }
 
     /// Promises what was chosen.

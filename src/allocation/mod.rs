@@ -7,6 +7,7 @@
 
 mod breakers;
 mod ledger;
+mod limits;
 mod why_not;
 
 use std::cmp::Reverse;
@@ -14,6 +15,7 @@ use std::cmp::Reverse;
 pub use crate::model::SubnetFacts;
 pub use breakers::{Breakers, HOUR, Load, Purchases, Tripped};
 pub use ledger::{Ledger, Overdrawn};
+pub use limits::{OverLimit, PoolLimits};
 pub use why_not::{Hope, Missing, WhyNot};
 
 use crate::api::{CapacityType, NodeClaim, names};
@@ -94,7 +96,7 @@ pub fn choose(
     let mut why_not = WhyNot::default();
     let mut candidates = Vec::new();
     for instance_type in types {
-        if let Some(obstacle) = misfit(wish, instance_type) {
+        if let Some(obstacle) = misfit(wish, instance_type, ledger) {
             why_not.add(instance_type, obstacle);
             continue;
         }
@@ -162,15 +164,17 @@ impl Candidate<'_> {
 }
 
 /// Why no offering of a type can do, if none can.
-fn misfit(wish: &Wish, instance_type: &InstanceType) -> Option<Obstacle> {
+fn misfit(wish: &Wish, instance_type: &InstanceType, ledger: &Ledger) -> Option<Obstacle> {
     if let Some(conflict) = instance_type.requirements.conflict(&wish.requirements) {
         return Some(Obstacle::Label {
             key: conflict.key,
             wanted: conflict.wanted,
         });
     }
-    let shortage = wish.requests.shortage(&instance_type.allocatable);
-    shortage.map(Obstacle::TooSmall)
+    if let Some(shortage) = wish.requests.shortage(&instance_type.allocatable) {
+        return Some(Obstacle::TooSmall(shortage));
+    }
+    ledger.over_limit(instance_type).map(Obstacle::Limit)
 }
 
 /// The subnet in which an offering can be bought, or why it cannot.

@@ -5,9 +5,9 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::limits::OverLimit;
 use crate::model::{InstanceType, Unsold, Values};
-use crate::quantity::{Notation, Quantity};
-use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, Shortage};
+use crate::resources::{Shortage, quantity_of};
 
 /// Every offering that was passed over, summed up by what stood in the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct WhyNot {
     pub withheld: BTreeMap<String, (usize, Timestamp)>,
     /// Zones in which something fits and no subnet has an address left.
     pub no_address: BTreeSet<String>,
+    /// Types with which the pool would have more than it may, by resource: the nearest of them, and how many.
+    pub over_limit: BTreeMap<String, (OverLimit, usize)>,
     /// Spot offerings for which the quota has no room.
     pub over_spot_quota: usize,
 }
@@ -53,6 +55,7 @@ pub enum Hope {
 pub(super) enum Obstacle {
     Label { key: String, wanted: Values },
     TooSmall(Shortage),
+    Limit(OverLimit),
     Unsold(Unsold),
     Withheld { until: Timestamp, reason: String },
     NoAddress(String),
@@ -64,6 +67,7 @@ impl WhyNot {
         match obstacle {
             Obstacle::Label { key, wanted } => self.labels.entry(key).or_insert((wanted, 0)).1 += 1,
             Obstacle::TooSmall(shortage) => self.add_too_small(&instance_type.name, shortage),
+            Obstacle::Limit(over) => self.add_over_limit(over),
             Obstacle::Unsold(unsold) => *self.unsold.entry(unsold).or_default() += 1,
             Obstacle::Withheld { until, reason } => {
                 let (count, first) = self.withheld.entry(reason).or_insert((0, until));
@@ -72,6 +76,15 @@ impl WhyNot {
             }
             Obstacle::NoAddress(zone) => drop(self.no_address.insert(zone)),
             Obstacle::SpotQuota => self.over_spot_quota += 1,
+        }
+    }
+
+    fn add_over_limit(&mut self, over: OverLimit) {
+        let known = self.over_limit.entry(over.resource.clone());
+        let (nearest, count) = known.or_insert_with(|| (over.clone(), 0));
+        *count += 1;
+        if over.amount < nearest.amount {
+            *nearest = over;
         }
     }
 
@@ -88,9 +101,9 @@ impl WhyNot {
         });
     }
 
-    /// Whether waiting can help, and how long: what fits must be withheld, without an address or over quota.
+    /// Whether waiting can help, and how long: what fits must be withheld, without an address, over quota or over a limit.
     pub fn hope(&self) -> Hope {
-        if !self.no_address.is_empty() || self.over_spot_quota > 0 {
+        if !self.no_address.is_empty() || self.over_spot_quota > 0 || !self.over_limit.is_empty() {
             return Hope::Sometime;
         }
         let first = self.withheld.values().map(|(_, until)| *until).min();
@@ -114,6 +127,9 @@ impl WhyNot {
             said.push(format!(
                 "the quota has no room for another spot machine ({count} offerings)"
             ));
+        }
+        for (over, count) in self.over_limit.values() {
+            said.push(format!("{over} ({count} types)"));
         }
         for (unsold, count) in &self.unsold {
             said.push(format!("{unsold} ({count} offerings)"));
@@ -161,18 +177,8 @@ impl fmt::Display for Missing {
             "{} types are too small, of which {} comes closest with {} of {} {resource}",
             self.types,
             self.instance_type,
-            written(resource, *available),
-            written(resource, *wanted),
+            quantity_of(resource, *available),
+            quantity_of(resource, *wanted),
         )
     }
-}
-
-/// An amount as people write it: `1500m`, `16Gi`.
-fn written(resource: &str, amount: i64) -> String {
-    let (nanos, notation) = match resource {
-        CPU => (1_000_000, Notation::Decimal),
-        MEMORY | EPHEMERAL_STORAGE => (1_000_000_000, Notation::Binary),
-        _ => (1_000_000_000, Notation::Decimal),
-    };
-    Quantity::from_nanos(i128::from(amount) * nanos, notation).to_string()
 }

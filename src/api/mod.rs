@@ -35,8 +35,8 @@ pub use condition::Condition;
 pub use duration::{Expiry, parse_duration, parse_expiry};
 pub use ibm_node_class::{
     BlockDeviceMapping, Bootstrap, IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, ImageSelector,
-    Ingredients, KubeletSettings, NODE_CLASS_HASH_VERSION, PlacementKind, PlacementStrategy, Repository,
-    ResolvedImage, ResolvedSubnet, SubnetSelection, VolumeSpec,
+    Ingredients, KubeletSettings, NODE_CLASS_HASH_VERSION, ObservedCapacity, PlacementKind,
+    PlacementStrategy, Repository, ResolvedImage, ResolvedSubnet, SubnetSelection, VolumeSpec,
 };
 pub use node_claim::{
     Allocation, Credential, NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements, WrittenPrice,

@@ -114,6 +114,9 @@ pub const ORDER_UNSETTLED_UNTIL: &str = "karpenter-ibm.sh/order-unsettled-until"
 /// Annotation on a NodeClaim: the credential that its machine used to join, and the certificate request it was used for,
 /// as `<jti>/<uid>`. A credential is good for one request.
 pub const CERTIFICATE_REQUEST: &str = "karpenter-ibm.sh/certificate-request";
+/// Annotation on a NodeClaim: the pods that it was made for, by uid, separated by commas. Nobody plans for them again while
+/// it is on its way.
+pub const NOMINATED_PODS: &str = "karpenter-ibm.sh/nominated-pods";
 /// Annotation on a NodeClaim: since when its spot machine has been stopping (RFC 3339). Its Node takes no pods meanwhile.
 pub const INTERRUPTED_SINCE: &str = "karpenter-ibm.sh/interrupted-since";
 /// Annotation on an `IBMNodeClass`: the machines without a claim whose deletion a person has confirmed, as the event
@@ -220,6 +223,10 @@ pub const REASON_CERTIFICATE_REFUSED: &str = "CertificateRefused";
 /// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
 pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
 
+/// Reason of an event on a pod: it waits for a node, or a claim to one, on which there is room for it.
+pub const REASON_NOMINATED: &str = "Nominated";
+/// Reason of an event on a pod: nothing can be bought or found for it.
+pub const REASON_FAILED_SCHEDULING: &str = "FailedScheduling";
 /// Reason of an event on a NodeClaim: its machine is in the cloud no more.
 pub const REASON_MACHINE_VANISHED: &str = "MachineVanished";
 /// Reason of an event on a NodeClaim: its machine was switched off, and stays so.

@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::BadInput;
 use super::access::{Access, Discounts, bad_setting};
+use super::planning::Planning;
 use crate::allocation::Purchases;
 use crate::controllers::context::Collecting;
 use crate::controllers::node_class::AllowLists;
@@ -85,6 +86,8 @@ pub struct Args {
     /// How long an offering is not bought after one of its machines was preempted [default: 3600]
     #[arg(long)]
     preemption_hold_seconds: Option<u64>,
+    #[command(flatten)]
+    planning: Planning,
     /// How often all spot machines are looked at, in seconds [default: 60]
     #[arg(long)]
     interruption_poll: Option<u64>,
@@ -198,7 +201,7 @@ fn raw(args: Args) -> RawSettings {
         },
         push_listen: args.push_listen,
         push_secret_file: args.push_secret_file,
-        ..args.discounts.over(args.access.raw())
+        ..args.planning.over(args.discounts.over(args.access.raw()))
     }
 }
 

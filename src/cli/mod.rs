@@ -13,10 +13,14 @@ pub mod cluster;
 pub mod controller;
 pub mod crds;
 pub mod demo;
+pub mod explain;
 #[cfg(feature = "sim")]
 mod kubeconfig;
+mod objects;
 pub mod offerings;
 pub mod output;
+mod planning;
+pub mod solve;
 
 pub use bad_input::{BadInput, Interrupted};
 
@@ -38,6 +42,8 @@ enum Command {
     Controller(Box<controller::Args>),
     Crds(crds::Args),
     Offerings(Box<offerings::Args>),
+    Solve(solve::Args),
+    Explain(explain::Args),
     Cloud(cloud::Args),
     Cluster(cluster::Args),
     Demo(demo::Args),
@@ -49,6 +55,8 @@ pub fn run() -> ExitCode {
         Command::Controller(args) => controller::run(*args),
         Command::Crds(args) => crds::run(&args),
         Command::Offerings(args) => offerings::run(*args),
+        Command::Solve(args) => solve::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Cloud(args) => cloud::run(args),
         Command::Cluster(args) => cluster::run(args),
         Command::Demo(args) => demo::run(&args),

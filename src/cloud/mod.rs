@@ -15,7 +15,8 @@ pub use crate::model::{Kind, Machine, MachineStatus, StatusReason};
 pub use error::{Answer, Effect, Error};
 pub use instance_name::{ClusterId, InstanceName};
 pub use inventory::{
-    Image, ImageQuery, ImageState, Interface, Leftover, LeftoverKind, Network, Owner, Placement, Subnet, Usable,
+    Image, ImageQuery, ImageState, Interface, Leftover, LeftoverKind, Network, Owner, Placement, Subnet,
+    Usable,
 };
 pub use order::{Afterwards, Order, Ours, VolumeOrder};
 pub use provider_id::ProviderId;

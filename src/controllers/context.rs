@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::compute::Compute;
 use super::discounts::Discounts;
 use super::events::Events;
 use super::interruption::Notices;
@@ -13,8 +14,10 @@ use super::zones::Zones;
 use crate::allocation::Breakers;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
+use crate::cluster::Cluster;
 use crate::entropy::Entropy;
 use crate::lifecycle::Limits;
+use crate::scheduling::Options;
 
 /// What every controller is given. Clones are the same.
 #[derive(Clone)]
@@ -23,6 +26,8 @@ pub struct Context {
     pub client: kube::Client,
     /// The cloud.
     pub cloud: Arc<dyn Cloud>,
+    /// The cluster as this process knows it.
+    pub cluster: Cluster,
     /// What is not to be bought for a while.
     pub unavailable: Unavailable,
     /// Where it may be bought.
@@ -33,6 +38,8 @@ pub struct Context {
     pub clock: Clock,
     /// Chance.
     pub entropy: Entropy,
+    /// Where plans are computed.
+    pub compute: Compute,
     /// Closes the provisioner's batch window at once.
     pub hurry: Arc<tokio::sync::Notify>,
     /// Words about machines that may be about to go.
@@ -69,6 +76,10 @@ pub struct Settings {
     pub holds: Holds,
     /// What classes may use.
     pub allowed: AllowLists,
+    /// For how long pods are gathered before they are planned for.
+    pub batch: Batch,
+    /// How they are planned for.
+    pub planning: Options,
     /// How often classes are resolved anew, and machines compared with them.
     pub resolve_every: Duration,
     /// How often all spot machines are looked at.
@@ -79,6 +90,25 @@ pub struct Settings {
     pub sweep_every: Duration,
     /// How much later what looks like garbage must look so again.
     pub sweep_again_after: Duration,
+}
+
+/// For how long pods are gathered before they are planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Until none has come for so long.
+    pub idle: Duration,
+    /// In all.
+    pub max: Duration,
+}
+
+impl Default for Batch {
+    /// Upstream's: a Deployment that is scaled up has made all its pods by then.
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(1),
+            max: Duration::from_secs(10),
+        }
+    }
 }
 
 /// What is done about what nobody answers for.
@@ -124,6 +154,8 @@ impl Settings {
             breakers: Breakers::default(),
             holds: Holds::default(),
             allowed: AllowLists::default(),
+            batch: Batch::default(),
+            planning: Options::default(),
             resolve_every: Duration::from_mins(5),
             interruption_poll: Duration::from_mins(1),
             collecting: Collecting::Delete,

@@ -72,7 +72,8 @@ impl Events {
     /// Like [`Events::tell`], for a story that must not be lost: whoever cannot tell it tries again.
     pub async fn try_tell<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) -> kube::Result<()> {
         let event = self.event(about, story);
-        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let namespace = event.namespace().unwrap_or_default();
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         match events.create(&PostParams::default(), &event).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -88,7 +89,7 @@ impl Events {
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{object}.{:016x}", fnv1a(identity.as_bytes()))),
-                namespace: Some(NAMESPACE.to_owned()),
+                namespace: Some(about.namespace().unwrap_or_else(|| NAMESPACE.to_owned())),
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(self.clock.now())),

@@ -45,7 +45,10 @@ async fn repair(context: &Context, seen: &mut Seen) -> kube::Result<()> {
     let nodes = nodes.list(&ours).await?.items;
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     let claims = claims.list(&ListParams::default()).await?.items;
-    let claims: BTreeMap<&str, &NodeClaim> = claims.iter().filter_map(|it| Some((provider_id(it)?, it))).collect();
+    let claims: BTreeMap<&str, &NodeClaim> = claims
+        .iter()
+        .filter_map(|it| Some((provider_id(it)?, it)))
+        .collect();
     let mut pools: BTreeMap<&str, Vec<(&Node, &NodeClaim)>> = BTreeMap::new();
     for node in &nodes {
         let own = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
@@ -79,14 +82,18 @@ async fn repair_pool(
     seen: &Seen,
 ) -> kube::Result<()> {
     let now = context.clock.now();
-    let unhealthy = members.iter().filter(|(node, _)| health(node, now) != Health::Healthy).count();
+    let unhealthy = members
+        .iter()
+        .filter(|(node, _)| health(node, now) != Health::Healthy)
+        .count();
     for (node, claim) in members {
         let Health::Broken(why) = health(node, now) else {
             continue;
         };
         let long = context.clock.real(SEEN_FOR);
         let since = node.uid().and_then(|uid| seen.get(&uid));
-        let has_lasted = since.is_some_and(|since| context.clock.instant().saturating_duration_since(*since) >= long);
+        let has_lasted =
+            since.is_some_and(|since| context.clock.instant().saturating_duration_since(*since) >= long);
         if claim.is_deleting() || !has_lasted {
             continue;
         }
@@ -110,7 +117,10 @@ async fn give_up(context: &Context, claim: &NodeClaim, why: &str) -> kube::Resul
         "resourceVersion": claim.resource_version(),
         "annotations": {names::TERMINATION_TIMESTAMP: context.clock.now().to_string()},
     }});
-    let hurried = match claims.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+    let hurried = match claims
+        .patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+        .await
+    {
         Ok(claim) => claim,
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return Ok(()),
         Err(error) => return Err(error),

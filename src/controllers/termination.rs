@@ -68,7 +68,10 @@ async fn take_claim_along(context: &Context, name: &str) -> kube::Result<()> {
         return Ok(());
     };
     let nodes: Api<Node> = Api::all(context.client.clone());
-    let provider_id = claim.status.as_ref().and_then(|status| status.provider_id.as_ref());
+    let provider_id = claim
+        .status
+        .as_ref()
+        .and_then(|status| status.provider_id.as_ref());
     let node = nodes.get_opt(name).await?.filter(|node| {
         let own = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
         node.metadata.deletion_timestamp.is_some() && own.is_some() && own == provider_id

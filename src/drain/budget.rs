@@ -37,7 +37,11 @@ impl<'a> Budgets<'a> {
             namespace: budget.metadata.namespace.as_deref().unwrap_or_default(),
             name: budget.metadata.name.as_deref().unwrap_or_default(),
             selector: Selector::from_api(budget.spec.as_ref().and_then(|spec| spec.selector.as_ref())),
-            left: budget.status.as_ref().and_then(|status| status.disruptions_allowed).unwrap_or_default(),
+            left: budget
+                .status
+                .as_ref()
+                .and_then(|status| status.disruptions_allowed)
+                .unwrap_or_default(),
         });
         Self { all: all.collect() }
     }

@@ -201,12 +201,18 @@ impl fmt::Display for Why {
             Self::Later(tier) => write!(f, "it is {tier}, and others go first"),
             Self::DoNotDisrupt(None) => f.write_str("its annotation says that it is not to be disrupted"),
             Self::DoNotDisrupt(Some(until)) => {
-                write!(f, "its annotation says that it is not to be disrupted before {until}")
+                write!(
+                    f,
+                    "its annotation says that it is not to be disrupted before {until}"
+                )
             }
             Self::Budget(name) => write!(f, "disruption budget {name} allows no disruption now"),
             Self::Budgets(names) => {
                 let names = names.join(", ");
-                write!(f, "more than one disruption budget selects it ({names}), with which no pod can be evicted")
+                write!(
+                    f,
+                    "more than one disruption budget selects it ({names}), with which no pod can be evicted"
+                )
             }
             Self::Refused(again) => write!(f, "its eviction was refused, and is tried again at {again}"),
         }

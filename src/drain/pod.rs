@@ -47,7 +47,10 @@ pub enum Protection {
 impl Tier {
     /// That of a pod.
     pub fn of(pod: &Pod) -> Self {
-        let class = pod.spec.as_ref().and_then(|spec| spec.priority_class_name.as_deref());
+        let class = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.priority_class_name.as_deref());
         let is_critical = class.is_some_and(|class| CRITICAL.contains(&class));
         match (is_critical, is_owned_by(pod, "DaemonSet")) {
             (false, false) => Self::Usual,
@@ -114,7 +117,10 @@ pub fn protection(pod: &Pod, now: Timestamp) -> Protection {
 
 /// How long a pod may take to end.
 pub(super) fn grace(pod: &Pod) -> Duration {
-    let written = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    let written = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.termination_grace_period_seconds);
     let seconds = written.and_then(|seconds| u64::try_from(seconds).ok());
     seconds.map_or(GRACE_DEFAULT, Duration::from_secs)
 }

@@ -87,7 +87,9 @@ fn a_high_number_alone_makes_no_pod_critical() {
 
 #[test]
 fn a_tier_waits_for_the_terminating_pods_of_the_one_before() {
-    let going = pod("a", |pod| pod["metadata"]["deletionTimestamp"] = at(30).to_string().into());
+    let going = pod("a", |pod| {
+        pod["metadata"]["deletionTimestamp"] = at(30).to_string().into()
+    });
     let daemon = pod("b", |pod| owned_by(pod, "DaemonSet"));
     let pods = [going, daemon];
     assert!(evicted(&drain(&pods, &[], None, 60)).is_empty());
@@ -105,14 +107,26 @@ fn what_need_not_leave_is_neither_evicted_nor_waited_for() {
     let statics = pod("static", |pod| owned_by(pod, "Node"));
     let done = pod("done", |pod| pod["status"]["phase"] = "Succeeded".into());
     let failed = pod("failed", |pod| pod["status"]["phase"] = "Failed".into());
-    let stuck = pod("stuck", |pod| pod["metadata"]["deletionTimestamp"] = at(-61).to_string().into());
-    assert!(drain(&[tolerating, mirror, statics, done, failed, stuck], &[], Some(0), 0).is_done());
+    let stuck = pod("stuck", |pod| {
+        pod["metadata"]["deletionTimestamp"] = at(-61).to_string().into()
+    });
+    assert!(
+        drain(
+            &[tolerating, mirror, statics, done, failed, stuck],
+            &[],
+            Some(0),
+            0
+        )
+        .is_done()
+    );
 }
 
 #[test]
 fn a_pod_that_is_not_to_be_disrupted_holds_the_node_and_says_until_when() {
     let annotated = |value: &str| {
-        pod("a", |pod| pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": value}))
+        pod("a", |pod| {
+            pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": value})
+        })
     };
     assert_eq!(
         waits(&[annotated("true")], &[], 0),
@@ -123,7 +137,10 @@ fn a_pod_that_is_not_to_be_disrupted_holds_the_node_and_says_until_when() {
         ["default/a: its annotation says that it is not to be disrupted before 2026-11-16T11:00:00Z"]
     );
     assert!(waits(&[annotated("1h")], &[], 3600).is_empty());
-    assert!(waits(&[annotated("soon")], &[], 0).is_empty(), "what cannot be read protects nothing");
+    assert!(
+        waits(&[annotated("soon")], &[], 0).is_empty(),
+        "what cannot be read protects nothing"
+    );
     let unborn = pod("a", |pod| {
         pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "1s"});
         pod["status"] = json!({"phase": "Pending"});
@@ -146,16 +163,27 @@ fn a_budget_is_not_asked_for_more_than_it_has() {
 #[test]
 fn a_pod_under_two_budgets_is_not_asked_for_and_others_go_on() {
     let other = pod("b", |pod| pod["metadata"]["labels"] = json!({"app": "other"}));
-    let drain = drain(&[plain("a"), other], &[budget("one", 5), budget("two", 5)], None, 0);
+    let drain = drain(
+        &[plain("a"), other],
+        &[budget("one", 5), budget("two", 5)],
+        None,
+        0,
+    );
     assert_eq!(evicted(&drain), ["b"]);
-    assert_eq!(drain.waiting[0].why, Why::Budgets(vec!["one".to_owned(), "two".to_owned()]));
+    assert_eq!(
+        drain.waiting[0].why,
+        Why::Budgets(vec!["one".to_owned(), "two".to_owned()])
+    );
 }
 
 #[test]
 fn pods_that_do_not_run_or_are_not_ready_are_left_to_the_server_to_judge() {
     let pending = pod("a", |pod| pod["status"]["phase"] = "Pending".into());
     let unready = pod("b", |pod| pod["status"]["conditions"] = json!([]));
-    assert_eq!(evicted(&drain(&[pending, unready], &[budget("shop", 0)], None, 0)), ["a", "b"]);
+    assert_eq!(
+        evicted(&drain(&[pending, unready], &[budget("shop", 0)], None, 0)),
+        ["a", "b"]
+    );
 }
 
 #[test]
@@ -181,14 +209,24 @@ fn a_deadline_deletes_each_pod_in_time_for_its_own_grace_whatever_protects_it() 
     assert_eq!(first.evictions[0].manner, Manner::Delete(Duration::from_mins(1)));
     let second = at_time(271);
     assert_eq!(evicted(&second), ["a", "b"], "tiers do not hold a deadline up");
-    assert_eq!(second.evictions[1].manner, Manner::Delete(Duration::from_secs(29)));
+    assert_eq!(
+        second.evictions[1].manner,
+        Manner::Delete(Duration::from_secs(29))
+    );
 }
 
 #[test]
 fn a_pod_that_would_outlive_the_deadline_is_told_again_once() {
-    let going = |end: i64| pod("a", |pod| pod["metadata"]["deletionTimestamp"] = at(end).to_string().into());
+    let going = |end: i64| {
+        pod("a", |pod| {
+            pod["metadata"]["deletionTimestamp"] = at(end).to_string().into()
+        })
+    };
     let drained = drain(&[going(900)], &[], Some(300), 100);
-    assert_eq!(drained.evictions[0].manner, Manner::Delete(Duration::from_secs(200)));
+    assert_eq!(
+        drained.evictions[0].manner,
+        Manner::Delete(Duration::from_secs(200))
+    );
     assert!(drain(&[going(300)], &[], Some(300), 100).evictions.is_empty());
     let late = drain(&[going(900)], &[], Some(300), 400);
     assert_eq!(late.evictions[0].manner, Manner::Delete(Duration::from_secs(1)));
@@ -228,7 +266,9 @@ fn any_pod() -> impl Strategy<Value = Pod> {
 }
 
 fn find<'a>(pods: &'a [Pod], uid: &str) -> &'a Pod {
-    pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(uid)).unwrap()
+    pods.iter()
+        .find(|pod| pod.metadata.uid.as_deref() == Some(uid))
+        .unwrap()
 }
 
 proptest! {

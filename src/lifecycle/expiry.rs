@@ -28,7 +28,10 @@ pub fn expired(claims: &[NodeClaim], now: Timestamp) -> Vec<&NodeClaim> {
         let pool = claim.labels().get(names::NODE_POOL).map_or("", String::as_str);
         pools.entry(pool).or_default().push(claim);
     }
-    pools.into_values().flat_map(|claims| expired_of_pool(&claims, now)).collect()
+    pools
+        .into_values()
+        .flat_map(|claims| expired_of_pool(&claims, now))
+        .collect()
 }
 
 fn expired_of_pool<'a>(claims: &[&'a NodeClaim], now: Timestamp) -> Vec<&'a NodeClaim> {
@@ -38,7 +41,13 @@ fn expired_of_pool<'a>(claims: &[&'a NodeClaim], now: Timestamp) -> Vec<&'a Node
     let mut due: Vec<(Timestamp, String, &NodeClaim)> = claims
         .iter()
         .filter(|claim| !claim.is_deleting())
-        .filter_map(|claim| Some((expires_at(claim).filter(|at| *at <= now)?, claim.name_any(), *claim)))
+        .filter_map(|claim| {
+            Some((
+                expires_at(claim).filter(|at| *at <= now)?,
+                claim.name_any(),
+                *claim,
+            ))
+        })
         .collect();
     due.sort_by(|(at, name, _), (other_at, other, _)| (at, name).cmp(&(other_at, other)));
     due.into_iter().take(room).map(|(_, _, claim)| claim).collect()
@@ -62,7 +71,10 @@ mod tests {
     }
 
     fn names_of(claims: &[NodeClaim], now: &str) -> Vec<String> {
-        expired(claims, now.parse().unwrap()).into_iter().map(ResourceExt::name_any).collect()
+        expired(claims, now.parse().unwrap())
+            .into_iter()
+            .map(ResourceExt::name_any)
+            .collect()
     }
 
     #[test]
@@ -85,7 +97,14 @@ mod tests {
     #[test]
     fn a_pool_is_not_torn_down_at_once_and_the_oldest_go_first() {
         let mut claims: Vec<NodeClaim> = (0..20)
-            .map(|n| claim(&format!("{n:02}"), "p", &format!("2026-11-16T10:00:{n:02}Z"), "1h"))
+            .map(|n| {
+                claim(
+                    &format!("{n:02}"),
+                    "p",
+                    &format!("2026-11-16T10:00:{n:02}Z"),
+                    "1h",
+                )
+            })
             .collect();
         claims.reverse();
         let now = "2026-11-17T10:00:00Z";

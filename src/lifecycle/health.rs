@@ -94,7 +94,10 @@ mod tests {
     fn a_node_is_broken_when_it_was_unhealthy_for_longer_than_is_tolerated() {
         let at = |time: &str| health(&node("Unknown"), time.parse().unwrap());
         let until = "2026-11-16T10:30:00Z";
-        assert_eq!(at("2026-11-16T10:29:59Z"), Health::Unhealthy(until.parse().unwrap()));
+        assert_eq!(
+            at("2026-11-16T10:29:59Z"),
+            Health::Unhealthy(until.parse().unwrap())
+        );
         let why = "its node has been Ready=Unknown for 30 minutes: gone".to_owned();
         assert_eq!(at(until), Health::Broken(why));
         assert_eq!(health(&node("True"), until.parse().unwrap()), Health::Healthy);

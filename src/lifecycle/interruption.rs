@@ -24,7 +24,9 @@ pub fn interruption(machine: &Machine) -> Option<Interruption> {
         MachineStatus::Stopped if machine.is_preempted() => Some(Interruption::Preempted),
         MachineStatus::Stopped => Some(Interruption::Dead(why("the machine was switched off", machine))),
         MachineStatus::Failed => Some(Interruption::Dead(why("the machine failed", machine))),
-        MachineStatus::Stopping if machine.capacity_type == CapacityType::Spot => Some(Interruption::Stopping),
+        MachineStatus::Stopping if machine.capacity_type == CapacityType::Spot => {
+            Some(Interruption::Stopping)
+        }
         _ => None,
     }
 }
@@ -66,7 +68,11 @@ mod tests {
         }
     }
 
-    fn judge(capacity_type: CapacityType, status: MachineStatus, reasons: &[StatusReason]) -> Option<Interruption> {
+    fn judge(
+        capacity_type: CapacityType,
+        status: MachineStatus,
+        reasons: &[StatusReason],
+    ) -> Option<Interruption> {
         interruption(&machine(capacity_type, status, reasons))
     }
 
@@ -74,10 +80,20 @@ mod tests {
     fn a_preemption_is_known_by_its_proof_alone() {
         let proof = [StatusReason::Preempted];
         let spot = |status, reasons| judge(CapacityType::Spot, status, reasons);
-        assert_eq!(spot(MachineStatus::Stopped, &proof), Some(Interruption::Preempted));
+        assert_eq!(
+            spot(MachineStatus::Stopped, &proof),
+            Some(Interruption::Preempted)
+        );
         assert_eq!(spot(MachineStatus::Stopping, &[]), Some(Interruption::Stopping));
-        assert_eq!(spot(MachineStatus::Running, &proof), None, "somebody started it again");
-        assert!(matches!(spot(MachineStatus::Stopped, &[]), Some(Interruption::Dead(_))));
+        assert_eq!(
+            spot(MachineStatus::Running, &proof),
+            None,
+            "somebody started it again"
+        );
+        assert!(matches!(
+            spot(MachineStatus::Stopped, &[]),
+            Some(Interruption::Dead(_))
+        ));
     }
 
     #[test]

@@ -120,6 +120,9 @@ fn register(claim: &NodeClaim, node: &Node, observed: &Observed) -> Step {
         // The sweep decides what becomes of a claim whose machine is nowhere.
         Sighting::Absent => return Step::Rest,
     };
+    if let Some(step) = left_behind(node, observed) {
+        return step;
+    }
     let told = (
         provider_id(node),
         internal_address(node),
@@ -142,6 +145,22 @@ fn register(claim: &NodeClaim, node: &Node, observed: &Observed) -> Step {
         finalizers: Some(finalizers(node)),
         ..unchanged(node)
     })
+}
+
+/// Takes away a Node whose machine is not there any more. It has the claim's name, so it was that of an earlier claim,
+/// which was forced out; it would keep the claim's own machine from joining.
+fn left_behind(node: &Node, observed: &Observed) -> Option<Step> {
+    let uid = node.metadata.uid.clone()?;
+    (observed.other_machine == Sighting::Absent).then_some(Step::DeleteNode { uid })
+}
+
+/// The provider id of the Node of a claim's name, if the Node is older than the claim and another machine's. A Node that
+/// came later is no leftover: whoever made it may be about to say more.
+pub fn other_machine<'a>(claim: &NodeClaim, node: &'a Node) -> Option<&'a str> {
+    let is_older = node.metadata.creation_timestamp < claim.metadata.creation_timestamp;
+    let other = provider_id(node).filter(|id| claim_provider_id(claim) != Some(*id))?;
+    let waits = claim.is_launched() && !claim.is(names::NODE_REGISTERED);
+    (is_older && waits).then_some(other)
 }
 
 /// Whether the Node has the claim's labels and lasting taints and may take pods. Startup taints go by themselves, so

@@ -79,7 +79,10 @@ pub fn needs_remaining(claim: &NodeClaim, observed: &Observed) -> bool {
     let (Some(node), Sighting::Present(machine)) = (&observed.node, &observed.machine) else {
         return false;
     };
-    claim.is_deleting() && is_inhabited(claim, node, machine) && is_marked(node) && claim.state(names::DRAINED).is_some()
+    claim.is_deleting()
+        && is_inhabited(claim, node, machine)
+        && is_marked(node)
+        && claim.state(names::DRAINED).is_some()
 }
 
 /// Whether somebody may still live on the claim's Node.
@@ -118,7 +121,13 @@ fn depart(
 fn empty(claim: &NodeClaim, remaining: &Remaining, now: Timestamp) -> Step {
     let deadline = claim.deadline();
     if !claim.is(names::DRAINED) {
-        let drain = next_evictions(&remaining.pods, &remaining.budgets, &remaining.refused, deadline, now);
+        let drain = next_evictions(
+            &remaining.pods,
+            &remaining.budgets,
+            &remaining.refused,
+            deadline,
+            now,
+        );
         if !drain.evictions.is_empty() {
             return Step::Evict(drain.evictions);
         }
@@ -136,7 +145,10 @@ fn empty(claim: &NodeClaim, remaining: &Remaining, now: Timestamp) -> Step {
     if deadline.is_some_and(|deadline| now >= deadline) {
         return Step::Vacated(Volumes::Abandoned);
     }
-    Step::Await(later(now, LOOK_EVERY), Holdup::Volumes(remaining.attached.clone()))
+    Step::Await(
+        later(now, LOOK_EVERY),
+        Holdup::Volumes(remaining.attached.clone()),
+    )
 }
 
 /// When the pods must have left at the latest, if the claim says so and nobody has written it yet.

@@ -38,7 +38,7 @@ use crate::model::{Machine, MachineStatus};
 use crate::money::Price;
 pub use buying::launch_limit;
 use facts::{Doubt, Facts};
-pub use joining::{NodeChange, is_overdue};
+pub use joining::{NodeChange, is_overdue, other_machine};
 pub use leaving::{Remaining, is_marked, marked, needs_remaining};
 pub use step::{Blocker, End, Holdup, Step, Volumes, Withholding};
 
@@ -110,6 +110,8 @@ pub struct Observed {
     pub resource_group: Option<String>,
     /// The Node of its name.
     pub node: Option<Node>,
+    /// The machine of that Node, where that is not the claim's. Looked up only when [`other_machine`] names one.
+    pub other_machine: Sighting,
     /// What is still on that Node. Looked up only when [`needs_remaining`] says so.
     pub remaining: Option<Remaining>,
     /// For how long this process has followed the present attempt's machine, on the monotonic clock. Not reckoned from

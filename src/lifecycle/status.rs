@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::{End, Volumes};
 use super::facts::Facts;
+use super::{End, Volumes};
 use crate::api::{Allocation, Condition, Credential, NodeClaim, NodeClaimStatus, names};
-use crate::model::Machine;
+use crate::model::{InstanceType, Machine};
 
 /// The conditions that are written here.
 const OWNED: [&str; 7] = [
@@ -93,15 +93,18 @@ pub fn recorded(claim: &NodeClaim, machine: &Machine) -> NodeClaimStatus {
     status
 }
 
-/// With the provider id of a machine that runs.
+/// With the provider id of a machine that runs, and what it has: a Node may be long in coming, and counts before.
 pub fn launched(
     claim: &NodeClaim,
     machine: &Machine,
+    instance_type: Option<&InstanceType>,
     provider_id: String,
     now: Timestamp,
 ) -> NodeClaimStatus {
     let mut status = recorded(claim, machine);
     status.provider_id = Some(provider_id);
+    status.capacity = instance_type.map(|it| it.capacity.written());
+    status.allocatable = instance_type.map(|it| it.allocatable.written());
     status.image_id.clone_from(&machine.image);
     fulfill(&mut status, names::LAUNCHED, claim, now);
     status
@@ -158,7 +161,13 @@ pub fn initialized(claim: &NodeClaim, now: Timestamp) -> NodeClaimStatus {
 /// With the word that its pods are leaving.
 pub fn draining(claim: &NodeClaim, now: Timestamp) -> NodeClaimStatus {
     let reason = names::REASON_DRAINING;
-    said(claim, names::DRAINED, ("Unknown", reason), "its pods are leaving", now)
+    said(
+        claim,
+        names::DRAINED,
+        ("Unknown", reason),
+        "its pods are leaving",
+        now,
+    )
 }
 
 /// With no pod left that must leave.
@@ -199,6 +208,8 @@ fn owned(claim: &NodeClaim) -> NodeClaimStatus {
         node_name: written.node_name,
         provider_id: written.provider_id,
         image_id: written.image_id,
+        capacity: written.capacity,
+        allocatable: written.allocatable,
         conditions: Some(conditions).filter(|conditions| !conditions.is_empty()),
         ..NodeClaimStatus::default()
     }

@@ -228,7 +228,8 @@ fn certain_labels(claim: &NodeClaim) -> BTreeMap<String, String> {
     labels
 }
 
-fn amounts(written: Option<&BTreeMap<String, WrittenQuantity>>) -> Resources {
+/// What is written, as far as it is an amount.
+pub fn amounts(written: Option<&BTreeMap<String, WrittenQuantity>>) -> Resources {
     let mut all = Resources::new();
     for (name, amount) in written.into_iter().flatten() {
         if let Ok(amount) = amount.parse() {
@@ -250,7 +251,7 @@ fn filled(reported: &Resources, expected: &Resources, stage: Stage) -> Resources
 
 /// The amounts of a NodePool's limits, or of anything else written that way. What is no quantity counts as zero, which
 /// closes the pool instead of opening it.
-pub(super) fn limits(pool: &api::NodePool) -> Option<Resources> {
+pub fn limits(pool: &api::NodePool) -> Option<Resources> {
     let written = pool.spec.limits.as_ref()?;
     let mut all = Resources::new();
     for (name, amount) in written {

@@ -135,6 +135,13 @@ impl Requirements {
         &self.min_values
     }
 
+    /// Asks for no more than so many different values of a label to stay possible.
+    pub fn lower_min_values(&mut self, key: &str, most: u32) {
+        if let Some(least) = self.min_values.get_mut(key) {
+            *least = most.min(*least);
+        }
+    }
+
     /// Whether nothing is required.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
@@ -152,6 +159,14 @@ impl Requirements {
             *known = (*known).max(*least);
         }
         all
+    }
+
+    /// The same without what is required of these labels.
+    #[must_use]
+    pub fn without(mut self, keys: &[&str]) -> Self {
+        self.by_key.retain(|key, _| !keys.contains(&key.as_str()));
+        self.min_values.retain(|key, _| !keys.contains(&key.as_str()));
+        self
     }
 
     /// The first label for which no state is left when `wanted` is required as well.

@@ -1,10 +1,16 @@
 //! How machines reach the cluster that this process works for.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
 
 use super::settings::Settings;
 use crate::controllers::context::ClusterAccess;
+use crate::controllers::{self, Context};
 
 /// The width of PEM.
 const LINE: usize = 64;
@@ -20,6 +26,38 @@ pub(super) fn access(settings: &Settings, config: &kube::Config) -> Option<Clust
         authority: Some(authority).filter(|pem| !pem.is_empty())?,
         dns: settings.cluster_dns.clone(),
     })
+}
+
+/// The Service that every cluster has for its name server, whatever runs behind it.
+const NAME_SERVER: (&str, &str) = ("kube-system", "kube-dns");
+
+/// With the cluster's own name server, where nobody has said which pods are to ask.
+pub(super) async fn with_name_server(mut context: Context) -> Result<Context, kube::Error> {
+    let Some(access) = context.settings.cluster.as_ref().filter(|it| it.dns.is_empty()) else {
+        return Ok(context);
+    };
+    let (namespace, name) = NAME_SERVER;
+    let services: Api<Service> = Api::namespaced(context.client.clone(), namespace);
+    let service = services.get_opt(name).await?;
+    let addresses = service.and_then(|it| it.spec?.cluster_ips).unwrap_or_default();
+    let dns: Vec<String> = addresses
+        .into_iter()
+        .filter(|it| it.parse::<IpAddr>().is_ok())
+        .collect();
+    if dns.is_empty() {
+        tracing::warn!("pods on new nodes are not told of a name server: set --cluster-dns");
+        return Ok(context);
+    }
+    let cluster = ClusterAccess {
+        dns,
+        ..access.clone()
+    };
+    let settings = context.settings.as_ref().clone();
+    context.settings = Arc::new(controllers::Settings {
+        cluster: Some(cluster),
+        ..settings
+    });
+    Ok(context)
 }
 
 /// Whether a machine that is no node yet reaches an address: names of services, and the loopback, mean nothing to it.

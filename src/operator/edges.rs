@@ -9,14 +9,17 @@ use kube::Api;
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster::with_name_server;
 use super::run::StartError;
 use super::settings::Settings;
 use super::{lease, zone_leases};
 use crate::api::names;
 use crate::clock::Clock;
 use crate::cloud::ClusterId;
+use crate::cluster::Cluster;
+use crate::controllers::compute::Place;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Context, Discounts, Notices, Unavailable, Zones};
+use crate::controllers::{self, Compute, Context, Discounts, Notices, Unavailable, Zones};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::offerings::Kinds;
@@ -79,6 +82,9 @@ pub(super) fn context_with(
         unavailable: Unavailable::new(kube, clock, holds, metrics.clone()),
         metrics,
         zones: Zones::default(),
+        cluster: Cluster::default(),
+        // A history must not hang on which thread is faster; a process of its own asks for another place.
+        compute: Compute::new(Place::Here),
         hurry: Arc::default(),
         notices: Notices::default(),
         discounts: Discounts::new(settings.discounts.at_start()),
@@ -97,6 +103,7 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     let zones = zone_leases::ZoneLeases::of(&context);
     let work = async {
         let cluster = cluster_id(&context).await?;
+        let context = with_name_server(context.clone()).await.map_err(Box::new)?;
         tokio::select! {
             biased;
             () = lease.acquire() => {}

@@ -59,7 +59,8 @@ impl PushSettings {
             _ => Err(SettingError {
                 setting: "--push-listen",
                 problem: "it goes with --push-secret-file, and only one of them is set".to_owned(),
-                may_be: "set both, or none to be told of preemptions by polling and by kubelets only".to_owned(),
+                may_be: "set both, or none to be told of preemptions by polling and by kubelets only"
+                    .to_owned(),
             }),
         }
     }
@@ -109,7 +110,9 @@ pub fn router(secret: Secret, notices: Notices, clock: Clock) -> Router {
 }
 
 async fn take(State(door): State<Arc<Door>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let given = headers.get(SECRET_HEADER).map_or(&[][..], |value| value.as_bytes());
+    let given = headers
+        .get(SECRET_HEADER)
+        .map_or(&[][..], |value| value.as_bytes());
     if !is_same(given, door.secret.expose().as_bytes()) {
         return StatusCode::UNAUTHORIZED;
     }
@@ -185,7 +188,11 @@ mod tests {
             let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
             let notices = Notices::default();
             let router = router(Secret::new(SECRET.to_owned()), notices.clone(), clock.clone());
-            Self { router, notices, clock }
+            Self {
+                router,
+                notices,
+                clock,
+            }
         }
 
         async fn call(&self, secret: &str, id: &str, time: &str) -> u16 {
@@ -197,8 +204,16 @@ mod tests {
         }
 
         async fn send(&self, secret: &str, body: String) -> u16 {
-            let request = Request::post(PATH).header(SECRET_HEADER, secret).body(Body::from(body));
-            self.router.clone().oneshot(request.unwrap()).await.unwrap().status().as_u16()
+            let request = Request::post(PATH)
+                .header(SECRET_HEADER, secret)
+                .body(Body::from(body));
+            self.router
+                .clone()
+                .oneshot(request.unwrap())
+                .await
+                .unwrap()
+                .status()
+                .as_u16()
         }
 
         fn told(&self) -> Vec<String> {
@@ -216,8 +231,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_the_secret_nothing_happens() {
         let caller = Caller::new();
-        for wrong in ["", "correct horse", "correct horse battery stapler", "Correct horse battery staple"] {
-            assert_eq!(caller.call(wrong, "1", "2026-11-16T10:00:00Z").await, 401, "{wrong}");
+        for wrong in [
+            "",
+            "correct horse",
+            "correct horse battery stapler",
+            "Correct horse battery staple",
+        ] {
+            assert_eq!(
+                caller.call(wrong, "1", "2026-11-16T10:00:00Z").await,
+                401,
+                "{wrong}"
+            );
         }
         assert!(caller.told().is_empty());
     }
@@ -230,7 +254,11 @@ mod tests {
         assert_eq!(caller.call(SECRET, "1", time).await, 409);
         caller.clock.sleep(Duration::from_secs(301)).await;
         assert_eq!(caller.call(SECRET, "1", time).await, 403);
-        assert_eq!(caller.call(SECRET, "2", "2026-11-16T11:00:00Z").await, 403, "from the future");
+        assert_eq!(
+            caller.call(SECRET, "2", "2026-11-16T11:00:00Z").await,
+            403,
+            "from the future"
+        );
     }
 
     #[tokio::test(start_paused = true)]

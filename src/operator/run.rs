@@ -12,8 +12,9 @@ use super::serve::{self, Readiness};
 use super::settings::{SettingError, Settings};
 use crate::clock::Clock;
 use crate::cloud;
-use crate::controllers::Context;
+use crate::controllers::compute::Place;
 use crate::controllers::context::ClusterAccess;
+use crate::controllers::{Compute, Context};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::prices::{Catalog, Prices};
@@ -75,7 +76,8 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
         &settings.region,
         clock.clone(),
     );
-    let context = edges::context_with(&settings, edges, &client, prices.clone())?;
+    let mut context = edges::context_with(&settings, edges, &client, prices.clone())?;
+    context.compute = Compute::new(Place::Apart);
 
     let listen = settings.listen;
     let listener = TcpListener::bind(listen)
@@ -117,7 +119,12 @@ async fn push(
             Some((push, listener)) => {
                 let address = push.listen;
                 tracing::info!(%address, "taking notifications of preemptions");
-                serve::serve(listener, super::push::router(push.secret, notices, clock), stop.clone()).await?;
+                serve::serve(
+                    listener,
+                    super::push::router(push.secret, notices, clock),
+                    stop.clone(),
+                )
+                .await?;
                 // It has stopped as it was told to: the rest stops in its own time.
                 std::future::pending().await
             }

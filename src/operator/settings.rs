@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::discounts::DiscountSettings;
+use super::planning::RawPlanning;
 use super::push::PushSettings;
 use crate::allocation::{Breakers, Purchases};
 use crate::controllers;
@@ -73,6 +74,8 @@ pub struct RawSettings {
     pub resolve_seconds: Option<u64>,
     /// `--preemption-hold-seconds`
     pub preemption_hold_seconds: Option<u64>,
+    /// How pods are planned for.
+    pub planning: RawPlanning,
     /// `--interruption-poll`
     pub interruption_poll_seconds: Option<u64>,
     /// `--gc`
@@ -219,6 +222,8 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
     settings.collecting = raw.collecting;
     settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
     settings.allowed = raw.allowed.clone();
+    settings.planning = raw.planning.options;
+    settings.batch = raw.planning.batch()?;
     settings.breakers = breakers(raw)?;
     if let Some(minutes) = raw.initialization_minutes {
         let (min, max) = INITIALIZATION_MINUTES;

@@ -65,14 +65,20 @@ fn new_claim(run: &Run<'_, '_>, at: usize, written: &mut Written) -> Option<NewC
     let types = run.types_of(at);
     let offer = template.types[claim.kind].cheapest(&problem.space, offer_columns(&problem.space), req)?;
     let offering = &pool.types[template.types[claim.kind].index].offerings[offer.index];
-    let min_values = if run.too_few(claim.template, req, &types).is_empty() {
+    let too_few = run.too_few(claim.template, req, &types);
+    let min_values = if too_few.is_empty() {
         MinValues::Kept
     } else {
         MinValues::Relaxed
     };
+    let mut requirements = requirements(run, claim, req, written);
+    // Launch would refuse what was given up here.
+    for (column, _, found) in too_few {
+        requirements.lower_min_values(&problem.space.columns()[column].key, found);
+    }
     Some(NewClaim {
         pool: template.pool,
-        requirements: requirements(run, claim, req, written),
+        requirements,
         requests: problem.dims.named(&with_daemons(run, claim, &types)),
         pods: claim.pods.clone(),
         options: options(run, claim, req, &types),

@@ -20,6 +20,7 @@ mod hosts;
 mod limits;
 mod plan;
 mod problem;
+mod remedy;
 mod run;
 mod space;
 mod template;
@@ -30,6 +31,7 @@ mod why;
 pub use plan::{
     Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan, Refusal, Where, Why,
 };
+pub use remedy::{Bond, Change, Remedy, remedy};
 
 use crate::model::Snapshot;
 use problem::Problem;

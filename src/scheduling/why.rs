@@ -223,7 +223,7 @@ impl fmt::Display for Why {
 }
 
 /// An amount as people write it.
-fn amount(resource: &str, amount: i64) -> String {
+pub(super) fn amount(resource: &str, amount: i64) -> String {
     const KI: i64 = 1024;
     match resource {
         CPU if amount % 1000 == 0 => (amount / 1000).to_string(),

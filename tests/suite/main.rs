@@ -19,6 +19,8 @@ mod demo;
 #[cfg(test)]
 mod determinism;
 #[cfg(test)]
+mod explain;
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod machines;
@@ -31,11 +33,15 @@ mod placing;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
+mod real_scenario;
+#[cfg(test)]
 mod runtime;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
 mod simulator;
+#[cfg(test)]
+mod solve;
 #[cfg(test)]
 mod unavailable;
 #[cfg(test)]

@@ -58,6 +58,11 @@ fn one_claim_is_bought_used_and_given_back() {
 }
 
 #[test]
+fn machines_are_bought_for_pods_that_wait() {
+    check("pods");
+}
+
+#[test]
 fn a_preempted_machine_is_seen_and_cleaned_up() {
     check("preempted");
 }

@@ -18,7 +18,7 @@ mod validation;
 pub use bootstrap::{Bootstrap, Repository};
 pub use hash::{Ingredients, NODE_CLASS_HASH_VERSION};
 pub use kubelet::KubeletSettings;
-pub use status::{IBMNodeClassStatus, PlacementKind, ResolvedImage, ResolvedSubnet};
+pub use status::{IBMNodeClassStatus, ObservedCapacity, PlacementKind, ResolvedImage, ResolvedSubnet};
 
 /// Most security groups a network interface may be in.
 const SECURITY_GROUPS_MAX: usize = 5;

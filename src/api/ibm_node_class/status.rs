@@ -1,6 +1,6 @@
 //! What is known of a class: whether it can be used, and what its names stand for in the cloud.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::IBMNodeClass;
 use crate::api::condition::Condition;
 use crate::api::{names, schema};
+use crate::quantity::Quantity;
 
 const PLACEMENTS: [&str; 3] = ["PlacementGroup", "DedicatedHost", "DedicatedHostGroup"];
 
@@ -46,6 +47,22 @@ pub struct IBMNodeClassStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = PLACEMENTS))]
     pub resolved_placement: Option<String>,
+    /// What nodes were seen to have less than their profile sells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["profile"]))]
+    pub observed_capacity: Option<Vec<ObservedCapacity>>,
+}
+
+/// What nodes of a profile were seen to have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ObservedCapacity {
+    /// Name of the profile.
+    pub profile: String,
+    /// Id of the image that they booted. Another keeps more or less memory to itself.
+    #[serde(rename = "imageID")]
+    pub image_id: String,
+    /// The least memory that one of them reported.
+    pub memory: String,
 }
 
 /// What an image is.
@@ -125,6 +142,18 @@ impl IBMNodeClassStatus {
     pub fn zones(&self) -> BTreeSet<&str> {
         let subnets = self.resolved_subnets.as_deref().unwrap_or_default();
         subnets.iter().map(|subnet| subnet.zone.as_str()).collect()
+    }
+
+    /// The least memory that nodes of each profile reported, in bytes, of those that booted the image that new nodes
+    /// boot. What is no amount is left out: it was written by somebody else.
+    pub fn observed_memory(&self) -> BTreeMap<String, i64> {
+        let current = |seen: &&ObservedCapacity| Some(&seen.image_id) == self.resolved_image_id.as_ref();
+        let seen = self.observed_capacity.iter().flatten().filter(current);
+        let parsed = seen.filter_map(|seen| {
+            let memory: Quantity = seen.memory.parse().ok()?;
+            Some((seen.profile.clone(), memory.units_ceil()))
+        });
+        parsed.collect()
     }
 
     /// What the placement target is, if there is one.

@@ -273,6 +273,11 @@ impl IBMNodeClassStatus {
         for (index, group) in self.resolved_security_groups.iter().flatten().enumerate() {
             found.require(seen.insert(group), groups.nth(index), "occurs twice");
         }
+        let mut seen = BTreeSet::new();
+        let observed = at.at("observedCapacity");
+        for (index, of) in self.observed_capacity.iter().flatten().enumerate() {
+            found.require(seen.insert(&of.profile), observed.nth(index), "occurs twice");
+        }
         let placement = self.resolved_placement.as_deref();
         found.require(
             placement.is_none_or(|text| text.parse::<PlacementKind>().is_ok()),

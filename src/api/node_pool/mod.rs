@@ -276,21 +276,20 @@ impl NodePoolSpec {
     /// How long nodes of this pool may live, as written: what the template says, unless that is the default and
     /// `disruption.expireAfter`, its place before v1, says otherwise. Everything that needs the expiry asks here.
     pub fn expire_after(&self) -> &str {
-        let template = self
-            .template
-            .spec
-            .expire_after
-            .as_deref()
-            .unwrap_or(DEFAULT_EXPIRE_AFTER);
+        match self.expiries_written() {
+            (DEFAULT_EXPIRE_AFTER, Some(older)) => older,
+            (template, _) => template,
+        }
+    }
+
+    /// What the template says, or the default, and what the older place says.
+    fn expiries_written(&self) -> (&str, Option<&str>) {
+        let template = self.template.spec.expire_after.as_deref();
         let older = self
             .disruption
             .as_ref()
             .and_then(|disruption| disruption.expire_after.as_deref());
-        if template == DEFAULT_EXPIRE_AFTER {
-            older.unwrap_or(template)
-        } else {
-            template
-        }
+        (template.unwrap_or(DEFAULT_EXPIRE_AFTER), older)
     }
 
     /// [`expire_after`](Self::expire_after), read; `None` if it is no duration.

@@ -143,16 +143,7 @@ impl NodePoolSpec {
 
     /// Whether both places of the expiry are set and differ. 720h cannot be told from a default and yields.
     fn contradicts_itself(&self) -> bool {
-        let template = self
-            .template
-            .spec
-            .expire_after
-            .as_deref()
-            .unwrap_or(DEFAULT_EXPIRE_AFTER);
-        let older = self
-            .disruption
-            .as_ref()
-            .and_then(|disruption| disruption.expire_after.as_deref());
+        let (template, older) = self.expiries_written();
         template != DEFAULT_EXPIRE_AFTER && older.is_some_and(|older| older != template)
     }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -112,6 +113,8 @@ fn stop_on_signal(stop: &CancellationToken) -> anyhow::Result<()> {
 /// An empty cluster whose time begins now: clients compare its certificates with their own clocks.
 fn cluster(show: &Show) -> Cluster {
     let now = Clock::system().now();
+    // Times in objects are whole seconds: begun at a fraction of one, things would differ by a second from show to show.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let clock = Clock::simulated(now);
     let server = ApiServer::new(Options {
         clock: clock.clone(),

@@ -183,11 +183,13 @@ fn join(request: &CertificateSigningRequest, seen: &Seen<'_>) -> Result<Verdict,
     if used(claim, jti).is_some_and(|used| used != mine) {
         return Err(Denial::Used);
     }
-    if seen.node == NodeThere::Present || claim.is(names::NODE_REGISTERED) {
+    if claim.is(names::NODE_REGISTERED) {
         return Err(Denial::Joined);
     }
-    if !claim.is_launched() {
-        // The machine may be faster than we see it run.
+    // The machine may be faster than we see it run. A Node that is there before the machine has asked for its first
+    // certificate is not the machine's: one that was left behind goes, and a kubelet asks again with the same key, so a
+    // request that was denied would stay so.
+    if !claim.is_launched() || seen.node == NodeThere::Present {
         return Ok(Verdict::Wait);
     }
     Ok(Verdict::Approve(Grounds::Join { jti: jti.to_owned() }))

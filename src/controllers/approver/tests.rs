@@ -144,9 +144,11 @@ fn a_request_for_another_name_is_denied() {
 #[test]
 fn a_node_that_is_there_is_not_replaced() {
     let verdict = judge(&asked(), Some(&claim()), NodeThere::Present);
-    assert_eq!(verdict, Verdict::Deny(Denial::Joined));
-    let verdict = judge(&asked(), Some(&registered()), NodeThere::Absent);
-    assert_eq!(verdict, Verdict::Deny(Denial::Joined));
+    assert_eq!(verdict, Verdict::Wait, "until what was left behind is gone");
+    for node in [NodeThere::Absent, NodeThere::Present] {
+        let verdict = judge(&asked(), Some(&registered()), node);
+        assert_eq!(verdict, Verdict::Deny(Denial::Joined));
+    }
 }
 
 #[test]

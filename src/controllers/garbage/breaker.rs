@@ -24,7 +24,8 @@ pub(super) fn judge(garbage: &Garbage, machines: usize, classes: &[IBMNodeClass]
     // Those that work count too: they show as well that the cluster has forgotten something.
     let orphans = garbage.machines.len() + garbage.working.len();
     let confirmed = fingerprint(garbage);
-    let is_confirmed = |class: &IBMNodeClass| class.annotations().get(names::CONFIRM_COLLECTION) == Some(&confirmed);
+    let is_confirmed =
+        |class: &IBMNodeClass| class.annotations().get(names::CONFIRM_COLLECTION) == Some(&confirmed);
     if orphans > ORPHANS_MIN.max(machines / 10) && !classes.iter().any(is_confirmed) {
         Verdict::Stop
     } else {
@@ -34,7 +35,11 @@ pub(super) fn judge(garbage: &Garbage, machines: usize, classes: &[IBMNodeClass]
 
 /// What a person confirms: these machines and no others.
 pub(super) fn fingerprint(garbage: &Garbage) -> String {
-    let mut ids: Vec<&str> = garbage.machines.iter().map(|machine| machine.id.as_str()).collect();
+    let mut ids: Vec<&str> = garbage
+        .machines
+        .iter()
+        .map(|machine| machine.id.as_str())
+        .collect();
     ids.sort_unstable();
     format!("{:016x}", fnv1a(ids.join("\n").as_bytes()))
 }

@@ -5,9 +5,9 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
+use super::Error;
 use super::breaker::fingerprint;
 use super::view::{End, Garbage};
-use super::Error;
 use crate::api::{IBMNodeClass, NodeClaim, names};
 use crate::cloud::{self, Leftover, Machine};
 use crate::controllers::context::Context;
@@ -18,7 +18,11 @@ use crate::controllers::removal::{self, Judged};
 const TOLD_MAX: usize = 10;
 
 /// Removes what was found.
-pub(super) async fn collect(context: &Context, classes: &[IBMNodeClass], garbage: Garbage) -> Result<(), Error> {
+pub(super) async fn collect(
+    context: &Context,
+    classes: &[IBMNodeClass],
+    garbage: Garbage,
+) -> Result<(), Error> {
     tell_working(context, classes, &garbage.working).await;
     for machine in &garbage.machines {
         delete_machine(context, classes, machine).await?;
@@ -38,11 +42,25 @@ pub(super) async fn collect(context: &Context, classes: &[IBMNodeClass], garbage
 /// Tells what would be removed.
 pub(super) async fn report(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage) {
     tell_working(context, classes, &garbage.working).await;
-    let machines = garbage.machines.iter().map(|it| format!("machine {} ({})", it.id, it.name));
-    let leftovers = garbage.leftovers.iter().map(|it| format!("{} {} ({})", it.kind, it.id, it.name));
+    let machines = garbage
+        .machines
+        .iter()
+        .map(|it| format!("machine {} ({})", it.id, it.name));
+    let leftovers = garbage
+        .leftovers
+        .iter()
+        .map(|it| format!("{} {} ({})", it.kind, it.id, it.name));
     for found in machines.chain(leftovers) {
         let note = format!("{found} belongs to no claim; nothing is collected, as configured");
-        tell(context, classes, Kind::Warning, names::REASON_GARBAGE_FOUND, note, found).await;
+        tell(
+            context,
+            classes,
+            Kind::Warning,
+            names::REASON_GARBAGE_FOUND,
+            note,
+            found,
+        )
+        .await;
     }
     for (claim, end) in garbage.claims.values() {
         let (_, note) = words(end);
@@ -61,7 +79,12 @@ pub(super) async fn report(context: &Context, classes: &[IBMNodeClass], garbage:
 pub(super) async fn alert(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage, machines: usize) {
     let confirm = fingerprint(garbage);
     let orphans = garbage.machines.len() + garbage.working.len();
-    let ids: Vec<&str> = garbage.machines.iter().map(|it| it.id.as_str()).take(TOLD_MAX).collect();
+    let ids: Vec<&str> = garbage
+        .machines
+        .iter()
+        .map(|it| it.id.as_str())
+        .take(TOLD_MAX)
+        .collect();
     let note = format!(
         "{orphans} of {machines} machines belong to no claim, {} of them with a ready node. Was a backup restored or a \
          definition removed? Nothing is collected. To delete those without a ready node ({}), annotate this class with {}={confirm}",
@@ -70,7 +93,15 @@ pub(super) async fn alert(context: &Context, classes: &[IBMNodeClass], garbage: 
         names::CONFIRM_COLLECTION,
     );
     tracing::error!(orphans, machines, confirm, "a sweep has stopped");
-    tell(context, classes, Kind::Warning, names::REASON_COLLECTION_STOPPED, note, confirm).await;
+    tell(
+        context,
+        classes,
+        Kind::Warning,
+        names::REASON_COLLECTION_STOPPED,
+        note,
+        confirm,
+    )
+    .await;
 }
 
 async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Machine]) {
@@ -80,7 +111,15 @@ async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Ma
             machine.id, machine.name
         );
         let id = machine.id.clone();
-        tell(context, classes, Kind::Warning, names::REASON_GARBAGE_FOUND, note, id).await;
+        tell(
+            context,
+            classes,
+            Kind::Warning,
+            names::REASON_GARBAGE_FOUND,
+            note,
+            id,
+        )
+        .await;
     }
 }
 
@@ -115,8 +154,15 @@ async fn delete_machine(context: &Context, classes: &[IBMNodeClass], judged: &Ma
     if now.name != judged.name || now.resource_group != judged.resource_group {
         return Ok(());
     }
-    let note = format!("deleting machine {} ({}): it belongs to no claim", judged.id, judged.name);
-    tracing::info!(id = judged.id, name = judged.name, "deleting a machine without a claim");
+    let note = format!(
+        "deleting machine {} ({}): it belongs to no claim",
+        judged.id, judged.name
+    );
+    tracing::info!(
+        id = judged.id,
+        name = judged.name,
+        "deleting a machine without a claim"
+    );
     let id = judged.id.clone();
     tell(context, classes, Kind::Warning, names::REASON_COLLECTED, note, id).await;
     match context.cloud.delete(&judged.id).await {
@@ -129,8 +175,15 @@ async fn delete_machine(context: &Context, classes: &[IBMNodeClass], judged: &Ma
     }
 }
 
-async fn delete_leftover(context: &Context, classes: &[IBMNodeClass], leftover: &Leftover) -> Result<(), Error> {
-    let note = format!("deleting {} {} ({}): it hangs on no machine", leftover.kind, leftover.id, leftover.name);
+async fn delete_leftover(
+    context: &Context,
+    classes: &[IBMNodeClass],
+    leftover: &Leftover,
+) -> Result<(), Error> {
+    let note = format!(
+        "deleting {} {} ({}): it hangs on no machine",
+        leftover.kind, leftover.id, leftover.name
+    );
     let id = leftover.id.clone();
     tell(context, classes, Kind::Warning, names::REASON_COLLECTED, note, id).await;
     match context.cloud.remove(leftover).await {
@@ -149,7 +202,10 @@ fn words(end: &End) -> (&'static str, String) {
             "the machine is not in the cloud any more".to_owned(),
         ),
         End::Dead(why) => (names::REASON_MACHINE_STOPPED, why.clone()),
-        End::NodeGone => (names::REASON_NODE_DELETED, "its node is not there any more".to_owned()),
+        End::NodeGone => (
+            names::REASON_NODE_DELETED,
+            "its node is not there any more".to_owned(),
+        ),
     }
 }
 
@@ -160,7 +216,11 @@ async fn delete_claim(context: &Context, claim: &NodeClaim, end: &End) -> Result
         reason,
         action: "Delete",
         note,
-        transition: claim.status.as_ref().and_then(|status| status.provider_id.clone()).unwrap_or_default(),
+        transition: claim
+            .status
+            .as_ref()
+            .and_then(|status| status.provider_id.clone())
+            .unwrap_or_default(),
     };
     if removal::delete_claim(context, claim, story).await? == Judged::Deleted {
         context.metrics.collected("claim");
@@ -172,7 +232,9 @@ async fn delete_claim(context: &Context, claim: &NodeClaim, end: &End) -> Result
 /// Lets a Node go that is being deleted, and whose claim and machine are gone.
 async fn release_node(context: &Context, node: &Node) -> Result<(), Error> {
     let kept = node.finalizers().iter();
-    let kept: Vec<&String> = kept.filter(|name| *name != names::TERMINATION_FINALIZER).collect();
+    let kept: Vec<&String> = kept
+        .filter(|name| *name != names::TERMINATION_FINALIZER)
+        .collect();
     let patch = json!({"metadata": {"resourceVersion": node.resource_version(), "finalizers": kept}});
     let nodes: Api<Node> = Api::all(context.client.clone());
     let params = PatchParams::default();

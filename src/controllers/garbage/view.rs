@@ -11,7 +11,9 @@ use kube::{Api, ResourceExt};
 use super::{Error, classes, groups_of};
 use crate::api::{CapacityType, IBMNodeClass, NodeClaim, names};
 use crate::clock::later;
-use crate::cloud::{ClusterId, InstanceName, Leftover, LeftoverKind, Machine, MachineStatus, Ours, ProviderId};
+use crate::cloud::{
+    ClusterId, InstanceName, Leftover, LeftoverKind, Machine, MachineStatus, Ours, ProviderId,
+};
 use crate::controllers::context::Context;
 use crate::controllers::node_claim::look;
 use crate::lifecycle::Sighting;
@@ -110,7 +112,9 @@ impl View {
             working,
             leftovers: leftovers.cloned().collect(),
             claims: ended.collect(),
-            nodes: held.filter_map(|node| Some((node.uid()?, node.clone()))).collect(),
+            nodes: held
+                .filter_map(|node| Some((node.uid()?, node.clone())))
+                .collect(),
         }
     }
 
@@ -118,7 +122,9 @@ impl View {
     fn ready(&self) -> BTreeSet<String> {
         let working = self.nodes.iter().filter(|node| {
             let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
-            let mut ready = conditions.into_iter().filter(|it| it.type_ == "Ready" && it.status == "True");
+            let mut ready = conditions
+                .into_iter()
+                .filter(|it| it.type_ == "Ready" && it.status == "True");
             node.metadata.deletion_timestamp.is_none() && ready.next().is_some()
         });
         working.filter_map(machine_of).collect()
@@ -134,7 +140,9 @@ impl View {
             return Some(End::Vanished);
         };
         match interruption(machine) {
-            Some(Interruption::Dead(why)) if machine.capacity_type == CapacityType::OnDemand => Some(End::Dead(why)),
+            Some(Interruption::Dead(why)) if machine.capacity_type == CapacityType::OnDemand => {
+                Some(End::Dead(why))
+            }
             _ if claim.is(names::NODE_REGISTERED) && self.node_of(claim).is_none() => Some(End::NodeGone),
             _ => None,
         }
@@ -162,7 +170,10 @@ impl View {
         let waits = node.metadata.deletion_timestamp.is_some() && node.finalizers().iter().any(ours);
         let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
         let claimed = self.claims.iter().any(|claim| {
-            let own = claim.status.as_ref().and_then(|status| status.provider_id.as_deref());
+            let own = claim
+                .status
+                .as_ref()
+                .and_then(|status| status.provider_id.as_deref());
             own.is_some() && own == provider_id
         });
         let machine = machine_of(node);
@@ -190,9 +201,11 @@ impl Garbage {
         let machines = earlier.machines.iter().chain(&earlier.working);
         let known: BTreeSet<&str> = machines.map(|machine| machine.id.as_str()).collect();
         let left: BTreeSet<&str> = earlier.leftovers.iter().map(|it| it.id.as_str()).collect();
-        self.machines.retain(|machine| known.contains(machine.id.as_str()));
+        self.machines
+            .retain(|machine| known.contains(machine.id.as_str()));
         self.working.retain(|machine| known.contains(machine.id.as_str()));
-        self.leftovers.retain(|leftover| left.contains(leftover.id.as_str()));
+        self.leftovers
+            .retain(|leftover| left.contains(leftover.id.as_str()));
         self.claims
             .retain(|uid, (_, end)| earlier.claims.get(uid).is_some_and(|(_, before)| before == end));
         self.nodes.retain(|uid, _| earlier.nodes.contains_key(uid));

@@ -46,9 +46,15 @@ pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Mac
 pub(super) async fn preempted(context: &Context, claim: &NodeClaim, machine: &Machine) -> Result<(), Error> {
     withhold(context, machine, Cause::Preempted).await?;
     // An event that is not written now would never be: the proof goes with the machine.
-    context.events.try_tell(claim, preemption(context, machine)).await?;
+    context
+        .events
+        .try_tell(claim, preemption(context, machine))
+        .await?;
     if let Some(node) = node_of(context, claim).await? {
-        context.events.try_tell(&node, preemption(context, machine)).await?;
+        context
+            .events
+            .try_tell(&node, preemption(context, machine))
+            .await?;
     }
     delete_claim(context, claim).await?;
     context.metrics.interrupted("preempted");
@@ -60,10 +66,18 @@ pub(super) async fn preempted(context: &Context, claim: &NodeClaim, machine: &Ma
 pub(super) async fn preempted_orphan(context: &Context, machine: &Machine) -> Result<(), Error> {
     withhold(context, machine, Cause::Preempted).await?;
     if context.settings.collecting == Collecting::Report {
-        tracing::warn!(id = machine.id, name = machine.name, "a preempted machine belongs to no claim");
+        tracing::warn!(
+            id = machine.id,
+            name = machine.name,
+            "a preempted machine belongs to no claim"
+        );
         return Ok(());
     }
-    tracing::info!(id = machine.id, name = machine.name, "deleting a preempted machine without a claim");
+    tracing::info!(
+        id = machine.id,
+        name = machine.name,
+        "deleting a preempted machine without a claim"
+    );
     match context.cloud.delete(&machine.id).await {
         Ok(()) | Err(cloud::Error::NotFound(_) | cloud::Error::Conflict(_)) => {
             context.metrics.collected("machine");
@@ -156,7 +170,10 @@ async fn withhold(context: &Context, machine: &Machine, cause: Cause) -> Result<
 async fn node_of(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Error> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let node = nodes.get_opt(&claim.name_any()).await?;
-    let provider_id = claim.status.as_ref().and_then(|status| status.provider_id.as_ref());
+    let provider_id = claim
+        .status
+        .as_ref()
+        .and_then(|status| status.provider_id.as_ref());
     Ok(node.filter(|node| node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref()) == provider_id))
 }
 
@@ -179,7 +196,10 @@ async fn annotate(context: &Context, claim: &NodeClaim, value: Option<String>) -
         "annotations": {names::INTERRUPTED_SINCE: value},
     }});
     let params = PatchParams::default();
-    match claims.patch(&claim.name_any(), &params, &Patch::Merge(patch)).await {
+    match claims
+        .patch(&claim.name_any(), &params, &Patch::Merge(patch))
+        .await
+    {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),

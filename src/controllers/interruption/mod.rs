@@ -92,7 +92,10 @@ impl Watch {
             if let Err(error) = self.look_at_all().await {
                 tracing::warn!(%error, "spot machines were not looked at");
             }
-            self.context.clock.sleep(self.context.settings.interruption_poll).await;
+            self.context
+                .clock
+                .sleep(self.context.settings.interruption_poll)
+                .await;
         }
     }
 
@@ -154,10 +157,14 @@ impl Watch {
         // No resourceVersion, and after the machines were read: a claim that was made meanwhile is seen.
         let claims: Api<NodeClaim> = Api::all(self.context.client.clone());
         let claims = claims.list(&ListParams::default()).await?.items;
-        let by_uid: BTreeMap<String, &NodeClaim> =
-            claims.iter().filter_map(|claim| Some((claim.uid()?, claim))).collect();
+        let by_uid: BTreeMap<String, &NodeClaim> = claims
+            .iter()
+            .filter_map(|claim| Some((claim.uid()?, claim)))
+            .collect();
         for machine in machines {
-            let Some(name) = InstanceName::of_machine(&machine.name).filter(|it| it.cluster() == self.cluster) else {
+            let Some(name) =
+                InstanceName::of_machine(&machine.name).filter(|it| it.cluster() == self.cluster)
+            else {
                 continue;
             };
             let claim = by_uid.get(&name.claim_uid()).copied();
@@ -178,7 +185,9 @@ impl Watch {
         };
         if what == Interruption::Stopping {
             // Soon it is clear what it was.
-            self.context.notices.tell(&machine.id, self.context.clock.instant());
+            self.context
+                .notices
+                .tell(&machine.id, self.context.clock.instant());
         }
         let remembered = self.remember(machine, &what);
         if remembered.done {
@@ -186,7 +195,9 @@ impl Watch {
         }
         match (&what, claim) {
             (Interruption::Stopping, Some(claim)) => handle::stopping(&self.context, claim, machine).await?,
-            (Interruption::Preempted, Some(claim)) => handle::preempted(&self.context, claim, machine).await?,
+            (Interruption::Preempted, Some(claim)) => {
+                handle::preempted(&self.context, claim, machine).await?
+            }
             (Interruption::Preempted, None) => handle::preempted_orphan(&self.context, machine).await?,
             (Interruption::Dead(why), Some(claim)) => {
                 let dead_for = self.context.clock.instant() - remembered.since;
@@ -224,7 +235,9 @@ impl Watch {
             done: false,
         };
         self.locked(|remembered| {
-            let known = remembered.entry(machine.id.clone()).or_insert_with(|| new.clone());
+            let known = remembered
+                .entry(machine.id.clone())
+                .or_insert_with(|| new.clone());
             if known.what != new.what {
                 *known = new;
             }
@@ -242,7 +255,8 @@ impl Watch {
 
     /// What is in no list any more need not be remembered.
     fn forget_all_but(&self, machines: &[Machine]) {
-        let present: std::collections::BTreeSet<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
+        let present: std::collections::BTreeSet<&str> =
+            machines.iter().map(|machine| machine.id.as_str()).collect();
         self.locked(|remembered| remembered.retain(|id, _| present.contains(id.as_str())));
     }
 
@@ -253,6 +267,8 @@ impl Watch {
 
 /// Whether a machine is the one that a claim holds now.
 fn holds(claim: &NodeClaim, machine: &Machine) -> bool {
-    let recorded = claim.allocation().and_then(|allocation| allocation.instance_id.as_ref());
+    let recorded = claim
+        .allocation()
+        .and_then(|allocation| allocation.instance_id.as_ref());
     recorded == Some(&machine.id)
 }

@@ -37,12 +37,17 @@ pub(super) async fn listen(context: &Context) {
 
 /// The machine of a managed Node whose kubelet says that it is being shut down.
 fn shutting_down(node: &Node) -> Option<String> {
-    let is_managed = node.labels().contains_key(names::REGISTERED) && node.metadata.deletion_timestamp.is_none();
+    let is_managed =
+        node.labels().contains_key(names::REGISTERED) && node.metadata.deletion_timestamp.is_none();
     let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
     let says_so = conditions
         .into_iter()
         .filter(|it| it.type_ == "Ready" && it.status == "False")
-        .any(|it| it.message.as_deref().is_some_and(|message| message.contains(SHUTTING_DOWN)));
+        .any(|it| {
+            it.message
+                .as_deref()
+                .is_some_and(|message| message.contains(SHUTTING_DOWN))
+        });
     let provider_id = node.spec.as_ref()?.provider_id.as_ref()?;
     let provider_id: ProviderId = provider_id.parse().ok()?;
     (is_managed && says_so).then(|| provider_id.instance().to_owned())
@@ -69,7 +74,10 @@ mod tests {
     fn only_a_managed_node_that_says_so_is_shutting_down() {
         let ours = json!({"karpenter.sh/registered": "true"});
         let word = "node is shutting down";
-        assert_eq!(shutting_down(&node("False", word, ours.clone())).as_deref(), Some("0717_1"));
+        assert_eq!(
+            shutting_down(&node("False", word, ours.clone())).as_deref(),
+            Some("0717_1")
+        );
         let several = "container runtime network not ready, node is shutting down";
         assert!(shutting_down(&node("False", several, ours.clone())).is_some());
         assert_eq!(shutting_down(&node("True", word, ours.clone())), None);

@@ -51,7 +51,7 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         }
         Step::Withhold(withholding) => return purchase::withhold(shared, known, withholding).await,
         Step::Label(labels) => write::label(context, known, &labels).await?,
-        Step::Launched(machine) => launched(context, known, &machine).await?,
+        Step::Launched(machine) => launched(context, known, seen, &machine).await?,
         Step::Retire { id, attempt } => return retire(context, known, &id, attempt).await,
         Step::Delete { id } => return delete(context, &id).await,
         Step::NoteAbsence(since) => {
@@ -106,7 +106,10 @@ async fn tell(context: &Context, known: &Known, step: Step) -> Result<Known, Err
         Step::Initialize => ("initializing the node", status::initialized(claim, now)),
         Step::Draining => ("draining the node", status::draining(claim, now)),
         Step::Drained => ("telling that the node is drained", status::drained(claim, now)),
-        Step::Vacated(volumes) => ("telling that the machine goes", status::vacated(claim, volumes, now)),
+        Step::Vacated(volumes) => (
+            "telling that the machine goes",
+            status::vacated(claim, volumes, now),
+        ),
         // Every other step has its own way.
         _ => return Ok(known.clone()),
     };
@@ -141,7 +144,7 @@ async fn conclude(context: &Context, known: &Known, end: &End) -> Result<Outcome
     }
 }
 
-async fn launched(context: &Context, known: &Known, machine: &Machine) -> Result<Known, Error> {
+async fn launched(context: &Context, known: &Known, seen: &Seen, machine: &Machine) -> Result<Known, Error> {
     let provider_id = ProviderId::new(&context.settings.region, &machine.id);
     let Some(provider_id) = provider_id else {
         let answer = cloud::Answer {
@@ -161,7 +164,8 @@ async fn launched(context: &Context, known: &Known, machine: &Machine) -> Result
     // Before the write, so that whoever crashes in between tags again; the same twice is the same.
     tag(context, known, machine).await;
     let now = context.clock.now();
-    let status = status::launched(&known.claim, machine, provider_id.to_string(), now);
+    let kind = seen.kind.as_ref();
+    let status = status::launched(&known.claim, machine, kind, provider_id.to_string(), now);
     write::status(context, known, "launching", &status).await
 }
 

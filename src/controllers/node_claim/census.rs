@@ -1,4 +1,4 @@
-//! One consistent list of all claims, which serves every purchase that waits for one.
+//! One consistent list of all claims and of the pools whose limits they count against, which serves every purchase that waits for one.
 //!
 //! A purchase rests on a read that began after its intent was written. Lists are numbered in the order in which they
 //! begin; whoever has written takes the number of the last that has begun, and is served by any later one. So a hundred
@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::api::NodeClaim;
+use crate::api::{NodeClaim, NodePool};
 use crate::controllers::context::Context;
 
 /// How old a list may be from which is chosen. The check rests on a younger one.
@@ -30,6 +30,8 @@ pub(super) struct Census {
     pub(super) asked_at: Instant,
     /// Every claim.
     pub(super) claims: Arc<Vec<NodeClaim>>,
+    /// Every pool.
+    pub(super) pools: Arc<Vec<NodePool>>,
     number: u64,
 }
 
@@ -74,9 +76,12 @@ impl Censuses {
         let claims: Api<NodeClaim> = Api::all(context.client.clone());
         // No resourceVersion: answered from the latest state, not from a cache.
         let list = claims.list(&ListParams::default()).await?;
+        let pools: Api<NodePool> = Api::all(context.client.clone());
+        let pools = pools.list(&ListParams::default()).await?;
         let census = Census {
             asked_at,
             claims: Arc::new(list.items),
+            pools: Arc::new(pools.items),
             number,
         };
         *last = Some(census.clone());

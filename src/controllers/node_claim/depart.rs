@@ -29,7 +29,10 @@ pub(super) async fn remaining(shared: &Shared, known: &Known, node: &str) -> Res
     let tainted_for = shared.departures.tainted_for(claim, context.clock.instant());
     let pods: Api<Pod> = Api::all(context.client.clone());
     let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let pods = pods.list(&here).await.map_err(Error::kube("listing the pods of the node"))?;
+    let pods = pods
+        .list(&here)
+        .await
+        .map_err(Error::kube("listing the pods of the node"))?;
     let mut remaining = Remaining {
         tainted_for,
         pods: pods.items,
@@ -41,7 +44,9 @@ pub(super) async fn remaining(shared: &Shared, known: &Known, node: &str) -> Res
     } else if remaining.pods.iter().any(|pod| is_to_be_evicted(pod, context)) {
         let budgets: Api<PodDisruptionBudget> = Api::all(context.client.clone());
         let listed = budgets.list(&ListParams::default()).await;
-        remaining.budgets = listed.map_err(Error::kube("listing the disruption budgets"))?.items;
+        remaining.budgets = listed
+            .map_err(Error::kube("listing the disruption budgets"))?
+            .items;
     }
     Ok(remaining)
 }
@@ -57,7 +62,9 @@ async fn attached(context: &Context, node: &str, pods: &[Pod]) -> Result<Vec<Str
     let listed = listed.map_err(Error::kube("listing the attached volumes"))?.items;
     let here = listed.into_iter().filter(|it| it.spec.node_name == node);
     // One without a volume's name is of a volume that is part of a pod, and goes with it.
-    let mut volumes: BTreeSet<String> = here.filter_map(|it| it.spec.source.persistent_volume_name).collect();
+    let mut volumes: BTreeSet<String> = here
+        .filter_map(|it| it.spec.source.persistent_volume_name)
+        .collect();
     if !volumes.is_empty() {
         for kept in volumes_of_staying(context, pods).await? {
             volumes.remove(&kept);

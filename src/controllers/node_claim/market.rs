@@ -14,15 +14,15 @@ use tokio::time::Instant;
 use super::Error;
 use super::addresses::{Addresses, Free};
 use super::census::{Census, Censuses, Moment};
-use crate::allocation::{self, HOUR, Ledger, Load, Tripped, Wish};
+use crate::allocation::{self, HOUR, Ledger, Load, OverLimit, PoolLimits, Tripped, Wish};
 use crate::api::{Allocation, CapacityType, NodeClaim};
 use crate::cloud::{ClusterId, InstanceName};
 use crate::controllers::context::Context;
 use crate::controllers::node_class::{Resolved, usable};
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{Choice, HeldBack, NoChoice, Standing, Unresolved};
-use crate::model::offerings::types_for;
-use crate::model::{InstanceType, Kind, Withheld};
+use crate::model::offerings::{capacity, types_for};
+use crate::model::{ClassFacts, InstanceType, Kind, Withheld};
 
 /// What purchases share. A restart forgets it, which costs reads and nothing else.
 #[derive(Default)]
@@ -119,7 +119,8 @@ impl Market {
         if let Err(tripped) = context.settings.breakers.check(load.and_another()) {
             return Ok((Err(NoChoice::HeldBack(held_back(tripped))), None));
         }
-        let ledger = Ledger::of(others, &free.counted);
+        let limits = limits(claim, &census, others.clone(), &facts, &kinds);
+        let ledger = Ledger::of(others, &free.counted).with_limits(limits);
         let chosen = allocation::choose(&wish, &types, &facts.subnets, &ledger);
         if let Ok(choice) = &chosen
             && !context.zones.allow(&choice.zone)
@@ -163,21 +164,30 @@ impl Market {
         let mut subnets = class.subnets(&free.subnets, &avoided);
         subnets.retain(|subnet| subnet.id == allocation.subnet);
         let ledger = Ledger::of(census.claims.iter(), &free.counted);
-        let sent = self.sent_lately(context) + 1;
-        let load = Load::of(census.claims.iter(), context.clock.now()).with_launches(sent);
+        let (all, facts) = (census.claims.iter(), class.facts(Vec::new()));
+        let limits = limits(claim, &census, all, &facts, &kinds);
         let standing = if subnets.is_empty() || ledger.check(&subnets).is_err() {
             Standing::Lost
+        } else if let Some(over) = limits.and_then(|limits| limits.check().err()) {
+            Standing::HeldBack(over_limit(&over))
         } else {
-            let checked = context.settings.breakers.check(load);
-            checked.map_or_else(
-                |tripped| Standing::HeldBack(held_back(tripped)),
-                |()| Standing::Good,
-            )
+            self.under_load(context, &census)
         };
         Ok(Judged {
             standing,
             read_at: Some(census.asked_at),
         })
+    }
+
+    /// Whether breakers let pass what all claims hold, one's own intent included.
+    fn under_load(&self, context: &Context, census: &Census) -> Standing {
+        let sent = self.sent_lately(context) + 1;
+        let load = Load::of(census.claims.iter(), context.clock.now()).with_launches(sent);
+        let checked = context.settings.breakers.check(load);
+        checked.map_or_else(
+            |tripped| Standing::HeldBack(held_back(tripped)),
+            |()| Standing::Good,
+        )
     }
 
     /// An order is sent.
@@ -258,6 +268,29 @@ fn is_withheld(allocation: &Allocation, kinds: &[Kind], withheld: &Withheld, con
     let (profile, zone) = (&allocation.profile, &allocation.zone);
     let hold = withheld.hold(capacity_type, profile, zone, gpus, context.clock.now());
     hold.is_some()
+}
+
+/// The limits of the pool that is bought for, and what `claims` hold of them.
+fn limits<'a>(
+    claim: &NodeClaim,
+    census: &Census,
+    claims: impl IntoIterator<Item = &'a NodeClaim>,
+    facts: &ClassFacts,
+    kinds: &[Kind],
+) -> Option<PoolLimits> {
+    let limits = PoolLimits::of(claim, &census.pools)?;
+    let has = |profile: &str| {
+        let kind = kinds.iter().find(|kind| kind.name == profile)?;
+        Some(capacity(kind, facts))
+    };
+    Some(limits.holding(claims, has))
+}
+
+fn over_limit(over: &OverLimit) -> HeldBack {
+    HeldBack {
+        breaker: "limits",
+        why: over.to_string(),
+    }
 }
 
 fn held_back(tripped: Tripped) -> HeldBack {

@@ -13,15 +13,14 @@ use super::market::{self, Turn};
 use super::tokens::Need;
 use super::{Error, Shared, depart, user_data};
 use crate::api::{NodeClaim, names};
-use crate::cloud::{self, Cloud, ClusterId, InstanceName, Machine, MachineStatus};
+use crate::cloud::{self, Cloud, ClusterId, InstanceName, Machine, MachineStatus, ProviderId};
 use crate::controllers::approver;
 use crate::controllers::context::Context;
 use crate::controllers::node_class::{self, ReadError, Resolved};
 use crate::lifecycle::diagnosis::diagnose;
 use crate::lifecycle::facts::Facts;
-use crate::lifecycle::{
-    self, Observed, Sighting, Standing, needs_choice, needs_remaining, needs_standing,
-};
+use crate::lifecycle::{self, Observed, Sighting, Standing, needs_choice, needs_remaining, needs_standing};
+use crate::model::InstanceType;
 
 /// A claim as the API server last told it.
 #[derive(Clone, Debug)]
@@ -59,6 +58,8 @@ impl Known {
 pub(super) struct Seen {
     pub(super) observed: Observed,
     pub(super) class: Option<Resolved>,
+    /// What a machine that runs is.
+    pub(super) kind: Option<InstanceType>,
     /// When the read was asked for that the standing of the allocation rests on.
     pub(super) read_at: Option<Instant>,
     /// The turn in which the choice was made; nobody else chooses before what follows from it is written.
@@ -90,6 +91,7 @@ pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Durati
             None => machine(context, shared.cluster, claim).await?,
         };
     }
+    seen.observed.other_machine = other_machine(context, claim, seen.observed.node.as_ref()).await?;
     if is_overdue && !claim.is(names::NODE_REGISTERED) {
         seen.observed.diagnosis = Some(diagnosis(context, claim, &seen.observed).await?);
     }
@@ -128,8 +130,26 @@ async fn look_at_the_market(shared: &Shared, known: &Known, seen: &mut Seen) -> 
     {
         let kind = market::instance_type(context, class, &machine.profile).await?;
         seen.observed.labels = kind.as_ref().map(market::labels).unwrap_or_default();
+        seen.kind = kind;
     }
     Ok(())
+}
+
+/// The machine of a Node that has the claim's name and another provider id. One that is not in our region's words is not
+/// looked for.
+async fn other_machine(context: &Context, claim: &NodeClaim, node: Option<&Node>) -> Result<Sighting, Error> {
+    let other = node.and_then(|node| lifecycle::other_machine(claim, node));
+    let Some(id) = other.and_then(|written| written.parse::<ProviderId>().ok()) else {
+        return Ok(Sighting::Unknown);
+    };
+    if id.region() != context.settings.region {
+        return Ok(Sighting::Unknown);
+    }
+    match context.cloud.get(id.instance()).await {
+        Ok(machine) => Ok(Sighting::Present(Box::new(machine))),
+        Err(error) if error.is_not_found() => Ok(Sighting::Absent),
+        Err(error) => Err(Error::cloud("looking for the machine of a node")(error)),
+    }
 }
 
 /// Why a claim's machine has not joined.
@@ -185,14 +205,13 @@ async fn node(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Erro
 async fn machine(context: &Context, cluster: ClusterId, claim: &NodeClaim) -> Result<Sighting, Error> {
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
     let allocation = claim.allocation();
-    let name = match (allocation, InstanceName::new(cluster, uid)) {
-        (Some(allocation), _) => allocation.instance_name.clone(),
-        (None, Some(name)) => name.to_string(),
+    // Not the name in the status, which anybody may have written.
+    let Some(name) = InstanceName::new(cluster, uid) else {
         // Nothing was ever bought under a name that cannot be made.
-        (None, None) => return Ok(Sighting::Absent),
+        return Ok(Sighting::Absent);
     };
     let id = allocation.and_then(|allocation| allocation.instance_id.as_deref());
-    look(context.cloud.as_ref(), id, &name)
+    look(context.cloud.as_ref(), id, &name.to_string())
         .await
         .map_err(|source| Error::Cloud {
             doing: "looking for the machine",
@@ -200,7 +219,8 @@ async fn machine(context: &Context, cluster: ClusterId, claim: &NodeClaim) -> Re
         })
 }
 
-/// Absent only if a direct read by id says so and nothing has the name; an error says nothing.
+/// Absent only if a direct read by id says so and nothing has the name; an error says nothing. A machine that is found by
+/// id and has another name is somebody else's, whatever a status says of it: anybody may have written that.
 pub(in crate::controllers) async fn look(
     cloud: &dyn Cloud,
     id: Option<&str>,
@@ -208,13 +228,20 @@ pub(in crate::controllers) async fn look(
 ) -> Result<Sighting, cloud::Error> {
     if let Some(id) = id {
         match cloud.get(id).await {
-            Ok(machine) => return Ok(Sighting::Present(Box::new(machine))),
+            Ok(machine) if is_named(&machine, name) => return Ok(Sighting::Present(Box::new(machine))),
+            Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
     }
     let found = cloud.find(name).await?;
     Ok(found.map_or(Sighting::Absent, |machine| Sighting::Present(Box::new(machine))))
+}
+
+/// Whether a machine has that name, or had it before its attempt was given up.
+fn is_named(machine: &Machine, name: &str) -> bool {
+    let rest = machine.name.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("-x"))
 }
 
 fn unread(error: ReadError) -> Error {

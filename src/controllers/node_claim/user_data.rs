@@ -6,9 +6,10 @@ use super::market;
 use super::tokens::Need;
 use super::{Error, Shared};
 use crate::api::{Allocation, IBMNodeClass, NodeClaim};
-use crate::bootstrap::{self, Family, Join, Packages};
+use crate::bootstrap::{self, Join, Packages};
 use crate::controllers::context::Context;
 use crate::controllers::node_class::Resolved;
+use crate::controllers::node_class::joining::{family, reach};
 use crate::model::Reservation;
 use crate::secret::Secret;
 
@@ -59,30 +60,20 @@ async fn join(
     token: Secret,
 ) -> Result<Result<Join, Unmade>, Error> {
     let (context, spec) = (&shared.context, &class.class.spec);
-    let written = spec.bootstrap.as_ref();
-    let cluster = context.settings.cluster.as_ref();
-    let endpoint = written
-        .and_then(|it| it.cluster_endpoint.clone())
-        .or_else(|| cluster.map(|it| it.endpoint.clone()));
-    let authority = written
-        .and_then(|it| it.cluster_ca.clone())
-        .or_else(|| cluster.map(|it| it.authority.clone()));
-    // A document that the class brings itself needs neither.
-    let replaced = spec.user_data.is_some();
-    let (Some(endpoint), Some(authority)) = (
-        endpoint.or_else(|| replaced.then(String::new)),
-        authority.or_else(|| replaced.then(String::new)),
-    ) else {
+    // A class of which this is unknown is not ready; it may have changed since.
+    let Some(reach) = reach(&class.class, &context.settings) else {
         let why =
             "neither the class nor a setting says where machines reach the API server and how they know it";
         return Ok(Err(Unmade(why.to_owned())));
     };
-    let Some(family) = family(class).or_else(|| replaced.then_some(Family::Debian)) else {
+    let image = class.class.resolution().and_then(|it| it.resolved_image.as_ref());
+    let Some(family) = family(&class.class, image) else {
         let why =
             "the image's operating system is of no family that can be set up: say spec.bootstrap.family";
         return Ok(Err(Unmade(why.to_owned())));
     };
-    let packages = Packages::of(written, family, shared.version().await?);
+    let cluster = context.settings.cluster.as_ref();
+    let packages = Packages::of(spec.bootstrap.as_ref(), family, shared.version().await?);
     let kind = market::instance_type(context, class, &allocation.profile).await?;
     let facts = class.facts(Vec::new());
     let reservation = kind.map(|kind| Reservation::of(&kind.capacity, &facts.kubelet));
@@ -93,8 +84,8 @@ async fn join(
         node_name: claim.name_any(),
         region: context.settings.region.clone(),
         capacity_type,
-        endpoint,
-        authority,
+        endpoint: reach.endpoint,
+        authority: reach.authority,
         token,
         kubelet: spec.kubelet.clone().unwrap_or_default(),
         reservation: reservation.unwrap_or_default(),
@@ -106,19 +97,6 @@ async fn join(
         user_data: spec.user_data.clone(),
         user_data_append: spec.user_data_append.clone(),
     }))
-}
-
-/// What the class says, else what its image is.
-fn family(class: &Resolved) -> Option<Family> {
-    let written = class
-        .class
-        .spec
-        .bootstrap
-        .as_ref()
-        .and_then(|it| it.family.as_deref());
-    let image = class.class.resolution().and_then(|it| it.resolved_image.as_ref());
-    let os = image.and_then(|image| image.operating_system.as_deref());
-    written.or(os).and_then(Family::of)
 }
 
 fn taints(claim: &NodeClaim) -> Vec<crate::api::Taint> {

@@ -7,6 +7,7 @@
 mod allow;
 mod facts;
 mod image;
+pub mod joining;
 mod judge;
 pub mod launch;
 mod leaving;
@@ -147,7 +148,10 @@ async fn resolve(context: &Context, class: &IBMNodeClass) -> Result<Verdict, clo
         });
     }
     let facts = Facts::read(context.cloud.as_ref(), class).await?;
-    Ok(judge::judge(class, &facts, &settings.allowed))
+    let mut verdict = judge::judge(class, &facts, &settings.allowed);
+    let image = verdict.image.as_ref().map(|(_, image)| image);
+    verdict.problems.extend(joining::problem(class, image, settings));
+    Ok(verdict)
 }
 
 /// Writes what this controller owns of the status, if it differs from what is there.

@@ -25,6 +25,7 @@ pub(super) fn judged(class: &IBMNodeClass, verdict: Verdict, now: Timestamp) -> 
         resolved_security_groups: Some(verdict.security_groups).filter(|groups| !groups.is_empty()),
         resolved_resource_group_id: verdict.resource_group,
         resolved_placement: verdict.placement.map(|kind| kind.as_str().to_owned()),
+        observed_capacity: None,
     }
 }
 
@@ -61,6 +62,8 @@ pub(super) fn leaving(class: &IBMNodeClass, message: String, now: Timestamp) -> 
 /// What this controller has written so far.
 pub(super) fn owned(class: &IBMNodeClass) -> IBMNodeClassStatus {
     let mut status = class.status.clone().unwrap_or_default();
+    // Written by whoever looks at nodes.
+    status.observed_capacity = None;
     if let Some(conditions) = &mut status.conditions {
         conditions.retain(|it| [names::READY, names::RESOLVED].contains(&it.type_.as_str()));
     }

@@ -17,8 +17,9 @@ impl Machines {
         };
         let interfaces = self.vpc.list_interfaces(&ours.resource_group).await?.into_iter();
         let interfaces = interfaces.filter(|it| it.target.is_none() && is_in_group(&it.resource_group));
-        let interfaces = interfaces
-            .filter(|it| is_made_for(&it.name, INTERFACE, ours) && it.lifecycle_state != Some(LifecycleState::Deleting));
+        let interfaces = interfaces.filter(|it| {
+            is_made_for(&it.name, INTERFACE, ours) && it.lifecycle_state != Some(LifecycleState::Deleting)
+        });
         let mut leftovers: Vec<Leftover> = interfaces
             .map(|it| Leftover {
                 id: it.id,

@@ -149,7 +149,7 @@ impl Play {
             Step::Label(labels) => self.claim.labels_mut().extend(labels),
             Step::Launched(machine) => {
                 let id = format!("ibm:///us-south/{}", machine.id);
-                self.claim.status = Some(status::launched(claim, &machine, id, now));
+                self.claim.status = Some(status::launched(claim, &machine, None, id, now));
             }
             Step::Retire { .. } => {
                 if let Some(machine) = &mut self.machine {

@@ -53,7 +53,13 @@ fn a_node_is_emptied_step_by_step_before_its_machine_goes() {
         panic!("nobody may come any more");
     };
     assert_eq!(change.labels[names::EXCLUDE_FROM_LOAD_BALANCERS], "karpenter");
-    assert!(change.taints.unwrap().iter().any(|it| it.key == names::DISRUPTED_TAINT));
+    assert!(
+        change
+            .taints
+            .unwrap()
+            .iter()
+            .any(|it| it.key == names::DISRUPTED_TAINT)
+    );
     assert_eq!(step(&claim, &joined(tainted()), 1), "draining");
     claim.status = Some(status::draining(&claim, at(1)));
     assert!(needs_remaining(&claim, &joined(tainted())));
@@ -136,8 +142,14 @@ fn volumes_are_abandoned_only_when_the_deadline_is_over() {
     assert_eq!(step, Step::Vacated(Volumes::Abandoned));
     let status = status::vacated(&claim, Volumes::Abandoned, at(600));
     let conditions = status.conditions.unwrap();
-    let volumes = conditions.iter().find(|it| it.type_ == names::VOLUMES_DETACHED).unwrap();
-    assert_eq!((volumes.status.as_str(), volumes.reason.as_deref()), ("False", Some("TerminationGracePeriodElapsed")));
+    let volumes = conditions
+        .iter()
+        .find(|it| it.type_ == names::VOLUMES_DETACHED)
+        .unwrap();
+    assert_eq!(
+        (volumes.status.as_str(), volumes.reason.as_deref()),
+        ("False", Some("TerminationGracePeriodElapsed"))
+    );
 }
 
 /// aws/karpenter-provider-aws#8180, kubernetes-sigs/karpenter#2169: nodes stuck for a week on machines that were gone.
@@ -168,7 +180,8 @@ fn a_node_that_is_held_by_us_is_let_go_after_its_machine() {
         machine: Sighting::Absent,
         ..joined(node)
     };
-    let held = |node: &mut Value| node["metadata"]["finalizers"] = json!(["karpenter.sh/termination", "other"]);
+    let held =
+        |node: &mut Value| node["metadata"]["finalizers"] = json!(["karpenter.sh/termination", "other"]);
     assert_eq!(step(&claim, &gone(node(held)), 200), "delete-node");
     let going = |node: &mut Value| {
         held(node);

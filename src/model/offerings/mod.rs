@@ -145,13 +145,27 @@ pub fn capacity(kind: &Kind, class: &ClassFacts) -> Resources {
 fn memory(kind: &Kind, observed: Option<&Resources>) -> i64 {
     let sold = kind.memory_bytes;
     let seen = observed.map(|seen| seen.get(MEMORY));
-    // More than was sold, or nothing, is no observation.
-    if let Some(seen) = seen.filter(|seen| (1..=sold).contains(seen)) {
+    if let Some(seen) = seen.and_then(|seen| credible_memory(kind, seen)) {
         return seen;
     }
     let kept = (sold / 40 * 3).max(320 * MIB);
     // Kubelets count memory in KiB.
     (sold - kept).max(0) / 1024 * 1024
+}
+
+/// The smallest share of its memory that a node is believed to see, in percent.
+///
+/// What is reported is a kubelet's word. More than is sold would plan pods onto nodes that cannot hold them, next to
+/// nothing would make every node of the profile look too small for any pod; so one machine that lies could spoil a whole
+/// profile for everybody. No guest of IBM's sees less than this: with the crash kernel of RHEL 9 it is 90 % of 4 GiB.
+const CREDIBLE_PERCENT_MIN: i64 = 80;
+
+/// What is believed of the memory that a node of a kind reports; `None` if that is no observation.
+pub fn credible_memory(kind: &Kind, reported: i64) -> Option<i64> {
+    let least = kind.memory_bytes / 100 * CREDIBLE_PERCENT_MIN;
+    (1..=kind.memory_bytes)
+        .contains(&reported)
+        .then(|| reported.max(least))
 }
 
 /// What a file system leaves of the boot volume: a GiB goes to the partitions for booting, and less than 5 % of the rest

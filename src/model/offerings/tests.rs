@@ -237,6 +237,7 @@ fn memory_is_a_safe_share_until_nodes_report_what_they_have() {
     };
     assert_eq!(seen(nominal / 100 * 97), nominal / 100 * 97);
     assert_eq!((seen(0), seen(nominal + 1)), (unseen, unseen), "no observation");
+    assert_eq!(seen(1), nominal / 100 * 80, "whoever lies costs a fifth at most");
     let small = capacity(&kind("cxf-2x4", 2, 4), &class()).get(MEMORY);
     assert_eq!(small, 4 * GIB - 320 * MIB);
 }

@@ -82,7 +82,7 @@ fn member(pod: &ApiPod, class: usize) -> Member {
 }
 
 /// Whether two pods ask for the same, field by field as [`hash`] reads them.
-fn alike(one: &ApiPod, two: &ApiPod) -> bool {
+pub(super) fn alike(one: &ApiPod, two: &ApiPod) -> bool {
     let (Some(a), Some(b)) = (&one.spec, &two.spec) else {
         return one.spec.is_none() && two.spec.is_none() && one.metadata.labels == two.metadata.labels;
     };
@@ -257,7 +257,7 @@ impl Mixer {
     }
 }
 
-fn hash(pod: &ApiPod) -> u64 {
+pub(super) fn hash(pod: &ApiPod) -> u64 {
     let mut mixer = Mixer(0);
     mixer.optional(pod.metadata.namespace.as_ref());
     mixer.map(pod.metadata.labels.as_ref());

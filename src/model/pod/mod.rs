@@ -12,10 +12,12 @@ use crate::quantity::QuantityError;
 use crate::resources::Resources;
 
 mod classes;
+mod interned;
 mod requests;
 mod topology;
 
 pub use classes::{Member, PodSet};
+pub use interned::{ClassId, Interned};
 pub use topology::{Firmness, Inclusion, Namespaces, Spread, Term};
 
 /// A label that stands for the name of a node, which terms of a node selector may ask for.

@@ -1,6 +1,5 @@
 //! Behaviors of the solver, one sentence each.
 
-mod checker;
 mod daemons;
 mod existing;
 mod laws;
@@ -10,8 +9,10 @@ mod nodes;
 mod packing;
 mod preferences;
 mod reasons;
+mod remedies;
 mod spread;
 mod volumes;
+mod weaknesses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -275,7 +276,7 @@ impl Cluster {
     fn solve(&self) -> Solved {
         let snapshot = self.snapshot();
         let plan = solve(&snapshot, self.options, &mut || true);
-        checker::check(&snapshot, &plan);
+        assert_eq!(crate::audit::plan(&snapshot, &plan), [], "a legal plan");
         Solved { snapshot, plan }
     }
 }

@@ -218,3 +218,36 @@ fn far_by_architecture_needs_another_architecture() {
         ["arm", "x86"]
     );
 }
+
+#[test]
+fn near_by_architecture_needs_the_same_architecture() {
+    let types = vec![kind("x86", 4), with_arch(kind("arm", 4), "arm64")];
+    let near = labelled(
+        pod_with("near", "3", &neighbor("podAffinity", ARCH, &app("db"))),
+        &app("web"),
+    );
+    let db = labelled(
+        pod_with("db", "3", &json!({"nodeSelector": {ARCH: "arm64"}})),
+        &app("db"),
+    );
+    assert_eq!(
+        cluster().types(types).with([near, db]).solve().types(),
+        ["arm", "arm"]
+    );
+}
+
+#[test]
+fn pods_near_to_their_own_kind_stay_in_the_zones_that_they_may_be_in() {
+    let mut fields = neighbor("podAffinity", ZONES, &app("web"));
+    fields["nodeSelector"] = json!({ZONES: "z3"});
+    let make = |name: &str| labelled(pod_with(name, "1", &fields), &app("web"));
+    let solved = cluster().with(pods(5, make)).solve();
+    assert!(solved.all_placed());
+    assert_eq!(zones(&solved), ["z3"].into());
+}
+
+#[test]
+fn empty_affinities_ask_for_nothing() {
+    let empty = json!({"affinity": {"podAffinity": {}, "podAntiAffinity": {}, "nodeAffinity": {}}});
+    assert!(cluster().with([pod_with("p", "1", &empty)]).solve().all_placed());
+}

@@ -295,3 +295,59 @@ fn pools_that_differ_in_a_label_are_balanced() {
     let solved = base.with(spread_pods(8, &over("ratio", 1))).solve();
     assert_eq!(solved.skew("ratio"), [2, 2, 2, 2]);
 }
+
+#[test]
+fn three_spreads_hold_together() {
+    let mut all = over(ZONES, 1);
+    for key in [HOST, CAPACITY] {
+        let more = over(key, 1)["topologySpreadConstraints"][0].clone();
+        all["topologySpreadConstraints"]
+            .as_array_mut()
+            .unwrap()
+            .push(more);
+    }
+    let solved = cluster().with(spread_pods(6, &all)).solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(
+        (solved.skew(ZONES), solved.skew(CAPACITY), solved.sizes()),
+        (vec![2, 2, 2], vec![3, 3], vec![1; 6])
+    );
+}
+
+#[test]
+fn workloads_that_count_each_other_instead_of_themselves_are_all_placed() {
+    let counts = |own: &str, other: &str, at: usize| {
+        let fields = spread(ZONES, 1, &json!({"app": other}), &json!({}));
+        let name = format!("{own}-{at}");
+        labelled(pod_with(&name, "1", &fields), &json!({"app": own}))
+    };
+    let all = (0..4).flat_map(|at| [counts("a", "b", at), counts("b", "a", at)]);
+    let solved = cluster().with(all).solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+}
+
+#[test]
+fn pools_that_others_cannot_use_are_no_places_where_taints_are_honored() {
+    let red = || {
+        let mut red = pool("red", vec![kind("x", 4)]);
+        red.taints.push(taint("team", "NoSchedule"));
+        red.requirements.narrow("side", &Values::one_of(["left"]));
+        red
+    };
+    let solve = |policy: &str| {
+        cluster()
+            .requires("side", &Values::one_of(["right"]))
+            .and_pool(red())
+            .with(spread_pods(
+                3,
+                &spread("side", 1, &web(), &json!({"nodeTaintsPolicy": policy})),
+            ))
+            .solve()
+    };
+    assert!(solve("Honor").all_placed());
+    assert_eq!(
+        solve("Ignore").plan.pods_left_out(),
+        2,
+        "the left side stays empty"
+    );
+}

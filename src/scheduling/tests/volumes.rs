@@ -9,7 +9,7 @@ fn zone(name: &str) -> Requirements {
     requirements
 }
 
-fn storage(volumes: &[(&str, &[&str])]) -> Storage {
+pub(super) fn storage(volumes: &[(&str, &[&str])]) -> Storage {
     let mut storage = Storage::default();
     for (name, zones) in volumes {
         let nodes = zones.iter().map(|name| zone(name)).collect();
@@ -31,7 +31,7 @@ fn storage(volumes: &[(&str, &[&str])]) -> Storage {
     storage
 }
 
-fn mounts(name: &str, claims: &[&str]) -> core::Pod {
+pub(super) fn mounts(name: &str, claims: &[&str]) -> core::Pod {
     let volumes: Vec<Value> = claims
         .iter()
         .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
@@ -39,7 +39,7 @@ fn mounts(name: &str, claims: &[&str]) -> core::Pod {
     pod_with(name, "1", &json!({"volumes": volumes}))
 }
 
-fn with(storage: Storage) -> Cluster {
+pub(super) fn with(storage: Storage) -> Cluster {
     let mut base = cluster();
     base.storage = storage;
     base
@@ -109,4 +109,16 @@ fn where_a_volume_is_does_not_change_how_pods_are_counted() {
     let solved = base.with(each).solve();
     assert!(solved.all_placed());
     assert_eq!(solved.skew(ZONES), [1, 1, 1]);
+}
+
+#[test]
+fn a_volume_that_no_driver_attaches_counts_against_no_limit() {
+    let mut all = storage(&[("nfs", &["z1"])]);
+    for volume in all.volumes.values_mut() {
+        volume.driver = None;
+    }
+    let mut there = node("n", 4, &[(ZONES, "z1")]);
+    there.volume_limits.insert("d".to_owned(), 0);
+    let solved = with(all).node(there).with([mounts("p", &["nfs"])]).solve();
+    assert_eq!(solved.place("p").as_deref(), Some("n"));
 }

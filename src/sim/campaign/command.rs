@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Parser;
 use tokio::runtime::Builder;
 
+use super::calm::Folder;
 use super::child::{Child, Trial};
 use super::line::{Line, Verdict};
 use super::mutants::{Catch, catch_all, recorded};
@@ -88,6 +89,9 @@ pub struct Args {
     /// Play a scenario without faults and print what is told in it: the same text every time
     #[arg(long, value_name = "NAME", conflicts_with_all = ["replay", "shrink", "mutants", "regressions", "seed"])]
     pub transcript: Option<String>,
+    /// Keep in this folder what worlds come to without faults, for the seeds that share them
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub calm_plays: Option<PathBuf>,
     /// With --seed or --replay: print every entry of the history
     #[arg(long)]
     pub trace: bool,
@@ -111,6 +115,7 @@ impl Args {
             plan: self.plan.clone(),
             faults: if self.calm { Faults::None } else { Faults::Drawn },
             lasts: self.minutes.map(Duration::from_mins),
+            calm_plays: self.calm_plays.clone(),
         }
     }
 }
@@ -174,7 +179,7 @@ async fn several(args: &Args) -> anyhow::Result<ExitCode> {
         patience: PATIENCE,
     };
     if args.mutants {
-        return hunt(&trial).await;
+        return hunt(jobs(args.jobs), &trial).await;
     }
     if args.regressions {
         return regress(&trial).await;
@@ -219,7 +224,12 @@ async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     };
     let mut progress = Progress::new(args.seeds.count());
     let mut written = Ok(());
-    let report = run(args.seeds, &args.ask(0), &limits, trial, |line| {
+    let folder = Folder::new().context("cannot make a folder for temporary files")?;
+    let like = Ask {
+        calm_plays: Some(folder.path().to_owned()),
+        ..args.ask(0)
+    };
+    let report = run(args.seeds, &like, &limits, trial, |line| {
         progress.step(line);
         if written.is_ok() {
             written = serde_json::to_string(line)
@@ -247,10 +257,10 @@ async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     Ok(status(report.failed() == 0 && !hole))
 }
 
-async fn hunt(trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+async fn hunt(jobs: usize, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     let recorded = Mutant::ALL.map(|mutant| (mutant.name(), recorded(mutant)));
     let mut told = Ok(());
-    let catches = catch_all(&recorded, trial, |catch| {
+    let catches = catch_all(&recorded, jobs, trial, |catch| {
         let line = describe(catch);
         told = std::mem::replace(&mut told, Ok(())).and_then(|()| say(&line));
     })

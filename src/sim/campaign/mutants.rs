@@ -2,6 +2,8 @@
 //!
 //! The seed that caught a mutant is recorded, and tried first; only when it no longer catches is the search begun anew.
 
+use futures::{StreamExt, TryStreamExt, stream};
+
 use super::child::{Trial, TrialError};
 use super::line::{Line, Verdict};
 use super::options::Ask;
@@ -40,19 +42,22 @@ pub struct Catch {
     pub tried: u64,
 }
 
-/// Hunts for each mutant: at the recorded seed first, then from seed 0 on.
+/// Hunts for each mutant, several at a time: at the recorded seed first, then from seed 0 on.
 pub async fn catch_all(
     mutants: &[(&str, Option<u64>)],
+    jobs: usize,
     trial: &dyn Trial,
     mut each: impl FnMut(&Catch),
 ) -> Result<Vec<Catch>, TrialError> {
-    let mut catches = Vec::new();
-    for (mutant, recorded) in mutants {
-        let catch = hunt(mutant, *recorded, trial).await?;
+    let mut catches = stream::iter(mutants)
+        .map(|(mutant, recorded)| hunt(mutant, *recorded, trial))
+        .buffered(jobs.max(1));
+    let mut caught = Vec::new();
+    while let Some(catch) = catches.try_next().await? {
         each(&catch);
-        catches.push(catch);
+        caught.push(catch);
     }
-    Ok(catches)
+    Ok(caught)
 }
 
 async fn hunt(mutant: &str, recorded: Option<u64>, trial: &dyn Trial) -> Result<Catch, TrialError> {
@@ -106,7 +111,7 @@ mod tests {
     }
 
     async fn caught(recorded: Option<u64>, trial: At) -> Catch {
-        let catches = catch_all(&[("no-name-look-up", recorded)], &trial, |_| ()).await;
+        let catches = catch_all(&[("no-name-look-up", recorded)], 2, &trial, |_| ()).await;
         catches.unwrap().remove(0)
     }
 

@@ -20,6 +20,8 @@ pub struct Ask {
     pub faults: Faults,
     /// How long people do anything in a scenario that is drawn.
     pub lasts: Option<Duration>,
+    /// Where it is kept what worlds come to without faults, for the seeds that share them.
+    pub calm_plays: Option<PathBuf>,
 }
 
 /// What goes wrong where no plan says so.
@@ -44,11 +46,13 @@ impl Ask {
     /// As arguments of the campaign runner.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["--seed".to_owned(), self.seed.to_string()];
-        let plan = self.plan.as_ref().map(|path| path.display().to_string());
+        let written = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let (plan, calm_plays) = (written(&self.plan), written(&self.calm_plays));
         let options = [
             ("--scenario", &self.scenario),
             ("--mutant", &self.mutant),
             ("--plan", &plan),
+            ("--calm-plays", &calm_plays),
         ];
         for (name, value) in options {
             if let Some(value) = value {
@@ -125,11 +129,12 @@ mod tests {
             plan: Some("p.yaml".into()),
             faults: Faults::None,
             lasts: Some(Duration::from_mins(6)),
+            calm_plays: Some("kept".into()),
         };
         let said = ask.arguments().join(" ");
         assert_eq!(
             said,
-            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --minutes 6 --calm"
+            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --calm-plays kept --minutes 6 --calm"
         );
         assert_eq!(Ask::seed(3).arguments().join(" "), "--seed 3");
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::calm::{self, world_of};
 use super::line::{Breach, Line, Verdict};
 use super::options::{Ask, Faults};
 use crate::sim::faults::{Plan, Shape};
@@ -57,7 +58,7 @@ pub enum CastError {
 /// Draws from the seed whatever is not given.
 pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
     let (scenario_name, scenario) = match ask.scenario.as_deref() {
-        None | Some(DRAWN) => (DRAWN.to_owned(), churn::draw(ask.seed, &demand(ask))),
+        None | Some(DRAWN) => (DRAWN.to_owned(), churn::draw(world_of(ask.seed), &demand(ask))),
         Some(name) => (name.to_owned(), Scenario::load(&file_of(name))?),
     };
     let plan = match (&ask.plan, ask.faults) {
@@ -120,22 +121,23 @@ pub struct Played {
 
 /// Plays a seed. All entropy of this process must come from the seed already.
 ///
-/// Where something goes wrong in it, it is first played without that, by the operator as it is: what was done more often
-/// than then must have a reason.
+/// Where something goes wrong in it, it is compared with a play of the same world without that, by the operator as it
+/// is: what was done more often than then must have a reason. The calm play comes second, so that the history of a seed
+/// is the same whether another seed has played it already.
 pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<Played> {
     let cast = cast(ask)?;
-    let calm = Cast {
-        plan: Plan::none(),
-        mutant: None,
-        ..cast.clone()
-    };
-    let calm = if cast.plan.injections.is_empty() && cast.mutant.is_none() {
-        None
-    } else {
-        Some(run(ask.seed, &calm, Duration::ZERO, Keep::Last(0), Vec::new())?)
-    };
     let mut outcome = run(ask.seed, &cast, QUIET, keep, observers)?;
-    if let Some(calm) = calm {
+    // A mutant that is caught already need not be caught twice.
+    let is_caught = cast.mutant.is_some() && !outcome.violations.is_empty();
+    if !is_caught && (!cast.plan.injections.is_empty() || cast.mutant.is_some()) {
+        let calm = Cast {
+            plan: Plan::none(),
+            mutant: None,
+            ..cast.clone()
+        };
+        let calm = calm::counts(ask.calm_plays.as_deref(), ask.seed, || {
+            run(ask.seed, &calm, Duration::ZERO, Keep::Last(0), Vec::new()).map(|outcome| outcome.counts)
+        })?;
         outcome.violations.extend(compare(&calm, &outcome));
     }
     Ok(Played { cast, outcome })
@@ -149,7 +151,7 @@ fn run(
     observers: Vec<Observer>,
 ) -> Result<Outcome, InstallError> {
     world::run(Setup {
-        seed,
+        seed: world_of(seed),
         scenario: cast.scenario.clone(),
         plan: cast.plan.clone(),
         product: cast.mutant.map_or_else(product::product, product::mutant),
@@ -219,7 +221,9 @@ mod tests {
         assert_eq!(drawn.scenario_name, "churn");
         assert_eq!(drawn.plan, cast(&Ask::seed(5)).unwrap().plan);
         let other = cast(&Ask::seed(6)).unwrap();
-        assert_ne!(drawn.scenario, other.scenario);
+        assert_eq!(drawn.scenario, other.scenario, "they share a world");
+        assert_ne!(drawn.plan, other.plan);
+        assert_ne!(drawn.scenario, cast(&Ask::seed(8)).unwrap().scenario);
     }
 
     #[test]

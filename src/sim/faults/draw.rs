@@ -135,8 +135,8 @@ fn beginning(world: &Shape, millis: u64, rng: &mut Rng) -> u64 {
 fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> Injection {
     let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(10);
     let at = beginning(world, millis, rng);
-    let span = Duration::from_millis(span(rng).min(millis - at));
     let fault = fault(name, world, rng);
+    let span = Duration::from_millis(span(name, rng).min(millis - at));
     let lasts = if is_momentary(&fault) {
         Duration::ZERO
     } else {
@@ -150,13 +150,24 @@ fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> 
     }
 }
 
-/// In milliseconds: mostly short, sometimes a minute or two, seldom ten.
-fn span(rng: &mut Rng) -> u64 {
-    match rng.u8(..10) {
-        0..=4 => rng.u64(1_000..20_000),
-        5..=8 => rng.u64(20_000..120_000),
+/// In milliseconds: mostly short, sometimes a minute or two, seldom ten. A pause is mostly longer than a Lease, since
+/// nobody notices a shorter one; and pages go wrong for longer than from one sweep of all machines to the next.
+fn span(name: FaultName, rng: &mut Rng) -> u64 {
+    match (name, rng.u8(..10)) {
+        (FaultName::Pause, 2..) => rng.u64(20_000..150_000),
+        (FaultName::Cloud(kind), _) if is_about_pages(kind) => rng.u64(130_000..600_000),
+        (_, 0..=4) => rng.u64(1_000..20_000),
+        (_, 5..=8) => rng.u64(20_000..120_000),
         _ => rng.u64(120_000..600_000),
     }
+}
+
+/// Whether it shows only where a list has several pages.
+fn is_about_pages(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::PageFails | FaultKind::PageTokenExpired | FaultKind::PageRepeats | FaultKind::SmallPages
+    )
 }
 
 fn is_momentary(fault: &Fault) -> bool {
@@ -175,7 +186,7 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
         },
         FaultName::Pause => Fault::Pause {
             replica,
-            upon: if rng.bool() { Upon::Now } else { Upon::Order },
+            upon: [Upon::Now, Upon::Order, Upon::Renewal][rng.usize(..3)],
         },
         FaultName::Skew => Fault::Skew { seconds: skew(rng) },
     }

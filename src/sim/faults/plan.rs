@@ -71,6 +71,10 @@ pub enum Upon {
     Now,
     /// When the replica next orders a machine, right after the order has left: the worst moment there is.
     Order,
+    /// When the replica next renews its leadership, right after the renewal has left. When it goes on it finds the
+    /// answer of long ago, and acts as the leader that it no longer is until it looks again. A process is held up
+    /// between any two instructions; here it is between two polls, and of those this is the one that shows.
+    Renewal,
 }
 
 impl Upon {

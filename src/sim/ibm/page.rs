@@ -41,7 +41,9 @@ pub(super) fn cut(ask: &Ask, faults: &mut Faults, items: &[(u64, String)]) -> Re
         }
     }
     if faults.hits(FaultKind::SmallPages, ask.operation) {
-        limit = faults.pick(limit) + 1;
+        // Of any magnitude alike: evenly drawn up to a hundred, a list of ten would hardly ever have a second page.
+        let most = limit.min(1 << faults.pick(7));
+        limit = faults.pick(most) + 1;
     }
     let mut from = after.map_or(0, |after| items.partition_point(|(at, _)| *at <= after));
     if from > 0 && faults.hits(FaultKind::PageMisses, ask.operation) {

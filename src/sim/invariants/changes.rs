@@ -1,5 +1,7 @@
 //! What changed in the cluster between two entries of the history, read from the store's own log.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::Truth;
@@ -15,9 +17,9 @@ const NODE_LEASES: &str = "kube-node-lease";
 #[derive(Clone, Debug)]
 pub struct Versions {
     /// Before, unless it is new.
-    pub before: Option<Value>,
+    pub before: Option<Arc<Value>>,
     /// After; the last state of one that is gone.
-    pub after: Value,
+    pub after: Arc<Value>,
     /// Whether it is gone.
     pub deleted: bool,
 }
@@ -25,8 +27,8 @@ pub struct Versions {
 impl Versions {
     fn of(change: &Change) -> Self {
         Self {
-            before: change.before.as_ref().map(|before| before.value()),
-            after: change.after.value(),
+            before: change.before.as_ref().map(|before| before.shared()),
+            after: change.after.shared(),
             deleted: change.deleted,
         }
     }
@@ -34,7 +36,7 @@ impl Versions {
     /// Whether our finalizer was on before and is off now, or went with the object.
     pub fn releases(&self) -> bool {
         let has = |claim: &Value| object::finalizers(claim).contains(&TERMINATION_FINALIZER);
-        let had = self.before.as_ref().is_some_and(has);
+        let had = self.before.as_deref().is_some_and(has);
         had && (self.deleted || !has(&self.after))
     }
 }
@@ -49,7 +51,7 @@ pub struct Changed {
     /// Leases, except those of nodes.
     pub leases: Vec<Versions>,
     /// Events that are new.
-    pub events: Vec<Value>,
+    pub events: Vec<Arc<Value>>,
 }
 
 /// How far the store has been read.
@@ -89,7 +91,7 @@ impl Tables {
             events: changes(store, "", "events", since)
                 .into_iter()
                 .filter(|change| change.before.is_none())
-                .map(|change| change.after.value())
+                .map(|change| change.after.shared())
                 .collect(),
         }
     }

@@ -5,8 +5,8 @@
 //! [`Book`] of what it saw (requests under way, machines, changes of claims, whom a third party touched) and asks each
 //! check in turn. Safety (S) is judged at once; liveness (L) when the world has been healed and has had its time.
 //!
-//! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to limits,
-//! budgets, pods and offerings (S4 to S7, S9, S10, S19, L1, L5 to L9, L12) comes with the features it is about.
+//! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to
+//! budgets, pods and offerings (S5 to S7, S9, S10, S19, L1, L5 to L9, L12) comes with the features it is about.
 
 mod book;
 mod changes;
@@ -14,6 +14,7 @@ mod claims;
 
 mod leases;
 mod leftovers;
+mod limits;
 mod manners;
 mod ownership;
 mod purchases;
@@ -148,6 +149,7 @@ impl Judge {
         Self {
             checks: vec![
                 Box::new(purchases::Purchases),
+                Box::new(limits::Limits::default()),
                 Box::new(ownership::Ownership),
                 Box::new(removals::Removals),
                 Box::new(release::Release),

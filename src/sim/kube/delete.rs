@@ -266,7 +266,7 @@ pub async fn delete_object(
                 }
             }
             (false, false) if marked == current => Deleted::Going(current),
-            (false, false) => Deleted::Going(commit(&mut state, kind, marked)?),
+            (false, false) => Deleted::Going(commit(&mut state, kind, marked)?.value()),
         }
     };
     if !manner.dry_run {

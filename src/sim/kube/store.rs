@@ -20,6 +20,10 @@ pub use super::stored::{Event, ObjectKey, Stored};
 /// 410). A real server keeps five minutes; at 100 changes a second that is 30,000.
 const HISTORY_MAX: usize = 30_000;
 
+/// How many objects that were written last are kept decoded as well. Of pods, at some 40 KB, that is 10 MB; and it is
+/// more than all Leases, Nodes and claims of a small cluster.
+const DECODED_MAX: usize = 256;
+
 /// What happened to an object.
 #[derive(Clone, Debug)]
 pub struct Change {
@@ -55,6 +59,8 @@ pub struct Store {
     untold: Vec<TableKey>,
     /// Who is owned by whom.
     pub ownership: Ownership,
+    /// What is kept decoded, in the order in which it was written.
+    decoded: VecDeque<Arc<Stored>>,
 }
 
 impl Default for Store {
@@ -66,6 +72,7 @@ impl Default for Store {
             compacted: 0,
             untold: Vec::new(),
             ownership: Ownership::default(),
+            decoded: VecDeque::new(),
         }
     }
 }
@@ -115,16 +122,11 @@ impl Store {
     }
 
     /// Writes an object: the caller has checked everything. Its `resourceVersion` is set here.
-    pub fn put(&mut self, kind: &Kind, mut object: Value) -> Arc<Stored> {
-        self.write(kind, &mut object)
-    }
-
-    /// Like [`Store::put`], for a caller who goes on with the object and wants its new `resourceVersion` in it.
-    pub fn write(&mut self, kind: &Kind, object: &mut Value) -> Arc<Stored> {
+    pub fn put(&mut self, kind: &Kind, object: Value) -> Arc<Stored> {
         self.revision += 1;
         let place = kind.table();
         let table = self.tables.entry(place.clone()).or_default();
-        let key = ObjectKey::new(object::namespace(object), object::name(object));
+        let key = ObjectKey::new(object::namespace(&object), object::name(&object));
         let event = if table.objects.contains_key(&key) {
             Event::Modified
         } else {
@@ -141,11 +143,21 @@ impl Store {
             deleted: false,
         });
         self.untold.push(place);
+        self.keep_decoded(&stored);
         stored
     }
 
+    fn keep_decoded(&mut self, stored: &Arc<Stored>) {
+        self.decoded.push_back(Arc::clone(stored));
+        if self.decoded.len() > DECODED_MAX
+            && let Some(oldest) = self.decoded.pop_front()
+        {
+            oldest.forget();
+        }
+    }
+
     /// Removes an object; what its watchers see last carries the revision of the removal.
-    pub fn remove(&mut self, kind: &Kind, key: &ObjectKey, mut last: Value) -> Option<Arc<Stored>> {
+    pub fn remove(&mut self, kind: &Kind, key: &ObjectKey, last: Value) -> Option<Arc<Stored>> {
         let place = kind.table();
         let table = self.tables.get_mut(&place)?;
         let before = table.objects.remove(key)?;
@@ -157,7 +169,7 @@ impl Store {
             self.ownership.look_at((table, ObjectKey::new("", &name)));
         }
         self.revision += 1;
-        let after = Arc::new(Stored::encode(kind, &mut last, self.revision, Event::Deleted));
+        let after = Arc::new(Stored::encode(kind, last, self.revision, Event::Deleted));
         let change = Change {
             revision: self.revision,
             before: Some(before),
@@ -166,6 +178,7 @@ impl Store {
         };
         table.remember(change);
         self.untold.push(place);
+        self.keep_decoded(&after);
         Some(after)
     }
 

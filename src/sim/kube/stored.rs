@@ -1,10 +1,12 @@
 //! An object as it is stored: encoded once, as the line that its watchers are sent.
 //!
 //! Whoever reads it shares those bytes: the line, the object inside it, and the metadata inside that are parts of one
-//! allocation. What selectors and the collector look at stands beside it, so that neither has to decode.
+//! allocation. What selectors and the collector look at stands beside it, so that neither has to decode. For a while
+//! after it was written the decoded object is there too: most of what is written is soon written again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -84,46 +86,65 @@ pub struct Stored {
     type_ends: usize,
     /// The values of its selectable fields that are not empty.
     fields: Box<[(Box<str>, Box<str>)]>,
+    /// The object as it was encoded, until it is forgotten.
+    decoded: Mutex<Option<Arc<Value>>>,
 }
 
 impl Stored {
-    /// Encodes an object, with its revision as `resourceVersion`, which is written into the object too.
-    pub fn encode(kind: &Kind, object: &mut Value, revision: u64, event: Event) -> Self {
-        object::metadata_mut(object).insert("resourceVersion".to_owned(), revision.to_string().into());
-        let (line, metadata, type_ends) = encode(object::object_mut(object), event);
+    /// Encodes an object, with its revision as `resourceVersion`, and remembers it decoded.
+    pub fn encode(kind: &Kind, mut object: Value, revision: u64, event: Event) -> Self {
+        object::metadata_mut(&mut object).insert("resourceVersion".to_owned(), revision.to_string().into());
+        let (line, metadata, type_ends) = encode(object::object_mut(&mut object), event);
         let body = line.slice(event.prefix().len()..line.len() - SUFFIX.len());
         let fields = kind
             .selectable
             .iter()
             .map(|field| selectable::stored_name(field))
-            .map(|field| (field, selectable::value(object, field)))
+            .map(|field| (field, selectable::value(&object, field)))
             .filter(|(_, value)| !value.is_empty())
             .map(|(field, value)| (field.into(), value.into()))
             .collect();
         Self {
-            key: ObjectKey::new(object::namespace(object), object::name(object)),
+            key: ObjectKey::new(object::namespace(&object), object::name(&object)),
             revision,
             body,
-            labels: object::labels(object),
-            ties: Ties::of(object),
+            labels: object::labels(&object),
+            ties: Ties::of(&object),
             event,
             line,
             metadata,
             type_ends,
             fields,
+            decoded: Mutex::new(Some(Arc::new(object))),
         }
     }
 
-    /// The object, decoded.
+    /// The object, decoded, to be changed.
     pub fn value(&self) -> Value {
+        let remembered = self.decoded().as_ref().map(|object| Value::clone(object));
         // What was encoded from a value decodes to it.
-        serde_json::from_slice(&self.body).unwrap_or_default()
+        remembered.unwrap_or_else(|| serde_json::from_slice(&self.body).unwrap_or_default())
+    }
+
+    /// The object, decoded, to be looked at.
+    pub fn shared(&self) -> Arc<Value> {
+        let remembered = self.decoded().clone();
+        remembered.unwrap_or_else(|| Arc::new(serde_json::from_slice(&self.body).unwrap_or_default()))
+    }
+
+    /// Lets go of the decoded object, which takes several times the room of its bytes.
+    pub(super) fn forget(&self) {
+        self.decoded().take();
+    }
+
+    fn decoded(&self) -> MutexGuard<'_, Option<Arc<Value>>> {
+        self.decoded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same object under a later revision: how it looked when it left a watcher's selection.
     #[must_use]
     pub fn left_at(&self, kind: &Kind, revision: u64) -> Self {
-        Self::encode(kind, &mut self.value(), revision, Event::Deleted)
+        Self::encode(kind, self.value(), revision, Event::Deleted)
     }
 
     /// The line that tells a watcher about it; shared, unless this watcher sees another event than most.
@@ -218,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_object_and_its_metadata_are_parts_of_the_line() {
-        let stored = Stored::encode(&pods(), &mut pod("a"), 7, Event::Modified);
+        let stored = Stored::encode(&pods(), pod("a"), 7, Event::Modified);
         let line: Value = serde_json::from_slice(&stored.line(Event::Modified)).unwrap();
         assert_eq!(line, json!({"type": "MODIFIED", "object": stored.value()}));
         assert_eq!(stored.value()["metadata"]["resourceVersion"], "7");
@@ -229,8 +250,8 @@ mod tests {
 
     #[test]
     fn an_object_is_shown_without_its_type_too() {
-        let untyped = |object: &mut Value| {
-            let stored = Stored::encode(&pods(), object, 7, Event::Added);
+        let untyped = |object: &Value| {
+            let stored = Stored::encode(&pods(), object.clone(), 7, Event::Added);
             let text = [b"{", &stored.untyped()[..]].concat();
             serde_json::from_slice::<Value>(&text).unwrap()
         };
@@ -238,13 +259,13 @@ mod tests {
         expected["metadata"]["resourceVersion"] = "7".into();
         let fields = expected.as_object_mut().unwrap();
         fields.retain(|name, _| name != "apiVersion" && name != "kind");
-        assert_eq!(untyped(&mut pod("a")), expected);
-        assert_eq!(untyped(&mut expected.clone()), expected);
+        assert_eq!(untyped(&pod("a")), expected);
+        assert_eq!(untyped(&expected), expected);
     }
 
     #[test]
     fn watchers_that_see_the_same_event_share_its_bytes() {
-        let stored = Stored::encode(&pods(), &mut pod("a"), 7, Event::Added);
+        let stored = Stored::encode(&pods(), pod("a"), 7, Event::Added);
         let (one, other) = (stored.line(Event::Added), stored.line(Event::Added));
         assert_eq!(one.as_ptr(), other.as_ptr());
         let rare: Value = serde_json::from_slice(&stored.line(Event::Deleted)).unwrap();
@@ -253,7 +274,7 @@ mod tests {
 
     #[test]
     fn selectable_fields_are_beside_the_object_and_empty_where_it_has_none() {
-        let stored = Stored::encode(&pods(), &mut pod("a"), 7, Event::Added);
+        let stored = Stored::encode(&pods(), pod("a"), 7, Event::Added);
         let read = [
             "spec.nodeName",
             "status.phase",
@@ -272,9 +293,13 @@ mod tests {
             let mut object = pod("a");
             object["data"] = json!(texts);
             object["metadata"]["annotations"] = json!(texts);
-            let stored = Stored::encode(&pods(), &mut object.clone(), 9, Event::Added);
+            let stored = Stored::encode(&pods(), object.clone(), 9, Event::Added);
             object["metadata"]["resourceVersion"] = "9".into();
             prop_assert_eq!(&stored.value(), &object);
+            prop_assert_eq!(&*stored.shared(), &object);
+            stored.forget();
+            prop_assert_eq!(&stored.value(), &object);
+            prop_assert_eq!(&*stored.shared(), &object);
             let partial: Value = serde_json::from_slice(&stored.partial()).unwrap();
             prop_assert_eq!(&partial["metadata"], &object["metadata"]);
         }

@@ -22,7 +22,7 @@ use super::patch::managed;
 use super::refusal::{About, Refusal};
 use super::request::{Ask, Form};
 use super::schema::Cause;
-use super::server::{ApiServer, State, about, json_response};
+use super::server::{ApiServer, State, about, bytes_response, json_response};
 use super::store::{ObjectKey, Stored};
 use super::table::{self, Headers};
 use super::{namespaces, read, warning};
@@ -34,11 +34,35 @@ const TRIES_MAX: usize = 5;
 #[derive(Debug)]
 pub struct Written {
     /// The object as it is now (or would be, in a dry run).
-    pub object: Value,
+    pub object: Arc<Value>,
+    /// The same as it is stored, if that is how it is answered.
+    stored: Option<Arc<Stored>>,
     /// Whether it did not exist before.
     pub created: bool,
     /// Whether it is gone: its last finalizer was taken off.
     pub removed: bool,
+}
+
+impl Written {
+    /// An object that stands in the store.
+    fn stored(stored: Arc<Stored>) -> Self {
+        Self {
+            object: stored.shared(),
+            stored: Some(stored),
+            created: false,
+            removed: false,
+        }
+    }
+
+    /// An object that does not: of a dry run, or one that is gone.
+    fn not_stored(object: Value) -> Self {
+        Self {
+            object: Arc::new(object),
+            stored: None,
+            created: false,
+            removed: false,
+        }
+    }
 }
 
 /// `POST` of a new object.
@@ -88,31 +112,30 @@ pub async fn create_object(
     admission::validating_webhooks(server, &admission, &object).await?;
     let name = object::name(&object).to_owned();
     let key = ObjectKey::new(object::namespace(&object), &name);
-    let object = {
+    let written = {
         let mut state = server.state();
         quota::check(&state, &admission, &object)?;
         if state.store.get(&kind.table(), &key).is_some() {
             return Err(Refusal::already_exists(about(kind, &name)));
         }
         if ask.options.dry_run {
-            object
+            Written::not_stored(object)
         } else if versioned {
             return Err(Refusal::failure(
                 "resourceVersion should not be set on objects to be created",
             ));
         } else {
-            commit(&mut state, kind, object)?
+            Written::stored(commit(&mut state, kind, object)?)
         }
     };
     server.announce();
     if !ask.options.dry_run {
-        namespaces::furnish(server, &object);
-        identity::follow(server, kind, &object);
+        namespaces::furnish(server, &written.object);
+        identity::follow(server, kind, &written.object);
     }
     Ok(Written {
-        object,
         created: true,
-        removed: false,
+        ..written
     })
 }
 
@@ -147,7 +170,7 @@ pub async fn update(
         let mut written = create_object(server, user, kind, ask, sent).await?;
         // What is not stored has no version but the one that was sent.
         if let Some(version) = version.filter(|_| ask.options.dry_run) {
-            written.object["metadata"]["resourceVersion"] = version;
+            Arc::make_mut(&mut written.object)["metadata"]["resourceVersion"] = version;
         }
         return Ok(respond(server, kind, ask, &written, &decoded.warnings));
     }
@@ -177,7 +200,7 @@ pub async fn change(
         let Some(old) = server.state().store.get(&kind.table(), &key).cloned() else {
             return Err(Refusal::not_found(about(kind, &key.name)));
         };
-        let old_value = old.value();
+        let old_value = old.shared();
         let sent = to(&old_value)?;
         check_preconditions(kind, &old_value, &sent)?;
         if let Some(written) = try_change(server, user, kind, ask, &old, &old_value, sent).await? {
@@ -202,15 +225,22 @@ async fn try_change(
 ) -> Result<Option<Written>, Refusal> {
     let subresource = ask.target.subresource.as_deref();
     let record = sent["metadata"].get("managedFields").cloned();
-    let sent_metadata = sent["metadata"].clone();
+    let deletion = match subresource {
+        None => written_deletion(old_value, &sent["metadata"]),
+        Some(_) => Vec::new(),
+    };
     let pods_own = matches!(subresource, Some("ephemeralcontainers" | "resize"));
     let asked = pods_own.then(|| sent.clone());
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
-    // What is asked for on a pod's own paths is owned even where it is not done: a real server does not look.
-    let mut owned = asked.unwrap_or_else(|| object.clone());
-    admission::settle(kind, &mut owned)?;
-    managed::updated(kind, ask, server, old_value, record, &mut owned);
-    managed::carry(&owned, &mut object);
+    admission::settle(kind, &mut object)?;
+    if let Some(mut asked) = asked {
+        // What is asked for on a pod's own paths is owned even where it is not done: a real server does not look.
+        admission::settle(kind, &mut asked)?;
+        managed::updated(kind, ask, server, old_value, record, &mut asked);
+        managed::carry(&asked, &mut object);
+    } else {
+        managed::updated(kind, ask, server, old_value, record, &mut object);
+    }
     certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
         kind,
@@ -224,9 +254,7 @@ async fn try_change(
     let mut object = admission::mutating_webhooks(server, &admission, object).await?;
     strategy::count(kind, old_value, &mut object);
     let mut causes = added_finalizers(old_value, &object);
-    if subresource.is_none() {
-        causes.extend(written_deletion(old_value, &sent_metadata));
-    }
+    causes.extend(deletion);
     judge(&server.state(), &admission, &object, causes)?;
     admission::validating_webhooks(server, &admission, &object).await?;
 
@@ -236,41 +264,31 @@ async fn try_change(
         Some(current) if current.revision != old.revision => return Ok(None),
         Some(_) => quota::check(&state, &admission, &object)?,
     }
-    let gone = is_finished(&object);
     if managed::same(old_value, &object) {
-        return Ok(Some(Written {
-            object: old_value.clone(),
-            created: false,
-            removed: false,
-        }));
+        return Ok(Some(Written::stored(Arc::clone(old))));
     }
     if ask.options.dry_run {
-        return Ok(Some(Written {
-            object,
-            created: false,
-            removed: false,
-        }));
+        return Ok(Some(Written::not_stored(object)));
     }
-    let object = if gone {
+    let written = if is_finished(&object) {
         // The answer shows the version that the object had, not that of its removal, which watchers see.
         let mut last = remove(&mut state, kind, &old.key, object);
         last["metadata"]["resourceVersion"] = old_value["metadata"]["resourceVersion"].clone();
-        last
+        Written {
+            removed: true,
+            ..Written::not_stored(last)
+        }
     } else {
-        commit(&mut state, kind, object)?
+        Written::stored(commit(&mut state, kind, object)?)
     };
     drop(state);
     server.announce();
-    identity::follow(server, kind, &object);
-    Ok(Some(Written {
-        object,
-        created: false,
-        removed: gone,
-    }))
+    identity::follow(server, kind, &written.object);
+    Ok(Some(written))
 }
 
 /// Puts an object into the store, and a definition into the registry.
-pub fn commit(state: &mut State, kind: &Kind, mut object: Value) -> Result<Value, Refusal> {
+pub fn commit(state: &mut State, kind: &Kind, mut object: Value) -> Result<Arc<Stored>, Refusal> {
     if kind.plural == "customresourcedefinitions" {
         super::definitions::establish(&mut object);
         state.registry.define(&object).map_err(|error| {
@@ -285,8 +303,7 @@ pub fn commit(state: &mut State, kind: &Kind, mut object: Value) -> Result<Value
             )
         })?;
     }
-    state.store.write(kind, &mut object);
-    Ok(object)
+    Ok(state.store.put(kind, object))
 }
 
 /// Takes an object out of the store; what it was last.
@@ -483,12 +500,15 @@ pub fn respond(
     } else {
         StatusCode::OK
     };
-    let object = &written.object;
-    let body = match ask.form {
-        Form::Full if events::renames(kind) => events::outwards(kind, object.clone()),
-        Form::Full => return with_warnings(json_response(code, object), warnings),
-        Form::Metadata => read::partial(object),
-        Form::Table => {
+    let object = &*written.object;
+    let body = match (ask.form, &written.stored) {
+        (Form::Full, _) if events::renames(kind) => events::outwards(kind, object.clone()),
+        (Form::Full, Some(stored)) => {
+            return with_warnings(bytes_response(code, stored.body.clone()), warnings);
+        }
+        (Form::Full, None) => return with_warnings(json_response(code, object), warnings),
+        (Form::Metadata, _) => read::partial(object),
+        (Form::Table, _) => {
             let objects = std::slice::from_ref(object);
             table::of_objects(kind, ask, objects, Headers::Shown, server.clock())
         }

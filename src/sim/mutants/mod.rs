@@ -5,7 +5,9 @@
 
 mod cloud;
 mod exchange;
+mod hearsay;
 mod kube;
+mod orders;
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,6 +33,22 @@ pub enum Mutant {
     CreateTwiceAfterCrash,
     /// The server's wish for patience is not heard.
     IgnoredRetryAfter,
+    /// The limits of a pool are not read.
+    LimitsUnread,
+    /// A Node is believed wherever it is.
+    AnyAddress,
+    /// A machine is taken for what was ordered.
+    TakenAsOrdered,
+    /// Machines of other clusters are taken for our own.
+    ClusterBlind,
+    /// Interfaces and volumes are ordered so that they outlive their machine.
+    LastingParts,
+    /// Each status of a claim is written twice.
+    RepeatedWrites,
+    /// Conditions are dated anew with each write.
+    RestlessTimes,
+    /// The first IAM token is used for ever.
+    OneToken,
 }
 
 /// There is no such mutant.
@@ -40,7 +58,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 16] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -49,6 +67,14 @@ impl Mutant {
         Self::FinalizerFirst,
         Self::CreateTwiceAfterCrash,
         Self::IgnoredRetryAfter,
+        Self::LimitsUnread,
+        Self::AnyAddress,
+        Self::TakenAsOrdered,
+        Self::ClusterBlind,
+        Self::LastingParts,
+        Self::RepeatedWrites,
+        Self::RestlessTimes,
+        Self::OneToken,
     ];
 
     /// Its name on the command line and in reports.
@@ -62,6 +88,14 @@ impl Mutant {
             Self::FinalizerFirst => "finalizer-first",
             Self::CreateTwiceAfterCrash => "create-twice-after-crash",
             Self::IgnoredRetryAfter => "ignored-retry-after",
+            Self::LimitsUnread => "limits-unread",
+            Self::AnyAddress => "any-address",
+            Self::TakenAsOrdered => "taken-as-ordered",
+            Self::ClusterBlind => "cluster-blind",
+            Self::LastingParts => "lasting-parts",
+            Self::RepeatedWrites => "repeated-writes",
+            Self::RestlessTimes => "restless-times",
+            Self::OneToken => "one-token",
         }
     }
 
@@ -84,6 +118,14 @@ impl Mutant {
                 "names machines after its own life, so that the next life does not find what this one bought"
             }
             Self::IgnoredRetryAfter => "comes back sooner than a rate-limited server asked for",
+            Self::LimitsUnread => "buys whatever the limits of the NodePool are",
+            Self::AnyAddress => "believes a Node whose address is not its machine's",
+            Self::TakenAsOrdered => "describes machines as they were ordered, not as they came",
+            Self::ClusterBlind => "takes the machines of other clusters in its resource group for its own",
+            Self::LastingParts => "orders network interfaces and volumes that stay when their machine goes",
+            Self::RepeatedWrites => "writes each status of a claim once more",
+            Self::RestlessTimes => "says that a condition holds since it was last written",
+            Self::OneToken => "uses its first IAM token when that has expired or was revoked",
         }
     }
 
@@ -94,10 +136,20 @@ impl Mutant {
             Self::IgnoredRetryAfter => edges.ibm.cloud = exchange::without_retry_after(edges.ibm.cloud),
             Self::NoResourceVersion => edges.kube = kube::without_resource_versions(edges.kube),
             Self::StaleList => edges.kube = kube::with_stale_lists(edges.kube),
+            Self::LimitsUnread => edges.kube = hearsay::without_limits(edges.kube),
+            Self::AnyAddress => edges.kube = hearsay::with_any_address(edges.kube),
+            Self::RepeatedWrites => edges.kube = hearsay::with_repeated_writes(edges.kube),
+            Self::RestlessTimes => {
+                edges.kube = hearsay::with_restless_times(edges.kube, edges.clock.clone());
+            }
+            Self::ClusterBlind => edges.ibm.cloud = orders::blind_to_clusters(edges.ibm.cloud),
+            Self::LastingParts => edges.ibm.cloud = orders::with_lasting_parts(edges.ibm.cloud),
+            Self::OneToken => edges.ibm.cloud = orders::with_one_token(edges.ibm.cloud),
             Self::ErrorAsAbsence
             | Self::NoNameLookUp
             | Self::FinalizerFirst
-            | Self::CreateTwiceAfterCrash => {}
+            | Self::CreateTwiceAfterCrash
+            | Self::TakenAsOrdered => {}
         }
         edges
     }
@@ -113,9 +165,18 @@ impl Mutant {
                 let born = context.clock.now().as_nanosecond().unsigned_abs() % u128::from(u64::MAX);
                 cloud::Flaw::named_after(context.entropy.next() ^ u64::try_from(born).unwrap_or_default())
             }
-            Self::FirstPageOnly | Self::NoResourceVersion | Self::StaleList | Self::IgnoredRetryAfter => {
-                return context;
-            }
+            Self::AnyAddress => cloud::Flaw::AnyAddress,
+            Self::TakenAsOrdered => cloud::Flaw::taken_as_ordered(),
+            Self::FirstPageOnly
+            | Self::NoResourceVersion
+            | Self::StaleList
+            | Self::IgnoredRetryAfter
+            | Self::LimitsUnread
+            | Self::ClusterBlind
+            | Self::LastingParts
+            | Self::RepeatedWrites
+            | Self::RestlessTimes
+            | Self::OneToken => return context,
         };
         context.cloud = cloud::flawed(context.cloud, flaw);
         context

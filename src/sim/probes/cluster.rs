@@ -53,7 +53,7 @@ impl Watchers {
                 hits.hit(UNSEEN);
             }
             let allocated = |claim: &serde_json::Value| claim["status"]["allocation"].is_object();
-            let was = change.before.as_ref().is_some_and(allocated);
+            let was = change.before.as_deref().is_some_and(allocated);
             if was && !allocated(&change.after) && !change.deleted {
                 hits.hit(PRUNED);
             }

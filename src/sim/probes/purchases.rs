@@ -38,7 +38,7 @@ impl Orders {
         }
         self.look_at_new(entry.at, book, hits);
         for change in &book.changed.claims {
-            self.look_at_claim(change.before.as_ref(), &change.after, book, hits);
+            self.look_at_claim(change.before.as_deref(), &change.after, book, hits);
         }
         for event in &book.changed.events {
             if event["reason"] == "NameTaken" {

@@ -78,6 +78,10 @@ impl Leaders {
         if sent.request.edge != Edge::Kube || !renews || !sent.request.path.contains("/leases") {
             return;
         }
+        // A replica has the same name in all its lives.
+        if self.identities.contains_key(&number) {
+            return;
+        }
         let lease: Value = serde_json::from_slice(body).unwrap_or_default();
         if !holder(&lease).is_empty() {
             self.identities.insert(number, holder(&lease).to_owned());

@@ -23,16 +23,18 @@ pub async fn open(
     let recorder = Recorder::new(&cluster.clock, Keep::Last(1), u64::MAX);
     let surroundings = cluster.install(region).await?;
     actors::start(cluster, seed);
+    let desk = desk(cluster, &recorder);
     let outside = Outside {
         kube: Arc::new(KubeEdge {
             server: cluster.server.clone(),
             user: Cluster::operator(),
             faults: Arc::new(|way| way),
             recorder: recorder.clone(),
+            desk: desk.clone(),
         }),
         cloud: cluster.cloud.clone(),
         clock: cluster.operator_clock.clone(),
-        desk: desk(cluster, &recorder),
+        desk,
         recorder,
         seed,
     };

@@ -27,7 +27,7 @@ const FILES: [File; 4] = [
     File {
         text: include_str!("../../../charts/karpenter-ibm/files/events.yaml"),
         account: ACCOUNT,
-        namespace: Some("default"),
+        namespace: None,
     },
     File {
         text: include_str!("../../../charts/karpenter-ibm/files/joiner.yaml"),
@@ -38,12 +38,21 @@ const FILES: [File; 4] = [
 
 /// Applies roles and bindings.
 pub fn install(server: &ApiServer) -> Result<(), serde_saphyr::Error> {
-    for file in &FILES {
-        let role = file.role()?;
-        write::insert(server, file.binding(&role));
-        write::insert(server, role);
+    for object in objects()? {
+        write::insert(server, object);
     }
     Ok(())
+}
+
+/// All roles, and after each its binding.
+pub fn objects() -> Result<Vec<Value>, serde_saphyr::Error> {
+    let mut objects = Vec::new();
+    for file in &FILES {
+        let role = file.role()?;
+        let binding = file.binding(&role);
+        objects.extend([role, binding]);
+    }
+    Ok(objects)
 }
 
 /// All rules of an account.

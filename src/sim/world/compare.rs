@@ -1,4 +1,4 @@
-//! A run under faults against the run of the same seed without any.
+//! A run under faults against the run of the same world without any.
 //!
 //! A controller that deletes and rebuys a healthy machine ends in the right state and is still wrong: only the count of
 //! what it did shows it. So creates and deletes are counted, object by object and all together, and what exceeds the
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Outcome;
-use super::effects::{Deed, Verb};
+use super::effects::{Counts, Deed, Verb};
 use crate::sim::invariants::Violation;
 
 /// Faults each strike of which may cost a machine or bring a claim more: another purchase and another return follow.
@@ -25,7 +25,7 @@ const COSTLY: &[&str] = &[
 ];
 
 /// What a run did more of than the calm one, without a reason.
-pub fn compare(calm: &Outcome, outcome: &Outcome) -> Vec<Violation> {
+pub fn compare(calm: &Counts, outcome: &Outcome) -> Vec<Violation> {
     let losses = |name: &&str| outcome.faults.get(*name).copied().unwrap_or_default();
     let excused: u64 = COSTLY.iter().map(losses).sum();
     let mut found = Vec::new();
@@ -63,7 +63,7 @@ impl fmt::Display for Excess<'_> {
 }
 
 /// By what was done to which kind.
-fn excesses<'a>(calm: &Outcome, outcome: &'a Outcome) -> BTreeMap<(Verb, &'a str), Vec<Excess<'a>>> {
+fn excesses<'a>(calm: &Counts, outcome: &'a Outcome) -> BTreeMap<(Verb, &'a str), Vec<Excess<'a>>> {
     let mut all: BTreeMap<(Verb, &str), Vec<Excess<'_>>> = BTreeMap::new();
     for (deed, &count) in outcome.counts.iter().filter(|(deed, _)| is_counted(deed)) {
         let usual = usual(calm, outcome, deed);
@@ -86,8 +86,8 @@ fn is_counted(deed: &Deed) -> bool {
 
 /// How often something is done to an object without faults. Once is nothing strange: whether a claim that lives for
 /// seconds gets a machine, and whether that becomes a Node before it is given back, is a matter of moments.
-fn usual(calm: &Outcome, outcome: &Outcome, deed: &Deed) -> u64 {
-    let calm = calm.counts.get(deed).copied().unwrap_or_default();
+fn usual(calm: &Counts, outcome: &Outcome, deed: &Deed) -> u64 {
+    let calm = calm.get(deed).copied().unwrap_or_default();
     let once = u64::from(!deed.object.is_empty());
     let returned = match deed.kind.as_str() {
         "nodes" => returned(outcome, &deed.object),
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_purchase_too_many_is_a_violation_and_one_for_a_lost_machine_is_not() {
-        let three = outcome(&[(bought("a"), 3)], 0);
+        let three = Counts::from([(bought("a"), 3)]);
         let run = |count, preempted| outcome(&[(bought("a"), count)], preempted);
         assert_eq!(compare(&three, &run(3, 0)), []);
         assert_eq!(compare(&three, &run(2, 0)), []);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_one_object_was_spared_does_not_pay_for_another() {
-        let calm = outcome(&[(bought("a"), 1), (bought("b"), 1)], 0);
+        let calm = Counts::from([(bought("a"), 1), (bought("b"), 1)]);
         let excess = compare(&calm, &outcome(&[(bought("a"), 2)], 0));
         assert_eq!(excess.len(), 1);
         assert!(

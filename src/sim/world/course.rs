@@ -76,6 +76,7 @@ impl World {
             user: Cluster::operator(),
             faults: Arc::new(move |way: Way| Way::new(tower::Layer::layer(&layer, way))),
             recorder: recorder.clone(),
+            desk: desk.clone(),
         });
         let outside = Outside {
             kube,
@@ -197,7 +198,7 @@ impl World {
                             self.desk.strike(FaultName::Pause, &format!("replica {replica}"));
                             paused.pause();
                         }
-                        Upon::Order => paused.pause_on_order(),
+                        Upon::Order | Upon::Renewal => paused.pause_upon(upon),
                     }
                 }
             }

@@ -3,12 +3,18 @@
 //! A crash point is a place between two effects, so what changes nothing that a later life reads is left out: Lease
 //! renewals, events, tokens, and questions that are asked by POST.
 
+use std::collections::BTreeMap;
+
 use http::Method;
+use serde::{Deserialize, Serialize};
 
 use crate::sim::history::Edge;
 
+/// How often each thing was done.
+pub type Counts = BTreeMap<Deed, u64>;
+
 /// What was done to which object: the key under which effects are counted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Deed {
     /// The plural name, with the subresource after a slash: `nodeclaims/status`, `instances`.
     pub kind: String,
@@ -28,7 +34,7 @@ impl Deed {
 }
 
 /// How a deed changes the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verb {
     /// Something is there that was not.
     Create,

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures::future::BoxFuture;
 
+use crate::sim::faults::Upon;
 use crate::sim::history::Who;
 
 /// A life. Clones are the same life.
@@ -30,8 +31,8 @@ struct State {
     effects: u64,
     /// Dies when so many effects have landed.
     dies_at: Option<u64>,
-    /// Stands still when it next orders a machine.
-    halts_on_order: bool,
+    /// Stands still when it next sends something of that kind.
+    halts_upon: Option<Upon>,
 }
 
 /// What a life is like.
@@ -56,7 +57,7 @@ impl Life {
                 waker: None,
                 effects: 0,
                 dies_at: None,
-                halts_on_order: false,
+                halts_upon: None,
             }),
         }))
     }
@@ -110,15 +111,21 @@ impl Life {
         self.change(Mode::Paused);
     }
 
-    /// Stops polling it when it next orders a machine.
-    pub fn pause_on_order(&self) {
-        self.state().halts_on_order = true;
+    /// Stops polling it when it next sends something of that kind.
+    pub fn pause_upon(&self, upon: Upon) {
+        self.state().halts_upon = Some(upon);
     }
 
-    /// An order of it has left: says whether it stands still from now on.
-    pub fn ordered(&self) -> bool {
-        let halts = std::mem::take(&mut self.state().halts_on_order);
-        let halts = halts && self.mode() == Mode::Running;
+    /// Something of that kind has left it: says whether it stands still from now on.
+    pub fn has_sent(&self, what: Upon) -> bool {
+        let halts = {
+            let mut state = self.state();
+            let halts = state.halts_upon == Some(what) && state.mode == Mode::Running;
+            if halts {
+                state.halts_upon = None;
+            }
+            halts
+        };
         if halts {
             self.pause();
         }
@@ -127,7 +134,7 @@ impl Life {
 
     /// Polls it again, unless it is over.
     pub fn resume(&self) {
-        self.state().halts_on_order = false;
+        self.state().halts_upon = None;
         self.change(Mode::Running);
     }
 
@@ -265,12 +272,13 @@ mod tests {
     #[test]
     fn it_stands_still_from_its_next_order_on_and_only_once() {
         let life = Life::new(0, 0);
-        assert!(!life.ordered());
-        life.pause_on_order();
-        assert!(life.ordered());
+        assert!(!life.has_sent(Upon::Order));
+        life.pause_upon(Upon::Order);
+        assert!(!life.has_sent(Upon::Renewal));
+        assert!(life.has_sent(Upon::Order));
         assert_eq!(life.mode(), Mode::Paused);
         life.resume();
-        assert!(!life.ordered());
+        assert!(!life.has_sent(Upon::Order));
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ use crate::sim::invariants::Violation;
 use crate::sim::probes::Probes;
 use crate::sim::scenario::Scenario;
 use cluster::InstallError;
-use effects::Deed;
+use effects::Counts;
 use recorder::Observer;
 
 pub use compare::compare;
@@ -83,7 +83,7 @@ pub struct Outcome {
     /// Of the whole history: the same for the same seed.
     pub trace: u64,
     /// Effects of replicas, by what they did.
-    pub counts: BTreeMap<Deed, u64>,
+    pub counts: Counts,
     /// What is remembered.
     pub history: History,
 }

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::ibm::Transports;
 use crate::operator::{Edges, Factory};
-use crate::sim::faults::{Desk, FaultName};
+use crate::sim::faults::{Desk, FaultName, Upon};
 use crate::sim::ibm::Cloud;
 
 /// How soon a container that ended is started again. Kubernetes starts it at once the first time and then waits 10 s,
@@ -90,9 +90,9 @@ impl Replica {
         }
     }
 
-    /// Stops polling it when it next orders a machine.
-    pub fn pause_on_order(&self) {
-        self.life().pause_on_order();
+    /// Stops polling it when it next sends something of that kind.
+    pub fn pause_upon(&self, upon: Upon) {
+        self.life().pause_upon(upon);
     }
 
     /// Polls it again.
@@ -237,6 +237,7 @@ mod tests {
                 user: User::admin(),
                 faults,
                 recorder: recorder.clone(),
+                desk: desk.clone(),
             }),
             cloud,
             desk,

@@ -31,8 +31,10 @@ impl World {
         })
         .await;
         self.make_ready(name).await;
-        self.until("ready", Duration::from_mins(1), async || self.is_true(name, "Ready").await)
-            .await;
+        self.until("ready", Duration::from_mins(1), async || {
+            self.is_true(name, "Ready").await
+        })
+        .await;
     }
 
     pub(super) fn nodes(&self) -> Api<Node> {
@@ -133,6 +135,54 @@ impl World {
     }
 }
 
+impl World {
+    /// Gives a Node everything that a drain may meet: a pod that leaves, one that is deleted when the time is over, and
+    /// one that stays with its volume.
+    pub(super) async fn inhabit(&self, name: &str) {
+        self.pod("leaves", name, |_| ()).await;
+        self.budget(1).await;
+        self.pod("held", name, |pod| {
+            pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
+        })
+        .await;
+        self.pod_that_stays(name).await;
+        let deadline = self.clock.now() + jiff::SignedDuration::from_secs(40);
+        let deadline = json!({"karpenter.sh/nodeclaim-termination-timestamp": deadline.to_string()});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": deadline}}));
+        self.claims().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// A pod that does not mind that its Node goes, with a volume.
+    async fn pod_that_stays(&self, node: &str) {
+        self.attach("kept", node, "pv-2");
+        write::insert(
+            &self.kube,
+            json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept", "namespace": "default"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "pv-2",
+                },
+            }),
+        );
+        self.pod("stays", node, |pod| {
+            pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+            pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "kept"}}]);
+        })
+        .await;
+    }
+
+    fn attach(&self, name: &str, node: &str, volume: &str) {
+        write::insert(
+            &self.kube,
+            json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+                "spec": {"attacher": "vpc.block.csi.ibm.io", "nodeName": node, "source": {"persistentVolumeName": volume}},
+                "status": {"attached": true},
+            }),
+        );
+    }
+}
+
 fn critical(pod: &mut Value) {
     pod["spec"]["priorityClassName"] = "system-cluster-critical".into();
     pod["spec"]["priority"] = 2_000_000_000.into();
@@ -165,7 +215,11 @@ async fn everybody_leaves_in_order_before_the_machine_goes() {
             .await;
         let node = world.nodes().get("a").await.unwrap();
         let taints = node.spec.unwrap().taints.unwrap();
-        assert!(taints.iter().any(|it| it.key == "karpenter.sh/disrupted" && it.effect == "NoSchedule"));
+        assert!(
+            taints
+                .iter()
+                .any(|it| it.key == "karpenter.sh/disrupted" && it.effect == "NoSchedule")
+        );
         world.until_gone("a").await;
         assert_eq!(gone, ["shop-1", "shop-2", "agent", "dns"]);
         assert!(world.nodes().get_opt("a").await.unwrap().is_none());
@@ -231,7 +285,11 @@ async fn a_grace_period_ends_what_protects_pods_and_each_has_its_own_grace() {
         };
         claim.status = None;
         claim.spec.termination_grace_period = Some("5m".to_owned());
-        world.claims().create(&kube::api::PostParams::default(), &claim).await.unwrap();
+        world
+            .claims()
+            .create(&kube::api::PostParams::default(), &claim)
+            .await
+            .unwrap();
         world.make_node("a").await;
         world.pod("shop-1", "a", |pod| {
             pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
@@ -258,34 +316,10 @@ async fn a_grace_period_ends_what_protects_pods_and_each_has_its_own_grace() {
 #[tokio::test(start_paused = true)]
 async fn volumes_are_detached_before_the_machine_goes_but_for_those_of_pods_that_stay() {
     let world = World::new();
-    let attach = |name: &str, volume: &str| {
-        write::insert(
-            &world.kube,
-            json!({
-                "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
-                "spec": {"attacher": "vpc.block.csi.ibm.io", "nodeName": "a", "source": {"persistentVolumeName": volume}},
-                "status": {"attached": true},
-            }),
-        );
-    };
     while_working(world.replica(), async {
         world.ready_node("a").await;
-        attach("one", "pv-1");
-        attach("two", "pv-2");
-        write::insert(
-            &world.kube,
-            json!({
-                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept", "namespace": "default"},
-                "spec": {
-                    "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "pv-2",
-                },
-            }),
-        );
-        world.pod("stays", "a", |pod| {
-            pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
-            pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "kept"}}]);
-        })
-        .await;
+        world.attach("one", "a", "pv-1");
+        world.pod_that_stays("a").await;
         world.delete("a").await;
         world.clock.sleep(Duration::from_mins(3)).await;
         assert!(world.is_true("a", "Drained").await);
@@ -307,7 +341,10 @@ async fn a_claim_on_a_dead_machine_does_not_wait_for_pods_that_nobody_ends() {
         world.pod("shop-1", "a", |_| ()).await;
         world.budget(0).await;
         let [machine] = world.living().try_into().unwrap();
-        world.cloud.fail_host(&machine.id, Some(karpenter_ibm::sim::ibm::HostFailure::Stop)).unwrap();
+        world
+            .cloud
+            .fail_host(&machine.id, Some(karpenter_ibm::sim::ibm::HostFailure::Stop))
+            .unwrap();
         world.delete("a").await;
         world.until_gone("a").await;
         assert!(world.nodes().get_opt("a").await.unwrap().is_none());
@@ -337,7 +374,11 @@ async fn a_node_whose_finalizer_was_forced_off_takes_its_claim_along_too() {
     while_working(world.replica(), async {
         world.ready_node("a").await;
         let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        world.nodes().patch("a", &PatchParams::default(), &bare).await.unwrap();
+        world
+            .nodes()
+            .patch("a", &PatchParams::default(), &bare)
+            .await
+            .unwrap();
         world.nodes().delete("a", &DeleteParams::default()).await.unwrap();
         world.until_gone("a").await;
         assert!(world.cloud.instances().is_empty());

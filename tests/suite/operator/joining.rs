@@ -169,7 +169,16 @@ pub(super) async fn boot_for(
     boot(world, &id, address.octets(), &user_data)
 }
 
-async fn node(world: &World, name: &str) -> Option<Node> {
+/// Boots the machine that was bought for a claim, with the document that it was bought with.
+pub(super) async fn boot_bought(world: &World, name: &str) -> (BoxFuture<'static, ()>, Booted) {
+    let provider_id = world.read(name).await.unwrap().status.unwrap().provider_id;
+    let id = provider_id.unwrap().rsplit('/').next().unwrap().to_owned();
+    let machine = world.cloud.instance(&id).unwrap();
+    let address = machine.address.unwrap();
+    boot(world, &id, address.octets(), &machine.user_data.unwrap())
+}
+
+pub(super) async fn node(world: &World, name: &str) -> Option<Node> {
     let nodes: Api<Node> = Api::all(world.kube.admin());
     nodes.get_opt(name).await.unwrap()
 }

@@ -42,7 +42,7 @@ impl Loss {
                 world.cloud.preempt(&machine).unwrap();
             }
             Self::Drained => world.delete("a").await,
-            Self::Expired => world.clock.sleep(Duration::from_mins(55)).await,
+            Self::Expired => world.clock.sleep(Duration::from_mins(8)).await,
             Self::Forgotten => {
                 let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
                 world.claims().patch("a", &PatchParams::default(), &bare).await.unwrap();
@@ -62,10 +62,8 @@ impl Loss {
             .until("nothing is left", Duration::from_mins(30), async || {
                 world.end_pods(&mut gone).await;
                 let claims = world.claims().list(&ListParams::default()).await.unwrap().items;
-                assert!(
-                    self != Self::Drained || gone.len() == 2 || world.living().len() == 1,
-                    "the machine went before its pods"
-                );
+                let pods = world.pods().list(&ListParams::default()).await.unwrap().items;
+                assert!(pods.is_empty() || world.living().len() == 1, "the machine went before its pods");
                 claims.is_empty() && world.cloud.instances().is_empty() && world.cloud.orphans().is_empty()
             })
             .await;
@@ -75,7 +73,7 @@ impl Loss {
                 assert_eq!(world.withheld("Preempted").await.len(), 1);
             }
             Self::Expired => assert_eq!(world.told("Expired").await.len(), 1),
-            Self::Drained => assert_eq!(gone, ["shop-1", "shop-2"]),
+            Self::Drained => assert!(gone.iter().all(|pod| pod.starts_with("shop-")), "{gone:?}"),
             Self::Forgotten => assert_eq!(world.told("GarbageCollected").await.len(), 2),
         }
         if self != Self::Forgotten {
@@ -89,7 +87,8 @@ impl Loss {
 async fn prepared(loss: Loss) -> World {
     let world = World::new();
     while_working(world.replica_named("zero"), async {
-        world.claim_that_expires("a", "1h").await;
+        let lives = if loss == Loss::Expired { "12m" } else { "Never" };
+        world.claim_that_expires("a", lives).await;
         world.make_node("a").await;
         if loss == Loss::Drained {
             world.pod("shop-1", "a", |_| ()).await;

@@ -1,6 +1,8 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
 mod allocation;
+mod bad_input;
+mod capacity;
 mod chart;
 mod classes;
 mod collecting;
@@ -10,19 +12,25 @@ mod drift;
 mod effects;
 mod endings;
 mod examples;
+mod incidents;
 mod joining;
 mod life;
+mod limits;
+mod load;
 mod losses;
 mod mutants;
 mod permissions;
 mod preemption;
+mod provisioning;
 mod replicas;
 mod shortage;
+mod twins;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::clock::Clock;
@@ -36,7 +44,7 @@ use karpenter_ibm::sim::ibm::{self, Cloud, InstanceTruth};
 use karpenter_ibm::sim::kube::identity::{Keys, User};
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 
 const NAMESPACE: &str = "karpenter-ibm";
@@ -58,9 +66,20 @@ impl World {
     /// The same in an account that is different.
     fn with(change: impl FnOnce(&mut ibm::Options)) -> Self {
         let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+        let mut options = ibm::Options::new("us-south", 7, clock.clone());
+        change(&mut options);
+        Self::around(Cloud::new(options), clock, 1)
+    }
+
+    /// Another cluster in the same account.
+    fn twin(&self) -> Self {
+        Self::around(self.cloud.clone(), self.clock.clone(), 2)
+    }
+
+    fn around(cloud: Cloud, clock: Clock, seed: u64) -> Self {
         let kube = ApiServer::new(Options {
             clock: clock.clone(),
-            seed: 1,
+            seed,
             keys: Keys::Fixed,
         });
         for definition in definitions().unwrap() {
@@ -70,9 +89,6 @@ impl World {
             &kube,
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         );
-        let mut options = ibm::Options::new("us-south", 7, clock.clone());
-        change(&mut options);
-        let cloud = Cloud::new(options);
         let world = Self { kube, cloud, clock };
         write::insert(&world.kube, world.class());
         world
@@ -165,6 +181,11 @@ impl World {
             .unwrap()
     }
 
+    async fn all_nodes(&self) -> Vec<Node> {
+        let nodes: Api<Node> = Api::all(self.kube.admin());
+        nodes.list(&ListParams::default()).await.unwrap().items
+    }
+
     async fn read(&self, name: &str) -> Option<NodeClaim> {
         self.claims().get_opt(name).await.unwrap()
     }
@@ -174,6 +195,15 @@ impl World {
             .delete(name, &DeleteParams::default())
             .await
             .unwrap();
+    }
+
+    /// How many machines were asked for so far.
+    fn orders(&self) -> usize {
+        let requests = self.cloud.requests();
+        let orders = requests
+            .iter()
+            .filter(|seen| seen.method == http::Method::POST && seen.path == "/v1/instances");
+        orders.count()
     }
 
     /// Every instance that is not on its way out.

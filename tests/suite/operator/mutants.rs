@@ -16,7 +16,7 @@ use super::{World, while_working};
 
 impl World {
     /// Takes the claim of a machine away without anybody hearing that it goes.
-    async fn force_out(&self, machine: &str) {
+    pub(super) async fn force_out(&self, machine: &str) {
         let claims = self.claims().list(&ListParams::default()).await.unwrap().items;
         let holds = |claim: &&NodeClaim| {
             let allocation = claim
@@ -154,4 +154,157 @@ async fn one_that_names_machines_after_its_life_buys_twice() {
         assert_eq!(world.living().len(), 2);
     })
     .await;
+}
+
+/// Plays a story with the product and with a mutant; what comes of it.
+async fn each<T>(mutant: Mutant, story: impl AsyncFn(World) -> T) -> [T; 2] {
+    let mut told = Vec::new();
+    for mutant in [None, Some(mutant)] {
+        let world = World::new();
+        let replica = mutant.map_or_else(|| world.replica(), |mutant| world.mutant(mutant));
+        told.push(while_working(replica, story(world)).await);
+    }
+    let Ok(told) = told.try_into() else {
+        unreachable!("there are two");
+    };
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_reads_no_limits_buys_more_than_a_pool_may_have() {
+    let bought = each(Mutant::LimitsUnread, async |world: World| {
+        world.limited_pool(&json!({"nodes": 1})).await;
+        world.claim("a").await;
+        world.claim("b").await;
+        world.clock.sleep(Duration::from_mins(3)).await;
+        world.living().len()
+    });
+    assert_eq!(bought.await, [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_asks_for_no_address_trusts_whoever_has_the_name() {
+    let trusted = each(Mutant::AnyAddress, async |world: World| {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let nodes = world.join("a").await;
+        let elsewhere = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}});
+        let elsewhere = Patch::Merge(elsewhere);
+        let moved = nodes.patch_status("a", &PatchParams::default(), &elsewhere).await;
+        moved.unwrap();
+        world.clock.sleep(Duration::from_mins(2)).await;
+        world.is_true("a", "Registered").await
+    });
+    assert_eq!(trusted.await, [false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_takes_machines_as_ordered_describes_them_wrongly() {
+    let right = each(Mutant::TakenAsOrdered, async |world: World| {
+        let other = Fault::new(FaultKind::WrongProfile).times(1);
+        world.cloud.faults().start(other);
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let (claim, machine) = (world.read("a").await.unwrap(), world.living().remove(0));
+        let labels = claim.labels();
+        let said = (
+            labels["node.kubernetes.io/instance-type"].as_str(),
+            labels["topology.kubernetes.io/zone"].as_str(),
+        );
+        assert_ne!(
+            (machine.profile, machine.zone.as_str()),
+            ("bxf-2x8", "us-south-1")
+        );
+        said == (machine.profile, machine.zone.as_str())
+    });
+    assert_eq!(right.await, [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_blind_to_clusters_deletes_what_is_a_twins() {
+    let left = each(Mutant::ClusterBlind, async |world: World| {
+        let twin = world.twin();
+        while_working(twin.replica(), async {
+            twin.claim("b").await;
+            twin.until_launched("b").await;
+        })
+        .await;
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.clock.sleep(Duration::from_mins(6)).await;
+        world.living().len()
+    });
+    assert_eq!(left.await, [2, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_orders_lasting_parts_leaves_them_behind() {
+    let tidy = each(Mutant::LastingParts, async |world: World| {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.delete("a").await;
+        world.until_gone("a").await;
+        world.cloud.orphans().is_empty()
+    });
+    assert_eq!(tidy.await, [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_repeats_itself_writes_what_is_written() {
+    let mut writes = Vec::new();
+    for mutant in [None, Some(Mutant::RepeatedWrites)] {
+        let (world, effects) = (World::new(), Effects::without_end());
+        let edges = effects.around(world.edges(User::admin()));
+        let settings = World::settings("one");
+        let factory = mutant.map_or_else(
+            || karpenter_ibm::operator::factory(settings.clone()),
+            |mutant| mutant.factory(settings.clone()),
+        );
+        while_working(factory(edges), async {
+            world.claim("a").await;
+            world.until_launched("a").await;
+        })
+        .await;
+        let log = effects.log();
+        writes.push(log.iter().filter(|(_, path)| path.ends_with("/a/status")).count());
+    }
+    assert_eq!(writes, [3, 6]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_dates_conditions_anew_forgets_since_when_they_hold() {
+    let kept = each(Mutant::RestlessTimes, async |world: World| {
+        let since = async || {
+            let status = world.read("a").await.unwrap().status.unwrap();
+            let conditions = status.conditions.unwrap();
+            let launched = conditions.into_iter().find(|it| it.type_ == "Launched");
+            launched.unwrap().last_transition_time
+        };
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let before = since().await;
+        world.clock.sleep(Duration::from_secs(30)).await;
+        world.join("a").await;
+        world
+            .until("registered", Duration::from_mins(1), async || {
+                world.is_true("a", "Registered").await
+            })
+            .await;
+        since().await == before
+    });
+    assert_eq!(kept.await, [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_keeps_its_first_token_is_shut_out_for_ever() {
+    let works = each(Mutant::OneToken, async |world: World| {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.cloud.revoke_tokens();
+        world.clock.sleep(Duration::from_mins(1)).await;
+        world.claim("b").await;
+        world.clock.sleep(Duration::from_mins(3)).await;
+        world.is_true("b", "Launched").await
+    });
+    assert_eq!(works.await, [true, false]);
 }

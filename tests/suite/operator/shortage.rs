@@ -34,7 +34,7 @@ impl World {
     }
 
     /// The names of all holds.
-    async fn holds(&self) -> Vec<String> {
+    pub(super) async fn holds(&self) -> Vec<String> {
         let holds: Api<UnavailableOffering> = Api::all(self.kube.admin());
         let holds = holds.list(&ListParams::default()).await.unwrap();
         holds.iter().map(ResourceExt::name_any).collect()
@@ -233,6 +233,32 @@ async fn a_breaker_holds_back_what_goes_beyond_it_and_says_so_and_lets_it_pass_w
         world.delete("a").await;
         world.until_gone("a").await;
         world.until_launched("b").await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_withholds_in_the_whole_region_until_one_of_our_machines_goes() {
+    let world = World::with(|options| options.quotas.spot_instances = 1);
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.claim_in("b", "us-south-2").await;
+        world.until_launched("b").await;
+        assert_eq!(world.holds().await, ["spot.all"]);
+        let capacity = |claim: &NodeClaim| claim.labels()["karpenter.sh/capacity-type"].clone();
+        assert_eq!(capacity(&world.read("b").await.unwrap()), "on-demand");
+        let orders = world.orders();
+        world.claim_in("c", "us-south-3").await;
+        world.until_launched("c").await;
+        assert_eq!(capacity(&world.read("c").await.unwrap()), "on-demand");
+        assert_eq!(world.orders(), orders + 1, "nobody asks for spot again");
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert!(world.holds().await.is_empty(), "there is room again");
+        world.claim("d").await;
+        world.until_launched("d").await;
+        assert_eq!(capacity(&world.read("d").await.unwrap()), "spot");
     })
     .await;
 }

@@ -28,6 +28,11 @@ impl Disk {
         self.files().insert(path.to_owned(), content.into());
     }
 
+    /// Takes a file away, if it is there.
+    pub fn remove(&self, path: &str) {
+        self.files().remove(path);
+    }
+
     /// Writes at the end of a file, which may be new.
     pub fn append(&self, path: &str, content: &[u8]) {
         self.files()

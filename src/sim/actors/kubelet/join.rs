@@ -76,10 +76,28 @@ pub async fn bootstrap(guest: &Guest, settings: &Settings, attempt: u32) -> Resu
         .kubeconfig(&settings.bootstrap_kubeconfig)
         .map_err(JoinError::Kubeconfig)?;
     let client = guest.network.client(&kubeconfig)?;
+    let key = pending_key(guest, settings, attempt);
+    let name = format!("node-csr-{}", &sha256_hex(key.public())[..43]);
+    let credential = obtain(guest, settings, &kubeconfig, client, &key, &name).await?;
+    guest.disk.remove(&pending_path(settings));
+    Ok(credential)
+}
+
+/// The key of the request that is under way, as a real kubelet keeps it until it has its certificate: whoever tries again
+/// asks with the same key, and so finds the request that it made before, also one that was denied.
+fn pending_key(guest: &Guest, settings: &Settings, attempt: u32) -> Key {
+    let path = pending_path(settings);
+    if let Some(key) = guest.disk.text(&path).and_then(|pem| Key::parse(&pem)) {
+        return key;
+    }
     let purpose = format!("kubelet {} {} {attempt}", guest.machine.id, guest.machine.boots);
     let key = Key::new(guest.keys, &purpose);
-    let name = format!("node-csr-{}", &sha256_hex(key.public())[..43]);
-    obtain(guest, settings, &kubeconfig, client, &key, &name).await
+    guest.disk.write(&path, key.pem());
+    key
+}
+
+fn pending_path(settings: &Settings) -> String {
+    format!("{}/kubelet-client.key.tmp", settings.cert_dir)
 }
 
 /// Asks for the next certificate, with the present one.

@@ -78,7 +78,7 @@ fn still_bound(state: &State, claims: &Claims, now: Timestamp) -> Result<(), Dis
         let key = ObjectKey::new(namespace, &reference.name);
         let stored = state.store.get(&table, &key);
         stored
-            .map(|stored| stored.value())
+            .map(|stored| stored.shared())
             .is_some_and(|object| object::uid(&object) == reference.uid && !is_long_gone(&object, now))
     };
     let namespaced = [

@@ -1,6 +1,7 @@
 //! The certificate authority of a cluster: issues certificates, and knows its own when a client shows one.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -33,9 +34,20 @@ pub struct Authority {
     key: Key,
     name: Vec<u8>,
     certificate: Vec<u8>,
-    /// Certificates whose signature was found good. A kubelet shows the same one with every request, and checking it
-    /// takes longer than all the rest of the request.
-    genuine: Mutex<BTreeSet<Vec<u8>>>,
+    /// What is said by certificates whose signature was found good. A kubelet shows the same one with every request, and
+    /// checking it takes longer than all the rest of the request.
+    genuine: Mutex<BTreeMap<Vec<u8>, Card>>,
+}
+
+/// What a certificate says.
+#[derive(Clone)]
+struct Card {
+    /// From when and until when, in seconds.
+    holds: RangeInclusive<i64>,
+    /// Whether it may be shown by clients.
+    for_clients: bool,
+    /// Whom it names, if anybody.
+    user: Option<User>,
 }
 
 /// How many good certificates are remembered: one for each of the largest cluster's nodes.
@@ -214,61 +226,70 @@ impl Authority {
         }
     }
 
-    fn has_signed(&self, bytes: &[u8], shown: &X509Certificate<'_>, own: &X509Certificate<'_>) -> bool {
+    /// What a certificate says, if this authority has signed it.
+    fn read(&self, certificate: &[u8]) -> Result<Card, Distrust> {
         let mut genuine = self.genuine.lock().unwrap_or_else(PoisonError::into_inner);
-        if genuine.contains(bytes) {
-            return true;
+        if let Some(card) = genuine.get(certificate) {
+            return Ok(card.clone());
         }
+        let unreadable = |error: &dyn std::fmt::Display| Distrust::Unreadable(error.to_string());
+        let (_, shown) = X509Certificate::from_der(certificate).map_err(|error| unreadable(&error))?;
+        let (_, own) = X509Certificate::from_der(&self.certificate).map_err(|error| unreadable(&error))?;
         let is_genuine = shown.issuer().as_raw() == own.subject().as_raw()
             && shown.verify_signature(Some(own.public_key())).is_ok();
-        if is_genuine && genuine.len() < GENUINE_MAX {
-            genuine.insert(bytes.to_vec());
+        if !is_genuine {
+            return Err(Distrust::UnknownAuthority);
         }
-        is_genuine
+        let card = Card::of(&shown, certificate);
+        if genuine.len() < GENUINE_MAX {
+            genuine.insert(certificate.to_vec(), card.clone());
+        }
+        Ok(card)
     }
 
     /// Whose certificate it is. `None` if it is a good one that names nobody.
     pub fn recognize(&self, certificate: &[u8], now: Timestamp) -> Result<Option<User>, Distrust> {
-        let unreadable = |error: &dyn std::fmt::Display| Distrust::Unreadable(error.to_string());
-        let (_, shown) = X509Certificate::from_der(certificate).map_err(|error| unreadable(&error))?;
-        let (_, own) = X509Certificate::from_der(&self.certificate).map_err(|error| unreadable(&error))?;
-        if !self.has_signed(certificate, &shown, &own) {
-            return Err(Distrust::UnknownAuthority);
-        }
-        let validity = shown.validity();
-        if now.as_second() < validity.not_before.timestamp()
-            || now.as_second() > validity.not_after.timestamp()
-        {
+        let card = self.read(certificate)?;
+        if !card.holds.contains(&now.as_second()) {
             return Err(Distrust::OutOfTime(now));
         }
+        if !card.for_clients {
+            return Err(Distrust::NotForClients);
+        }
+        Ok(card.user)
+    }
+}
+
+impl Card {
+    fn of(shown: &X509Certificate<'_>, certificate: &[u8]) -> Self {
+        let validity = shown.validity();
         // A certificate that does not say what it is for may be used for anything.
         let for_clients = match shown.extended_key_usage() {
             Ok(Some(usage)) => usage.value.client_auth || usage.value.any,
             Ok(None) => true,
             Err(_) => false,
         };
-        if !for_clients {
-            return Err(Distrust::NotForClients);
-        }
-        let texts = |values: Vec<&str>| values.into_iter().map(str::to_owned).collect::<Vec<_>>();
         let subject = shown.subject();
         let name = subject
             .iter_common_name()
             .filter_map(|part| part.as_str().ok())
             .last();
-        let Some(name) = name.filter(|name| !name.is_empty()) else {
-            return Ok(None);
-        };
-        let groups = subject.iter_organization().filter_map(|part| part.as_str().ok());
-        let mut groups = texts(groups.collect());
-        groups.push("system:authenticated".to_owned());
-        let credential = format!("X509SHA256={}", sha256_hex(certificate));
-        Ok(Some(User {
-            name: name.to_owned(),
-            uid: String::new(),
-            groups,
-            extra: [(CREDENTIAL_ID.to_owned(), vec![credential])].into(),
-        }))
+        let user = name.filter(|name| !name.is_empty()).map(|name| {
+            let groups = subject.iter_organization().filter_map(|part| part.as_str().ok());
+            let groups = groups.chain(["system:authenticated"]).map(str::to_owned);
+            let credential = format!("X509SHA256={}", sha256_hex(certificate));
+            User {
+                name: name.to_owned(),
+                uid: String::new(),
+                groups: groups.collect(),
+                extra: [(CREDENTIAL_ID.to_owned(), vec![credential])].into(),
+            }
+        });
+        Self {
+            holds: validity.not_before.timestamp()..=validity.not_after.timestamp(),
+            for_clients,
+            user,
+        }
     }
 }
 

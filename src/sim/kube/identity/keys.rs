@@ -80,11 +80,22 @@ impl Key {
         der::sequence(&[&der::integer(&[0]), &algorithm(), &seed])
     }
 
+    /// The key that [`Key::pem`] has written.
+    pub fn parse(pem: &str) -> Option<Self> {
+        let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+        let document = BASE64_STANDARD.decode(body).ok()?;
+        let key = document.last_chunk::<SEED_BYTES>().map(|seed| Self::of(seed))?;
+        (key.pkcs8() == document).then_some(key)
+    }
+
     /// The private key as PEM.
     pub fn pem(&self) -> String {
         pem("PRIVATE KEY", &self.pkcs8())
     }
 }
+
+/// How many bytes a seed has. It is the last part of the PKCS#8 document that this module writes.
+const SEED_BYTES: usize = 32;
 
 /// The DER name of the algorithm.
 pub fn algorithm() -> Vec<u8> {

@@ -131,8 +131,8 @@ pub async fn patch(
     let now = server.timestamp();
     let warnings = Mutex::new(Vec::new());
     let to = |live: &Value| {
-        let live = events::outwards(kind, live.clone());
-        let patched = outcome(kind, ask, format, body, &now, &live)?;
+        let shown = events::renames(kind).then(|| events::outwards(kind, live.clone()));
+        let patched = outcome(kind, ask, format, body, &now, shown.as_ref().unwrap_or(live))?;
         *warnings.lock().unwrap_or_else(PoisonError::into_inner) = patched.complaints;
         Ok(events::stored(kind, patched.object))
     };

@@ -243,7 +243,7 @@ fn finish(
     let before = pod.clone();
     set_condition(&mut pod, reason, &server.timestamp());
     if pod != before {
-        pod = commit(state, kind, pod)?;
+        pod = commit(state, kind, pod)?.value();
     }
     if manner.version().is_some() {
         manner.at_version(object::meta(&pod, "resourceVersion"));

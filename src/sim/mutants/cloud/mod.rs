@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
+use super::hearsay::ANYWHERE;
 use crate::cloud::{
-    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, Machine, Network, Order,
-    Ours, Placement, Subnet,
+    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, Machine, Network,
+    Order, Ours, Placement, Subnet,
 };
 
 /// How a cloud is misunderstood.
@@ -20,6 +21,10 @@ pub(super) enum Flaw {
     DeletionIsDone(Mutex<BTreeSet<String>>),
     /// Machines are bought and found under a name that has this in it.
     NamedAfter(u32),
+    /// Every machine has the same address.
+    AnyAddress,
+    /// Machines are what was ordered under their name.
+    TakenAsOrdered(Mutex<BTreeMap<String, Order>>),
 }
 
 /// Numbers of lives stand where those of failed attempts do, far above any of them.
@@ -28,6 +33,10 @@ const LIFE_MIN: u32 = 1_000_000;
 impl Flaw {
     pub(super) fn deletion_is_done() -> Self {
         Self::DeletionIsDone(Mutex::default())
+    }
+
+    pub(super) fn taken_as_ordered() -> Self {
+        Self::TakenAsOrdered(Mutex::default())
     }
 
     pub(super) fn named_after(life: u64) -> Self {
@@ -64,6 +73,19 @@ impl Flawed {
         {
             machine.name = name.to_owned();
         }
+        if let Flaw::AnyAddress = self.flaw {
+            machine.address = machine.address.map(|_| ANYWHERE.to_owned());
+        }
+        if let Flaw::TakenAsOrdered(orders) = &self.flaw
+            && let Some(order) = orders
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&machine.name)
+        {
+            machine.profile.clone_from(&order.profile);
+            machine.zone.clone_from(&order.zone);
+            machine.capacity_type = order.capacity_type;
+        }
         machine
     }
 
@@ -90,6 +112,10 @@ impl Cloud for Flawed {
             name: self.told(&order.name),
             ..order.clone()
         };
+        if let Flaw::TakenAsOrdered(orders) = &self.flaw {
+            let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+            orders.insert(order.name.clone(), order.clone());
+        }
         self.inner.create(&order).await.map(|machine| self.heard(machine))
     }
 

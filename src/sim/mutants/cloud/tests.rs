@@ -61,6 +61,18 @@ impl Cloud for Fake {
         self.read()
     }
 
+    async fn preemptible(&self, _: &Ours) -> Result<Vec<Machine>, Error> {
+        self.read()
+    }
+
+    async fn leftovers(&self, _: &Ours) -> Result<Vec<Leftover>, Error> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, _: &Leftover) -> Result<(), Error> {
+        Ok(())
+    }
+
     async fn delete(&self, _: &str) -> Result<(), Error> {
         Ok(())
     }

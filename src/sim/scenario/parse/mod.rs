@@ -16,20 +16,6 @@ use crate::sim::ibm::{Class, FaultKind, HostFailure};
 /// How long a story goes on after its last step, unless it says so itself: time for a machine to come and go.
 const AFTERMATH: Duration = Duration::from_mins(10);
 
-const ACTIONS: &[&str] = &[
-    "apply",
-    "delete",
-    "scale",
-    "preempt",
-    "fail-host",
-    "stop-machine",
-    "drain",
-    "refill",
-    "fault",
-    "crash",
-    "say",
-    "expect",
-];
 const STEP: &[&str] = &[
     "at",
     "apply",
@@ -45,6 +31,8 @@ const STEP: &[&str] = &[
     "say",
     "expect",
 ];
+/// A step is one of these, at its time.
+const ACTIONS: &[&str] = STEP.split_at(1).1;
 
 /// Why there is no scenario.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::{carried_out, is_awaited};
 use crate::cloud::InstanceName;
 use crate::ibm::http::{Exchange, ExchangeError};
-use crate::sim::faults::{Desk, FaultName};
+use crate::sim::faults::{Desk, FaultName, Upon};
 use crate::sim::history::Edge;
 use crate::sim::ibm::InProcess;
 use crate::sim::kube::kind::TableKey;
@@ -57,7 +57,7 @@ fn claim_of(desk: &Desk, sent: &Sent) -> Option<String> {
     let mut claims = state
         .store
         .list(&TableKey::of("karpenter.sh", "nodeclaims"), None)
-        .map(|stored| stored.value());
+        .map(|stored| stored.shared());
     let claim = claims.find(|claim| object::uid(claim) == uid)?;
     Some(object::name(&claim).to_owned())
 }
@@ -82,7 +82,7 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
     // Before it is carried out: the claim may be gone when a slow answer comes.
     let claim = claim_of(&edge.desk, &sent).unwrap_or_default();
     let number = edge.recorder.request(&sent);
-    if is_order(&sent) && edge.life.ordered() {
+    if is_order(&sent) && edge.life.has_sent(Upon::Order) {
         edge.desk.strike(FaultName::Pause, "upon an order");
         edge.recorder.turn(edge.life.who(), "paused");
     }

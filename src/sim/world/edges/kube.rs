@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body as Sending;
 use kube::client::retry::RetryPolicy;
@@ -17,6 +17,8 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::{carried_out, is_awaited, stream};
+use crate::api::names::LEADER_LEASE;
+use crate::sim::faults::{Desk, FaultName, Upon};
 use crate::sim::history::Edge;
 use crate::sim::kube::ApiServer;
 use crate::sim::kube::identity::User;
@@ -40,6 +42,8 @@ pub struct KubeEdge {
     pub faults: Faults,
     /// Where everything is written.
     pub recorder: Recorder,
+    /// Where pauses are counted.
+    pub desk: Desk,
 }
 
 impl KubeEdge {
@@ -54,6 +58,7 @@ impl KubeEdge {
             way: (self.faults)(BoxCloneSyncService::new(witness)),
             life: life.clone(),
             recorder: self.recorder.clone(),
+            desk: self.desk.clone(),
         };
         let user = self.user.clone();
         let service = ServiceBuilder::new()
@@ -132,6 +137,7 @@ struct Recording {
     way: Way,
     life: Life,
     recorder: Recorder,
+    desk: Desk,
 }
 
 impl Service<Request<Sending>> for Recording {
@@ -176,6 +182,10 @@ async fn carry(edge: Recording, request: Request<Sending>, to: Answered) {
         worth: Worth::Kept,
     };
     let number = edge.recorder.request(&sent);
+    if is_renewal(&sent) && edge.life.has_sent(Upon::Renewal) {
+        edge.desk.strike(FaultName::Pause, "upon a renewal");
+        edge.recorder.turn(edge.life.who(), "paused");
+    }
     let request = Request::from_parts(head, Body::from(body));
     let answer = edge.way.clone().oneshot(request).await;
     let outcome = carried_out(fate.served());
@@ -207,6 +217,10 @@ async fn carry(edge: Recording, request: Request<Sending>, to: Answered) {
         // A sender that went away in between no longer wants it.
         let _ = to.send(whole);
     }
+}
+
+fn is_renewal(sent: &Sent) -> bool {
+    sent.method == Method::PUT && sent.uri.path().ends_with(LEADER_LEASE)
 }
 
 fn is_watch(sent: &Sent, status: StatusCode) -> bool {

@@ -1,0 +1,145 @@
+//! Places as they fill up: the nodes that are there, and the claims of a plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::labels::{Labels, options};
+use super::meaning::repelled;
+use super::{Finding, Rule, finding};
+use crate::api::names::{INITIALIZED, REGISTERED};
+use crate::model::{HostPort, Node, Pod, Pool, Requirements, Snapshot, Standing, Taint};
+use crate::resources::Resources;
+use crate::scheduling::{NewClaim, Plan};
+
+/// A place as it fills up.
+pub(super) struct Place<'a> {
+    pub(super) name: String,
+    pub(super) standing: Standing,
+    pub(super) labels: Labels<'a>,
+    pub(super) taints: &'a [Taint],
+    /// What pods may ask for together: of a claim, on each of its types.
+    rooms: Vec<Resources>,
+    pub(super) used: Resources,
+    /// How many pods the plan has put there so far.
+    pub(super) added: usize,
+    pub(super) ports: Vec<HostPort>,
+    pub(super) volume_limits: Option<&'a BTreeMap<String, u32>>,
+    /// By driver.
+    pub(super) volumes: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// The nodes of a snapshot, then the claims of a plan.
+pub(super) fn all<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> Vec<Place<'a>> {
+    let nodes = snapshot.nodes.iter().map(|node| of_node(snapshot, node));
+    let claims = plan
+        .claims
+        .iter()
+        .enumerate()
+        .map(|(at, claim)| of_claim(snapshot, format!("new-{at}"), claim, &snapshot.pools[claim.pool]));
+    nodes.chain(claims).collect()
+}
+
+fn of_node<'a>(snapshot: &'a Snapshot, node: &'a Node) -> Place<'a> {
+    let labels = Labels::of_node(node);
+    let mut expected = Resources::new();
+    for daemon in daemons(snapshot, &labels, &node.taints, Requirements::clone) {
+        expected.add(&daemon.requests);
+    }
+    let mut used = node.used.clone();
+    for (name, amount) in &expected {
+        let more = (*amount - node.daemons.get(name)).max(0);
+        used.add(&Resources::new().with(name, more));
+    }
+    Place {
+        name: node.name.clone(),
+        standing: node.standing,
+        labels,
+        taints: &node.taints,
+        rooms: vec![node.allocatable.clone()],
+        used,
+        added: 0,
+        ports: node.ports.clone(),
+        volume_limits: Some(&node.volume_limits),
+        volumes: node.volumes.clone(),
+    }
+}
+
+/// A claim; daemons that come to any of its types take their ports and their share of that type.
+fn of_claim<'a>(snapshot: &'a Snapshot, name: String, claim: &'a NewClaim, pool: &'a Pool) -> Place<'a> {
+    let labels = Labels::of_claim(name.clone(), claim, pool);
+    let mut rooms: Vec<Resources> = Vec::new();
+    let mut ports = Vec::new();
+    if snapshot.daemons.is_empty() {
+        rooms.extend(options(claim, pool).map(|kind| kind.allocatable.clone()));
+    } else {
+        for option in &claim.options {
+            let one = NewClaim {
+                options: vec![*option],
+                ..claim.clone()
+            };
+            let labels = Labels::of_claim(name.clone(), &one, pool);
+            let mut room = pool.types[*option as usize].allocatable.clone();
+            for daemon in daemons(snapshot, &labels, &pool.taints, settled) {
+                for (name, amount) in &daemon.requests {
+                    room.set(name, room.get(name) - amount);
+                }
+                ports.extend(daemon.ports.iter().cloned());
+            }
+            rooms.push(room);
+        }
+    }
+    Place {
+        name,
+        standing: Standing::Open,
+        labels,
+        taints: &pool.taints,
+        rooms,
+        used: Resources::new(),
+        added: 0,
+        ports,
+        volume_limits: None,
+        volumes: BTreeMap::new(),
+    }
+}
+
+/// The daemons that will run at a place; `asked` is what is left of what they ask of labels.
+fn daemons<'a>(
+    snapshot: &'a Snapshot,
+    labels: &Labels<'_>,
+    taints: &[Taint],
+    asked: fn(&Requirements) -> Requirements,
+) -> Vec<&'a Pod> {
+    let here = |daemon: &&Pod| {
+        let mut terms = daemon.node_terms.iter();
+        repelled(taints, &daemon.tolerations).is_none() && terms.any(|term| labels.may_meet(&asked(term)))
+    };
+    snapshot.daemons.iter().filter(here).collect()
+}
+
+/// What is asked of a new node's labels, without those that it gets before pods arrive.
+fn settled(term: &Requirements) -> Requirements {
+    let mut rest = Requirements::new();
+    for (key, values) in term.iter() {
+        if key != REGISTERED && key != INITIALIZED {
+            rest.narrow(key, values);
+        }
+    }
+    rest
+}
+
+impl Place<'_> {
+    /// What pods ask for beyond what is there, on the node or on any of the types that the claim names.
+    pub(super) fn overfull(&self) -> Option<Finding> {
+        let short = |room: &Resources| {
+            let mut amounts = self.used.iter();
+            amounts
+                .find(|(name, used)| **used > room.get(name).max(0))
+                .map(|(name, used)| format!("{used} of {name} is asked for, and {} is there", room.get(name)))
+        };
+        // A node may be overfull without the plan's doing: then nothing was added to it.
+        if self.added == 0 {
+            return None;
+        }
+        let found = self.rooms.iter().find_map(short)?;
+        Some(finding(Rule::Room, &self.name, found))
+    }
+}

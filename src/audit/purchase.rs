@@ -1,0 +1,128 @@
+//! Whether claims can be bought as planned.
+
+use std::collections::BTreeSet;
+
+use super::labels::{for_sale, options};
+use super::meaning::{allows, telling_states};
+use super::{Finding, Rule, finding};
+use crate::api::names::{CAPACITY_TYPE, ZONE};
+use crate::model::{InstanceType, Pool, Snapshot, Values};
+use crate::money::Price;
+use crate::resources::Resources;
+use crate::scheduling::{MinValues, NewClaim, Plan};
+
+/// Claims that cannot be bought as planned.
+pub(super) fn claims(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (at, claim) in plan.claims.iter().enumerate() {
+        let pool = &snapshot.pools[claim.pool];
+        let name = format!("new-{at}");
+        let broken = bought(claim, pool)
+            .or_else(|| named(claim, pool))
+            .or_else(|| asked(snapshot, claim));
+        findings.extend(broken.map(|found| finding(Rule::Purchase, &name, found)));
+        let few = too_few(claim, pool).filter(|_| claim.min_values == MinValues::Kept);
+        findings.extend(few.map(|found| finding(Rule::MinValues, &name, found)));
+    }
+    findings
+}
+
+/// The planned offering is there, is the cheapest of its type, and its type comes first.
+fn bought(claim: &NewClaim, pool: &Pool) -> Option<String> {
+    let planned = &claim.cheapest;
+    if claim.options.first().map(|first| *first as usize) != Some(planned.instance_type) {
+        return Some("the planned type does not come first".to_owned());
+    }
+    let kind = pool.types.get(planned.instance_type)?;
+    let mut offerings = kind.offerings.iter().filter(|offering| for_sale(claim, offering));
+    let there = offerings.any(|offering| {
+        offering.zone == planned.zone
+            && offering.capacity_type == planned.capacity_type
+            && offering.price == planned.price
+    });
+    if !there {
+        return Some(format!(
+            "{} cannot be had in {} as {}",
+            kind.name, planned.zone, planned.capacity_type
+        ));
+    }
+    (lowest(claim, kind).flatten() != planned.price).then(|| format!("{} can be had for less", kind.name))
+}
+
+/// What a type costs at least, if it can be had at all; an unknown price is more than any.
+fn lowest(claim: &NewClaim, kind: &InstanceType) -> Option<Option<Price>> {
+    let offerings = kind.offerings.iter().filter(|offering| for_sale(claim, offering));
+    let prices = offerings.map(|offering| offering.price);
+    prices.min_by_key(|price| (price.is_none(), *price))
+}
+
+/// Every type that is named can be had with the labels that are asked for, the cheapest first.
+fn named(claim: &NewClaim, pool: &Pool) -> Option<String> {
+    let mut before = None;
+    for option in &claim.options {
+        let Some(kind) = pool.types.get(*option as usize) else {
+            return Some("no such type".to_owned());
+        };
+        let Some(price) = lowest(claim, kind) else {
+            return Some(format!("{} cannot be had", kind.name));
+        };
+        let rank = (price.is_none(), price);
+        if before.is_some_and(|before| rank < before) {
+            return Some(format!("{} is cheaper than the one before it", kind.name));
+        }
+        before = Some(rank);
+        let clash = |(key, asked): (&String, &Values)| {
+            let own = kind.requirements.get(key)?;
+            let states = telling_states([own, asked].into_iter());
+            let both =
+                |state: &Option<String>| allows(own, state.as_deref()) && allows(asked, state.as_deref());
+            (!states.iter().any(both)).then(|| format!("{} never has the {key} that is asked for", kind.name))
+        };
+        if let Some(found) = claim.requirements.iter().find_map(clash) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// The claim asks for at least what its pods ask for.
+fn asked(snapshot: &Snapshot, claim: &NewClaim) -> Option<String> {
+    let mut total = Resources::new();
+    for pod in &claim.pods {
+        let class = snapshot.pending.members[*pod].class;
+        if let Ok(pod) = &snapshot.pending.classes[class] {
+            total.add(&pod.requests);
+        }
+    }
+    let mut amounts = total.iter();
+    amounts
+        .find(|(name, amount)| claim.requests.get(name) < **amount)
+        .map(|(name, amount)| format!("its pods ask for {amount} of {name}, and it asks for less"))
+}
+
+/// A label of which fewer values stay possible than the pool asks for.
+fn too_few(claim: &NewClaim, pool: &Pool) -> Option<String> {
+    for (key, least) in pool.requirements.min_values() {
+        let mut found: BTreeSet<&str> = BTreeSet::new();
+        for kind in options(claim, pool) {
+            let offerings = kind.offerings.iter().filter(|offering| for_sale(claim, offering));
+            match key.as_str() {
+                ZONE => found.extend(offerings.map(|offering| offering.zone.as_str())),
+                CAPACITY_TYPE => found.extend(offerings.map(|offering| offering.capacity_type.as_str())),
+                _ => {
+                    let values = kind.requirements.get(key).and_then(Values::listed);
+                    let asked = claim.requirements.get(key);
+                    let allowed = |value: &&str| asked.is_none_or(|asked| allows(asked, Some(value)));
+                    found.extend(values.into_iter().flatten().map(String::as_str).filter(allowed));
+                }
+            }
+        }
+        if found.len() < *least as usize {
+            return Some(format!(
+                "{} values of {key}, and {least} are asked for",
+                found.len()
+            ));
+        }
+    }
+    None
+}

@@ -1,0 +1,217 @@
+//! What is to be said about a pod, from what the cluster had.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
+
+use super::live::Live;
+use crate::api::names::{LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED};
+use crate::api::{IBMNodeClass, NodeClaim};
+use crate::cli::objects::{self, Seen, sold};
+use crate::model::{DiscountFactors, InstanceType, Node, NodeKind, Stage, Withheld};
+use crate::scheduling::{Destination, LeftOut, NewClaim, Options, Plan, remedy, solve};
+
+/// The reason of the event that says which claim or node a pod was promised.
+const NOMINATED: &str = "Nominated";
+
+/// The answer for one pod.
+pub(super) fn of(live: &Live, pod: &Pod, now: Timestamp) -> String {
+    let name = format!("pod {}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+    let mut lines = match settled(pod) {
+        Some(said) => vec![format!("{name} {said}")],
+        None => decided(live, pod, &name, now),
+    };
+    lines.extend(nomination(&live.events, pod));
+    lines.join("\n")
+}
+
+/// What is said of a pod that no node will be bought for.
+fn settled(pod: &Pod) -> Option<String> {
+    if let Some(node) = objects::node_of(pod) {
+        let since = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+        let since = since.map_or_else(String::new, |since| format!(" since {}", since.0));
+        return Some(format!("is on node {node}{since}"));
+    }
+    if !objects::is_alive(pod) {
+        return Some("has ended".to_owned());
+    }
+    if objects::waits_for_a_node(pod) {
+        return None;
+    }
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    let gates: Vec<&str> = gates
+        .into_iter()
+        .flatten()
+        .map(|gate| gate.name.as_str())
+        .collect();
+    let nominated = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.nominated_node_name.clone());
+    Some(if pod.metadata.deletion_timestamp.is_some() {
+        "is being deleted".to_owned()
+    } else if !gates.is_empty() {
+        format!("is held back by its scheduling gates: {}", gates.join(", "))
+    } else if let Some(node) = nominated.filter(|node| !node.is_empty()) {
+        format!("waits for pods of less priority to leave node {node}")
+    } else {
+        "belongs to every node, so none is bought for it".to_owned()
+    })
+}
+
+/// What the solver says, with all pods that wait counted.
+fn decided(live: &Live, pod: &Pod, name: &str, now: Timestamp) -> Vec<String> {
+    let withheld = Withheld::of(&live.objects.withheld);
+    let factors = DiscountFactors::default();
+    let seen = live
+        .objects
+        .see(&|class| types_of(class, &withheld, &factors, now));
+    let plan = solve(&seen.snapshot, Options::default(), &mut || true);
+    let members = &seen.snapshot.pending.members;
+    let at = members
+        .iter()
+        .position(|member| Some(&member.uid) == pod.metadata.uid.as_ref());
+    let Some(at) = at else {
+        return vec![format!("{name} is not looked at")];
+    };
+    let placed = plan.placements.iter().find(|placement| placement.pod == at);
+    let mut lines = match placed.map(|placement| placement.on) {
+        Some(Destination::Existing(node)) => waits(live, &seen.snapshot.nodes[node], name),
+        Some(Destination::New(claim)) => vec![to_be_bought(&seen, &plan.claims[claim], name)],
+        None => left_out(&seen, &plan, at, name),
+    };
+    let passed = seen.passed_over.iter();
+    lines.extend(passed.map(|(pool, why)| format!("  NodePool {pool} has no part in it: {why}")));
+    lines
+}
+
+/// What can be bought for a class that is ready.
+fn types_of(
+    class: &IBMNodeClass,
+    withheld: &Withheld,
+    factors: &DiscountFactors,
+    now: Timestamp,
+) -> Result<Vec<InstanceType>, String> {
+    if class.resolution().is_none() {
+        let said = class.readiness().and_then(|ready| ready.message.clone());
+        let said = said.unwrap_or_else(|| "nobody has looked at it yet".to_owned());
+        return Err(format!("IBMNodeClass {} is not ready: {said}", class.name_any()));
+    }
+    sold::types(class, withheld, factors, now)
+}
+
+fn waits(live: &Live, node: &Node, name: &str) -> Vec<String> {
+    let claim = live.objects.claims.iter().find(|claim| {
+        let of_status = claim
+            .status
+            .as_ref()
+            .and_then(|status| status.node_name.as_deref());
+        claim.name_any() == node.name || of_status == Some(node.name.as_str())
+    });
+    match (claim, node.kind, node.stage) {
+        (Some(claim), NodeKind::ClaimInFlight, _) => {
+            vec![format!("{name} waits for {}", progress(claim))]
+        }
+        (Some(claim), NodeKind::Node, Stage::Beginning) => vec![format!(
+            "{name} waits for node {}, which is not ready for work yet: {}",
+            node.name,
+            progress(claim)
+        )],
+        _ => vec![format!(
+            "{name} has room on node {}; the kube-scheduler has not put it there yet",
+            node.name
+        )],
+    }
+}
+
+/// How far a claim has come, and since when.
+fn progress(claim: &NodeClaim) -> String {
+    let made = claim.metadata.creation_timestamp.as_ref();
+    let made = made.map_or_else(String::new, |made| format!(", made at {}", made.0));
+    let mut said = format!("NodeClaim {}{made}", claim.name_any());
+    let allocation = claim
+        .status
+        .as_ref()
+        .and_then(|status| status.allocation.as_ref());
+    if let Some(allocation) = allocation {
+        said += &format!(
+            ", a {} {} in {}",
+            allocation.capacity_type, allocation.profile, allocation.zone
+        );
+    }
+    let conditions = claim
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let condition = |type_: &str| conditions.into_iter().flatten().find(move |it| it.type_ == type_);
+    let stages = [
+        (LAUNCHED, "to be bought"),
+        (NODE_REGISTERED, "to join the cluster"),
+        (NODE_INITIALIZED, "to be ready for work"),
+    ];
+    let mut since = claim.metadata.creation_timestamp.as_ref().map(|made| made.0);
+    for (type_, left) in stages {
+        match condition(type_) {
+            Some(done) if done.status == "True" => since = Some(done.last_transition_time.0),
+            known => {
+                let since = since.map_or_else(String::new, |since| format!(" since {since}"));
+                said += &format!(", which has{since} {left}");
+                let message = known
+                    .and_then(|known| known.message.as_deref())
+                    .unwrap_or_default();
+                if !message.is_empty() {
+                    said += &format!(" ({message})");
+                }
+                return said;
+            }
+        }
+    }
+    said
+}
+
+fn to_be_bought(seen: &Seen, claim: &NewClaim, name: &str) -> String {
+    let planned = &claim.cheapest;
+    let kind = claim.option_names(&seen.snapshot).next().unwrap_or_default();
+    let price = planned
+        .price
+        .map_or_else(String::new, |price| format!(", for {price} an hour"));
+    format!(
+        "{name} can have a new node of NodePool {}: a {} {kind} in {}{price}; no NodeClaim is made for it yet",
+        claim.pool(&seen.snapshot).name,
+        planned.capacity_type,
+        planned.zone,
+    )
+}
+
+fn left_out(seen: &Seen, plan: &Plan, at: usize, name: &str) -> Vec<String> {
+    let left = plan.left_out.iter().find(|left| left.pods.contains(&at));
+    let Some(LeftOut { refusals, .. }) = left else {
+        return vec![format!("{name} has no place, and nobody knows why")];
+    };
+    let mut lines = vec![format!("{name} has no place:")];
+    lines.extend(refusals.iter().map(|refusal| format!("  {refusal}")));
+    if let Some(remedy) = remedy(&seen.snapshot, Options::default(), at, refusals) {
+        lines.push(format!("To get in at NodePool {}:", remedy.pool));
+        lines.extend(remedy.changes.iter().map(|change| format!("  {change}")));
+    }
+    lines
+}
+
+/// What the controller has promised the pod last.
+fn nomination(events: &[Event], pod: &Pod) -> Option<String> {
+    let about = |event: &&Event| {
+        let uid = event.regarding.as_ref().and_then(|about| about.uid.as_ref());
+        event.reason.as_deref() == Some(NOMINATED) && uid == pod.metadata.uid.as_ref()
+    };
+    let latest = events
+        .iter()
+        .filter(about)
+        .max_by_key(|event| event.event_time.as_ref().map(|time| time.0))?;
+    let at = latest
+        .event_time
+        .as_ref()
+        .map_or_else(String::new, |time| format!(" at {}", time.0));
+    let note = latest.note.as_deref().unwrap_or_default();
+    Some(format!("It was promised a place{at}: {note}"))
+}

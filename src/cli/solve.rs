@@ -1,0 +1,190 @@
+//! `karpenter-ibm solve`: where pods would go and what would be bought for them, from files alone.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use anyhow::bail;
+use comfy_table::{Table, presets};
+
+use super::objects::read::Reader;
+use super::objects::sold;
+use super::{BadInput, output};
+use crate::audit;
+use crate::clock::Clock;
+use crate::model::{DiscountFactors, Snapshot, Withheld};
+use crate::money::Price;
+use crate::scheduling::{Destination, NewClaim, Options, Plan, Preferences, remedy, solve};
+
+/// Names of so many pods are printed; the rest is counted.
+const NAMES_MAX: usize = 4;
+
+/// Prints where the pods of some files would go, what would be bought for them and for how much, and why some would stay
+/// without a node. Nothing is asked of a cluster or a cloud: machines and prices are built in.
+///
+/// Read are pods, workloads (Deployments, ReplicaSets, StatefulSets, Jobs), DaemonSets, NodePools, IBMNodeClasses, nodes,
+/// NodeClaims, namespaces, volumes with their claims and classes, and UnavailableOfferings.
+/// The exit status is 1 if some pod has no place.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A file of objects in YAML or JSON, or - for standard input; may be given several times
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    filename: Vec<String>,
+    /// The share of the on-demand price that spot costs, of all machines or of a family: 0.3, bxf=0.25
+    #[arg(long, value_name = "FACTOR")]
+    spot_discount_factor: Vec<String>,
+    /// Do not look at what pods only prefer
+    #[arg(long)]
+    ignore_preferences: bool,
+}
+
+/// Prints the plan.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut reader = Reader::default();
+    for file in &args.filename {
+        reader.read(file, &text(file)?)?;
+    }
+    let (objects, ignored) = reader.done()?;
+    if !ignored.is_empty() {
+        output::talk(format_args!("no part in a plan have: {}", ignored.join(", ")));
+    }
+    let factors = DiscountFactors::parse(&args.spot_discount_factor)
+        .map_err(|error| BadInput::new(format!("--spot-discount-factor: {error}")))?;
+    let withheld = Withheld::of(&objects.withheld);
+    let now = Clock::system().now();
+    let seen = objects.see(&|class| sold::types(class, &withheld, &factors, now));
+    for (pool, why) in &seen.passed_over {
+        output::talk(format_args!("NodePool {pool} is passed over: {why}"));
+    }
+    let options = Options {
+        preferences: if args.ignore_preferences {
+            Preferences::Ignore
+        } else {
+            Preferences::Respect
+        },
+        ..Options::default()
+    };
+    let plan = solve(&seen.snapshot, options, &mut || true);
+    if let Some(finding) = audit::plan(&seen.snapshot, &plan).first() {
+        bail!("the plan is not legal, which is a mistake in this program: {finding}");
+    }
+    output::data(told(&seen.snapshot, options, &plan).trim_end())?;
+    match plan.pods_left_out() {
+        0 => Ok(()),
+        left => bail!(
+            "{left} of {} pods have no place",
+            seen.snapshot.pending.members.len()
+        ),
+    }
+}
+
+fn text(file: &str) -> Result<String, BadInput> {
+    let read = if file == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(file)
+    };
+    read.map_err(|error| BadInput::new(format!("{file}: it cannot be read: {error}")))
+}
+
+/// The plan in words: what is bought, what is filled, and who is left out.
+fn told(snapshot: &Snapshot, options: Options, plan: &Plan) -> String {
+    let mut told = String::new();
+    if !plan.claims.is_empty() {
+        told += &format!("{}\n\n", bought(snapshot, plan));
+    }
+    let filled = filled(snapshot, plan);
+    if !filled.is_empty() {
+        told += &format!("{}\n\n", existing(&filled));
+    }
+    let price = Price::from_nanos(plan.price_nanos());
+    told += &format!(
+        "{} to buy, {} an hour\n",
+        counted(plan.claims.len(), "node"),
+        price.map_or_else(|| "$0".to_owned(), |price| price.to_string())
+    );
+    for left in &plan.left_out {
+        let pods: Vec<String> = left.pods.iter().map(|pod| name(snapshot, *pod)).collect();
+        told += &format!("\nno place for {}:\n", shortened(&pods));
+        for refusal in &left.refusals {
+            told += &format!("  {refusal}\n");
+        }
+        let first = left.pods.first().copied();
+        let remedy = first.and_then(|pod| remedy(snapshot, options, pod, &left.refusals));
+        if let Some(remedy) = remedy {
+            let changes: Vec<String> = remedy.changes.iter().map(ToString::to_string).collect();
+            told += &format!(
+                "  to get in at NodePool {}: {}\n",
+                remedy.pool,
+                changes.join("; ")
+            );
+        }
+    }
+    told
+}
+
+fn bought(snapshot: &Snapshot, plan: &Plan) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "PRICE/H", "OR TYPES", "PODS",
+    ]);
+    for claim in &plan.claims {
+        let price = claim.cheapest.price;
+        table.add_row([
+            claim.pool(snapshot).name.clone(),
+            claim.option_names(snapshot).next().unwrap_or_default().to_owned(),
+            claim.cheapest.zone.clone(),
+            claim.cheapest.capacity_type.to_string(),
+            price.map_or_else(|| "-".to_owned(), |price| price.to_string()),
+            claim.options.len().saturating_sub(1).to_string(),
+            shortened(&pods_of(snapshot, claim)),
+        ]);
+    }
+    table
+}
+
+fn pods_of(snapshot: &Snapshot, claim: &NewClaim) -> Vec<String> {
+    claim.pods.iter().map(|pod| name(snapshot, *pod)).collect()
+}
+
+/// The nodes that are there and take pods.
+fn filled(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for placement in &plan.placements {
+        if let Destination::Existing(node) = placement.on {
+            let node = snapshot.nodes[node].name.clone();
+            all.entry(node).or_default().push(name(snapshot, placement.pod));
+        }
+    }
+    all
+}
+
+fn existing(filled: &BTreeMap<String, Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["NODE", "PODS"]);
+    for (node, pods) in filled {
+        table.add_row([node.clone(), shortened(pods)]);
+    }
+    table
+}
+
+fn name(snapshot: &Snapshot, pod: usize) -> String {
+    let member = &snapshot.pending.members[pod];
+    format!("{}/{}", member.namespace, member.name)
+}
+
+fn shortened(names: &[String]) -> String {
+    let shown = names.len().min(NAMES_MAX);
+    let mut text = names[..shown].join(", ");
+    if names.len() > shown {
+        text += &format!(" and {} more", names.len() - shown);
+    }
+    text
+}
+
+fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}

@@ -1,0 +1,161 @@
+//! Which pods a claim is on its way for.
+//!
+//! A claim that is made for pods names them, in the write that makes it, so no crash lies between: whoever plans next, in
+//! this life of the process or another, leaves these pods to it. They stay with it until its node has been ready for work
+//! for a while. A pod that is not taken by the node that was made for it is given longer the more such nodes there are:
+//! a plan that is wrong about a node must not buy one after another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::store::Store;
+use crate::api::{NodeClaim, names};
+use crate::clock::later;
+use crate::lifecycle::facts::Facts;
+
+/// How long a node that is ready for work keeps the pods that it was made for: the scheduler looks at a pod that found
+/// no place after at most ten seconds again, and once a node is there at once.
+const FIRST: Duration = Duration::from_secs(30);
+/// A node that promises what it does not keep costs at most one more in this time.
+const LAST: Duration = Duration::from_hours(1);
+
+/// The pods that claims were made for.
+#[derive(Debug, Default)]
+pub(super) struct Holds<'a> {
+    /// Claims that stay, the oldest first, with the pods that each names.
+    claims: Vec<(&'a NodeClaim, Vec<&'a str>)>,
+    /// How many claims name a pod.
+    counts: BTreeMap<&'a str, u32>,
+}
+
+impl<'a> Holds<'a> {
+    /// Those of all claims that stay.
+    pub(super) fn of(claims: &'a Store<NodeClaim>) -> Self {
+        let staying = claims
+            .iter()
+            .filter(|(_, claim)| !claim.is_deleting() && claim.end().is_none());
+        let mut all: Vec<(&NodeClaim, Vec<&str>)> = staying
+            .map(|(_, claim)| (claim, named(claim)))
+            .filter(|(_, pods)| !pods.is_empty())
+            .collect();
+        all.sort_by_key(|(claim, _)| (claim.creation_timestamp(), claim.name_any()));
+        let mut counts = BTreeMap::new();
+        for pod in all.iter().flat_map(|(_, pods)| pods) {
+            *counts.entry(*pod).or_default() += 1;
+        }
+        Self { claims: all, counts }
+    }
+
+    /// For each pod that is held at `now` the claim that holds it: the youngest that names it.
+    pub(super) fn at(&self, now: Timestamp) -> BTreeMap<&'a str, &'a NodeClaim> {
+        let mut held = BTreeMap::new();
+        for (claim, pods) in &self.claims {
+            let ready = claim.since(names::NODE_INITIALIZED);
+            for pod in pods {
+                let count = self.counts.get(pod).copied().unwrap_or(1);
+                if ready.is_none_or(|ready| now < later(ready, patience(count))) {
+                    held.insert(*pod, *claim);
+                }
+            }
+        }
+        held
+    }
+}
+
+/// The uids of the claims, going ones too, that were made for any of these pods.
+pub(super) fn made_for(claims: &Store<NodeClaim>, pods: &[&str]) -> Vec<String> {
+    let wanted: BTreeSet<&str> = pods.iter().copied().collect();
+    let made = claims
+        .iter()
+        .filter(|(_, claim)| named(claim).iter().any(|uid| wanted.contains(uid)));
+    let mut uids: Vec<String> = made.filter_map(|(_, claim)| claim.uid()).collect();
+    uids.sort_unstable();
+    uids
+}
+
+/// The uids that a claim names.
+fn named(claim: &NodeClaim) -> Vec<&str> {
+    let written = claim.annotations().get(names::NOMINATED_PODS);
+    let pods = written.map(|text| text.split(',').filter(|uid| !uid.is_empty()));
+    pods.into_iter().flatten().collect()
+}
+
+/// How long a ready node keeps a pod that so many claims were made for.
+fn patience(claims: u32) -> Duration {
+    let doublings = claims.saturating_sub(1).min(10);
+    FIRST.saturating_mul(1 << doublings).min(LAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::store::Revision;
+
+    const READY: &str = "2026-11-16T10:00:00Z";
+
+    fn claim(name: &str, pods: &str, status: Value) -> NodeClaim {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": name, "annotations": {names::NOMINATED_PODS: pods},
+                "creationTimestamp": format!("2026-11-16T09:00:0{}Z", name.len()),
+            },
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn ready() -> Value {
+        json!({"conditions": [{"type": "Initialized", "status": "True", "lastTransitionTime": READY}]})
+    }
+
+    fn held(claims: &[NodeClaim], after: u64) -> Vec<(String, String)> {
+        let mut store = Store::default();
+        for claim in claims {
+            store.apply(&claim.name_any(), Revision::default(), claim.clone());
+        }
+        let now = later(READY.parse().unwrap(), Duration::from_secs(after));
+        let holds = Holds::of(&store);
+        let held = holds.at(now).into_iter();
+        held.map(|(pod, claim)| (pod.to_owned(), claim.name_any()))
+            .collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned = |(pod, claim): &(&str, &str)| ((*pod).to_owned(), (*claim).to_owned());
+        expected.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn a_claim_on_its_way_holds_its_pods_however_long_it_takes() {
+        let on_its_way = claim("a", "p,q", json!({}));
+        assert_eq!(held(&[on_its_way], 100_000), pairs(&[("p", "a"), ("q", "a")]));
+    }
+
+    #[test]
+    fn a_claim_that_goes_or_has_failed_holds_nobody() {
+        let mut going = claim("a", "p", json!({}));
+        going.metadata.deletion_timestamp = Some(going.metadata.creation_timestamp.clone().unwrap());
+        let failed = json!({"conditions": [{
+            "type": "Launched", "status": "False", "reason": names::REASON_INSUFFICIENT_CAPACITY,
+            "lastTransitionTime": READY,
+        }]});
+        assert_eq!(held(&[going, claim("b", "q", failed)], 0), []);
+    }
+
+    #[test]
+    fn a_ready_node_keeps_its_pods_for_a_while_and_longer_the_more_were_made_for_them() {
+        let first = || claim("a", "p", ready());
+        assert_eq!(held(&[first()], 29), pairs(&[("p", "a")]));
+        assert_eq!(held(&[first()], 30), []);
+        let two = [first(), claim("bb", "p", ready())];
+        assert_eq!(held(&two, 59), pairs(&[("p", "bb")]));
+        assert_eq!(held(&two, 60), []);
+        assert_eq!(patience(40), LAST);
+    }
+}

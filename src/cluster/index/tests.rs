@@ -1,0 +1,122 @@
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pod(uid: &str, revision: u64, spec: Value, status: Value) -> Pod {
+    let mut all = json!({
+        "metadata": {"name": uid, "namespace": "default", "uid": uid, "resourceVersion": revision.to_string()},
+        "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": status,
+    });
+    json_patch::merge(&mut all["spec"], &spec);
+    serde_json::from_value(all).unwrap()
+}
+
+fn unschedulable() -> Value {
+    json!({"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]})
+}
+
+fn node(revision: u64, beat: &str) -> Node {
+    serde_json::from_value(json!({
+        "metadata": {"name": "n", "resourceVersion": revision.to_string(), "labels": {"zone": "a"}},
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": "4"},
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": beat}],
+        },
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_pod_that_waits_is_demand_and_is_forgotten_when_it_is_placed_and_gone() {
+    let mut index = Index::default();
+    index.apply_pod(&pod("p", 1, json!({}), json!({"phase": "Pending"})));
+    assert_eq!(index.marks().demand, 0, "nobody has tried to place it yet");
+    index.apply_pod(&pod("p", 2, json!({}), unschedulable()));
+    assert_eq!((index.marks().demand, index.pods.any_waiting()), (1, true));
+    index.apply_pod(&pod(
+        "p",
+        3,
+        json!({"nodeName": "n"}),
+        json!({"phase": "Running"}),
+    ));
+    assert!(!index.pods.any_waiting());
+    assert_eq!(index.pods.on("n").count(), 1);
+    index.apply_pod(&pod(
+        "p",
+        4,
+        json!({"nodeName": "n"}),
+        json!({"phase": "Succeeded"}),
+    ));
+    assert_eq!(index.pods.size(), (0, 0, 0));
+}
+
+#[test]
+fn pods_of_daemon_sets_and_those_that_refuse_all_pools_do_not_wait() {
+    let mut index = Index::default();
+    let mut daemon = pod("d", 1, json!({}), unschedulable());
+    daemon.metadata.owner_references = serde_json::from_value(
+        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]),
+    )
+    .unwrap();
+    index.apply_pod(&daemon);
+    let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}]}],
+    }}}});
+    index.apply_pod(&pod("r", 2, affinity, unschedulable()));
+    assert_eq!(index.marks(), Marks::default());
+    assert_eq!(index.pods.size(), (0, 0, 0));
+}
+
+#[test]
+fn a_hundred_thousand_irrelevant_events_change_nothing_and_take_no_room() {
+    let mut index = Index::default();
+    let running = json!({"nodeName": "n"});
+    index.apply(&node(1, "2026-11-16T10:00:00Z"));
+    index.apply_pod(&pod("p", 2, running.clone(), json!({"phase": "Running"})));
+    let (marks, size) = (index.marks(), index.pods.size());
+    for event in 0..25_000_u64 {
+        let revision = 10 + event * 4;
+        index.apply(&node(revision, &format!("2026-11-16T10:00:{:02}Z", event % 60)));
+        let restarts = json!({"phase": "Running", "message": event.to_string()});
+        index.apply_pod(&pod("p", revision + 1, running.clone(), restarts));
+        let job = format!("job-{event}");
+        index.apply_pod(&pod(&job, revision + 2, json!({}), json!({"phase": "Succeeded"})));
+        index.remove_pod(&pod(&job, revision + 3, json!({}), json!({"phase": "Succeeded"})));
+    }
+    assert_eq!(index.marks(), marks, "no pass is due");
+    assert_eq!(index.pods.size(), size, "nothing is remembered");
+    assert_eq!(index.nodes.len(), 1);
+}
+
+#[test]
+fn twenty_thousand_pods_of_one_deployment_are_one_class() {
+    let mut index = Index::default();
+    for number in 0..20_000_u64 {
+        index.apply_pod(&pod(
+            &format!("web-{number}"),
+            number + 1,
+            json!({}),
+            unschedulable(),
+        ));
+    }
+    assert_eq!(index.pods.size(), (20_000, 1, 20_000));
+    assert_eq!(index.marks().demand, 20_000);
+}
+
+#[test]
+fn our_own_write_counts_at_once_and_is_no_news_when_the_watch_brings_it() {
+    let claim: crate::api::NodeClaim = serde_json::from_value(json!({
+        "metadata": {"name": "a", "resourceVersion": "5"},
+        "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+    }))
+    .unwrap();
+    let mut index = Index::default();
+    index.note(&claim);
+    assert!(index.claims.get("a").is_some());
+    index.apply(&claim);
+    assert_eq!(index.marks(), Marks::default());
+}

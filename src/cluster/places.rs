@@ -1,0 +1,139 @@
+//! Nodes and claims in flight as plans see them, with what is on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node as ApiNode;
+use kube::ResourceExt;
+
+use super::index::Index;
+use super::pods::{Keeper, Seen};
+use crate::api::{NodeClaim, names};
+use crate::lifecycle::facts::Facts;
+use crate::model::storage::Storage;
+use crate::model::{InstanceType, Node, Pod, Standing};
+use crate::resources::Resources;
+
+/// The types that machines of a pool can be of, by pool.
+pub type Types = BTreeMap<String, Arc<Vec<InstanceType>>>;
+
+/// Every node and every claim in flight.
+pub(super) fn places(index: &Index, types: &Types, storage: &Storage) -> Vec<Node> {
+    let everything = all_daemons(index);
+    let mut all = Vec::new();
+    for (name, claim) in index.claims.iter() {
+        // A Node is believed to be the claim's once it was matched with its machine, and not because it says so.
+        let node = index.nodes.get(name);
+        let joined = node.filter(|_| claim.is(names::NODE_REGISTERED));
+        let mut place = Node::from_api(joined, Some(claim));
+        if joined.is_none() {
+            foresee(&mut place, claim, types, &everything);
+        }
+        if leaves(Some(claim), node) {
+            place.standing = Standing::Leaving;
+        }
+        all.push(laden(index, storage, place));
+    }
+    for (name, node) in index.nodes.iter() {
+        if index.claims.get(name).is_none() {
+            let mut place = Node::from_api(Some(node), None);
+            if leaves(None, Some(node)) {
+                place.standing = Standing::Leaving;
+            }
+            all.push(laden(index, storage, place));
+        }
+    }
+    all
+}
+
+/// The names of the nodes and claims that go.
+pub(super) fn leaving(index: &Index) -> impl Iterator<Item = &String> {
+    let claims = index.claims.iter();
+    let claims = claims.filter(|(name, claim)| leaves(Some(claim), index.nodes.get(name)));
+    let nodes = index.nodes.iter();
+    let nodes = nodes.filter(|(name, node)| index.claims.get(name).is_none() && leaves(None, Some(node)));
+    claims.map(|(name, _)| name).chain(nodes.map(|(name, _)| name))
+}
+
+fn leaves(claim: Option<&NodeClaim>, node: Option<&ApiNode>) -> bool {
+    let is_tainted = |node: &ApiNode| {
+        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        taints
+            .into_iter()
+            .any(|taint| taint.key == names::DISRUPTED_TAINT)
+    };
+    // A node of ours whose claim is gone is about to go, or was never ours.
+    let is_orphan = |node: &ApiNode| claim.is_none() && node.labels().contains_key(names::NODE_CLASS);
+    claim.is_some_and(|claim| claim.is_deleting() || claim.end().is_some())
+        || node.is_some_and(|node| {
+            node.metadata.deletion_timestamp.is_some() || is_tainted(node) || is_orphan(node)
+        })
+}
+
+/// What a machine that is not there yet will have and be called: what was chosen for it says so before it runs.
+fn foresee(place: &mut Node, claim: &NodeClaim, types: &Types, all_daemons: &Resources) {
+    let types = place.pool.as_ref().and_then(|pool| types.get(pool));
+    let profile = claim.allocation().map(|allocation| &allocation.profile);
+    let chosen = types
+        .zip(profile)
+        .and_then(|(types, profile)| types.iter().find(|kind| kind.name == *profile));
+    let Some(chosen) = chosen else {
+        // What it asks for has room for the daemons that come everywhere already; which others come, the type decides.
+        place.daemons.add(all_daemons);
+        return;
+    };
+    for (key, values) in chosen.requirements.iter() {
+        let single = values.listed().filter(|listed| listed.len() == 1);
+        if let Some(value) = single.and_then(|listed| listed.first()) {
+            place.labels.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    let is_reported = claim
+        .status
+        .as_ref()
+        .is_some_and(|status| status.allocatable.is_some());
+    if !is_reported {
+        place.allocatable = chosen.allocatable.clone();
+        place.capacity = chosen.capacity.clone();
+    }
+}
+
+fn all_daemons(index: &Index) -> Resources {
+    let mut all = Resources::new();
+    for (_, daemon) in index.daemons.iter() {
+        if let Ok(daemon) = daemon {
+            all.add(&daemon.requests);
+        }
+    }
+    all
+}
+
+/// With the pods that are on it.
+fn laden(index: &Index, storage: &Storage, mut place: Node) -> Node {
+    let name = place.name.clone();
+    for (_, seen) in index.pods.on(&name) {
+        if let Some(Ok(pod)) = index.pods.class(seen.class) {
+            load(&mut place, seen, pod, storage);
+        }
+    }
+    if let Some(limits) = index.volume_limits.get(&name) {
+        place.volume_limits = limits.clone();
+    }
+    place
+}
+
+/// Puts a pod on a place.
+pub(super) fn load(place: &mut Node, seen: &Seen, pod: &Pod, storage: &Storage) {
+    place.used.add(&pod.requests);
+    if seen.keeper == Keeper::Daemon {
+        place.daemons.add(&pod.requests);
+    }
+    place.ports.extend(pod.ports.iter().cloned());
+    for volume in &pod.volumes {
+        let needs = storage.needs(&pod.namespace, volume).ok();
+        if let Some(driver) = needs.and_then(|needs| needs.driver) {
+            let name = format!("{}/{}", pod.namespace, volume.claim);
+            place.volumes.entry(driver).or_default().insert(name);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Pods, reduced to what decisions look at: where each is, what it asks for by its class, and whether somebody makes it
+//! anew when its node goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
+use kube::ResourceExt;
+
+use super::store::{Revision, Store, Told};
+use crate::api::names::{DO_NOT_DISRUPT, NODE_POOL};
+use crate::model::pod::{ClassId, Interned, InvalidPod, Pod};
+
+/// A pod that matters: it waits for a node, or is on one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// What it asks for.
+    pub class: ClassId,
+    /// Where it stands.
+    pub place: Place,
+    /// Who looks after it.
+    pub keeper: Keeper,
+}
+
+/// Where a pod stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The scheduler has found no node for it. `preempting` is the node that it makes room on, if it does.
+    Waiting {
+        /// The node where others are removed for it.
+        preempting: Option<String>,
+    },
+    /// On a node.
+    On {
+        /// Its name.
+        node: String,
+        /// Whether it is about to go.
+        ending: Ending,
+    },
+}
+
+/// Whether a pod is about to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It stays.
+    No,
+    /// It is being deleted.
+    Yes,
+}
+
+/// Who looks after a pod, and so what becomes of it when its node goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// A controller that makes another one at once.
+    Controller,
+    /// A StatefulSet, which makes another one when this one is gone.
+    StatefulSet,
+    /// A DaemonSet: it belongs to its node.
+    Daemon,
+    /// Nobody, or it must not be moved: nothing is planned for it elsewhere.
+    Nobody,
+}
+
+impl Seen {
+    /// The node that it is on.
+    pub fn node(&self) -> Option<&str> {
+        match &self.place {
+            Place::On { node, .. } => Some(node),
+            Place::Waiting { .. } => None,
+        }
+    }
+
+    /// Whether another one must find a place when its node goes.
+    pub fn comes_back(&self) -> bool {
+        match (&self.place, self.keeper) {
+            (Place::On { ending, .. }, Keeper::Controller) => *ending == Ending::No,
+            (Place::On { .. }, Keeper::StatefulSet) => true,
+            _ => false,
+        }
+    }
+}
+
+/// All pods that matter.
+#[derive(Debug, Default)]
+pub struct Pods {
+    store: Store<Seen>,
+    classes: Interned,
+    waiting: BTreeSet<String>,
+    on_nodes: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// What a change of a pod means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Nothing that a decision looks at.
+    Nothing,
+    /// A pod waits for a node that did not before, or for another.
+    Demand,
+    /// What is on nodes is different.
+    Load,
+}
+
+impl Pods {
+    /// A list begins.
+    pub fn begin(&mut self) {
+        self.store.begin();
+    }
+
+    /// The list is over.
+    pub fn finish(&mut self) {
+        for (uid, seen) in self.store.finish() {
+            self.forget(&uid, &seen);
+        }
+    }
+
+    /// A pod is as it says.
+    pub fn apply(&mut self, pod: &ApiPod) -> Meaning {
+        let (Some(uid), revision) = (pod.metadata.uid.as_deref(), Revision::of(&pod.metadata)) else {
+            return Meaning::Nothing;
+        };
+        let Some(place) = place(pod) else {
+            return self.remove_at(uid, revision);
+        };
+        let seen = Seen {
+            namespace: pod.namespace().unwrap_or_default(),
+            name: pod.name_any(),
+            created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            class: self.classes.enter(pod),
+            place,
+            keeper: keeper(pod),
+        };
+        let class = seen.class;
+        match self.store.apply(uid, revision, seen) {
+            Told::Nothing => {
+                self.classes.leave(class);
+                Meaning::Nothing
+            }
+            Told::New(before) => {
+                if let Some(before) = before {
+                    self.forget(uid, &before);
+                }
+                self.remember(uid)
+            }
+        }
+    }
+
+    /// A pod is gone.
+    pub fn remove(&mut self, pod: &ApiPod) -> Meaning {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        self.remove_at(uid, Revision::of(&pod.metadata))
+    }
+
+    fn remove_at(&mut self, uid: &str, revision: Revision) -> Meaning {
+        let Some(before) = self.store.remove(uid, revision) else {
+            return Meaning::Nothing;
+        };
+        self.forget(uid, &before);
+        Meaning::Load
+    }
+
+    fn remember(&mut self, uid: &str) -> Meaning {
+        match self.store.get(uid).map(|seen| &seen.place) {
+            Some(Place::Waiting { .. }) => {
+                self.waiting.insert(uid.to_owned());
+                Meaning::Demand
+            }
+            Some(Place::On { node, .. }) => {
+                self.on_nodes
+                    .entry(node.clone())
+                    .or_default()
+                    .insert(uid.to_owned());
+                Meaning::Load
+            }
+            None => Meaning::Nothing,
+        }
+    }
+
+    fn forget(&mut self, uid: &str, seen: &Seen) {
+        self.classes.leave(seen.class);
+        self.waiting.remove(uid);
+        if let Some(node) = seen.node()
+            && let Some(pods) = self.on_nodes.get_mut(node)
+        {
+            pods.remove(uid);
+            if pods.is_empty() {
+                self.on_nodes.remove(node);
+            }
+        }
+    }
+
+    /// What is known of a pod.
+    pub fn get(&self, uid: &str) -> Option<&Seen> {
+        self.store.get(uid)
+    }
+
+    /// What the pods of a class ask for.
+    pub fn class(&self, id: ClassId) -> Option<&Result<Pod, InvalidPod>> {
+        self.classes.get(id)
+    }
+
+    /// The pods that wait for a node, by uid.
+    pub fn waiting(&self) -> impl Iterator<Item = (&String, &Seen)> {
+        self.waiting
+            .iter()
+            .filter_map(|uid| Some((uid, self.store.get(uid)?)))
+    }
+
+    /// Whether any waits.
+    pub fn any_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The pods on a node, by uid.
+    pub fn on(&self, node: &str) -> impl Iterator<Item = (&String, &Seen)> {
+        let pods = self.on_nodes.get(node).into_iter().flatten();
+        pods.filter_map(|uid| Some((uid, self.store.get(uid)?)))
+    }
+
+    /// How much is remembered: pods, classes, and places by which they are found.
+    pub fn size(&self) -> (usize, usize, usize) {
+        let on_nodes: usize = self.on_nodes.values().map(BTreeSet::len).sum();
+        (
+            self.store.len(),
+            self.classes.len(),
+            self.waiting.len() + on_nodes,
+        )
+    }
+}
+
+/// Where a pod stands; `None` for one that has ended, or that nobody has tried to place yet.
+fn place(pod: &ApiPod) -> Option<Place> {
+    let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref());
+    let phase = status.and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    if let Some(node) = spec.node_name.as_ref().filter(|node| !node.is_empty()) {
+        let is_ending = pod.metadata.deletion_timestamp.is_some();
+        return Some(Place::On {
+            node: node.clone(),
+            ending: if is_ending { Ending::Yes } else { Ending::No },
+        });
+    }
+    let is_refused = status
+        .into_iter()
+        .flat_map(|status| status.conditions.iter().flatten())
+        .any(|it| it.type_ == "PodScheduled" && it.reason.as_deref() == Some("Unschedulable"));
+    let counts = is_refused
+        && pod.metadata.deletion_timestamp.is_none()
+        && !matches!(keeper(pod), Keeper::Daemon)
+        && !refuses_pools(spec);
+    counts.then(|| Place::Waiting {
+        preempting: status
+            .and_then(|status| status.nominated_node_name.clone())
+            .filter(|node| !node.is_empty()),
+    })
+}
+
+fn keeper(pod: &ApiPod) -> Keeper {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    // A static pod is owned by its Node.
+    if owners
+        .iter()
+        .any(|owner| owner.kind == "DaemonSet" || owner.kind == "Node")
+    {
+        return Keeper::Daemon;
+    }
+    let stays = pod
+        .annotations()
+        .get(DO_NOT_DISRUPT)
+        .is_some_and(|value| value == "true");
+    match owners.iter().find(|owner| owner.controller == Some(true)) {
+        Some(_) if stays => Keeper::Nobody,
+        Some(owner) if owner.kind == "StatefulSet" => Keeper::StatefulSet,
+        Some(_) => Keeper::Controller,
+        None => Keeper::Nobody,
+    }
+}
+
+/// Whether a pod says that it wants no node of any pool.
+fn refuses_pools(spec: &PodSpec) -> bool {
+    let terms = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref())
+        .and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref())
+        .map(|required| required.node_selector_terms.as_slice())
+        .unwrap_or_default();
+    !terms.is_empty()
+        && terms.iter().all(|term| {
+            let expressions = term.match_expressions.iter().flatten();
+            expressions
+                .into_iter()
+                .any(|it| it.key == NODE_POOL && it.operator == "DoesNotExist")
+        })
+}

@@ -1,0 +1,210 @@
+//! The cluster at one moment, as the solver wants it: pools and places, the pods that need a place, and those that have
+//! one or are promised one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::api::{NodeClaim, NodePool};
+use crate::cluster::holds::{Holds, made_for};
+use crate::cluster::index::Index;
+use crate::cluster::places::{Types, leaving, load, places};
+use crate::cluster::pods::{Ending, Place, Seen};
+use crate::model::pod::{ClassId, Member};
+use crate::model::storage::Storage;
+use crate::model::{Node, NodeKind, Pod, PodSet, Pool, Snapshot, Standing};
+
+/// The cluster at one moment.
+#[derive(Debug, Default)]
+pub struct Situation {
+    /// What the solver sees.
+    pub snapshot: Snapshot,
+    /// The pools of the snapshot, as they are written, in the same order.
+    pub pools: Vec<NodePool>,
+    /// The pods that claims are on their way for, by uid, with the claim's name.
+    pub held: BTreeMap<String, String>,
+}
+
+impl Index {
+    /// Whether any pod needs a place at `now` that no claim is on its way for.
+    pub fn has_needy(&self, now: Timestamp, but: &BTreeSet<String>) -> bool {
+        let holds = Holds::of(&self.claims);
+        let held = holds.at(now);
+        let is_needy = |uid: &str| !held.contains_key(uid) && !but.contains(uid);
+        self.pods
+            .waiting()
+            .any(|(uid, seen)| self.counts(seen) && is_needy(uid))
+            || self.left_behind().any(|uid| is_needy(uid))
+    }
+
+    /// The cluster at `now`, given the types of each pool that can be used. Pods in `but` are left out of it.
+    pub fn situation(&self, types: &Types, but: &BTreeSet<String>, now: Timestamp) -> Situation {
+        let storage = self.storage();
+        let mut nodes = places(self, types, &storage);
+        let holds = Holds::of(&self.claims);
+        let held = self.kept_promises(&holds.at(now), &mut nodes, &storage);
+        let needy = self.needy(&held, but);
+        let bound = self.bound(&nodes, &held, &needy);
+        let (pools, written) = self.usable_pools(types);
+        let daemons = self.daemons.iter().filter_map(|(_, daemon)| daemon.clone().ok());
+        let namespaces = self.namespaces.iter();
+        Situation {
+            snapshot: Snapshot {
+                pools,
+                nodes,
+                pending: self.set(needy.iter().map(|uid| (uid.as_str(), None))),
+                bound: self.set(
+                    bound
+                        .iter()
+                        .map(|(uid, node)| (uid.as_str(), Some(node.as_str()))),
+                ),
+                daemons: daemons.collect(),
+                namespaces: namespaces
+                    .map(|(name, labels)| (name.clone(), labels.clone()))
+                    .collect(),
+                storage,
+            },
+            pools: written,
+            held,
+        }
+    }
+
+    /// The uids of the claims, going ones too, that were made for any of these pods.
+    pub fn claims_for(&self, pods: &[&str]) -> Vec<String> {
+        made_for(&self.claims, pods)
+    }
+
+    /// Whether a pod that waits is ours to look after: one that others are removed for waits for them, as long as the
+    /// node is there.
+    fn counts(&self, seen: &Seen) -> bool {
+        match &seen.place {
+            Place::Waiting { preempting } => {
+                let node = preempting.as_ref();
+                node.is_none_or(|node| self.nodes.get(node).is_none())
+            }
+            Place::On { .. } => false,
+        }
+    }
+
+    /// The pods on nodes that go, of which others will need a place.
+    fn left_behind(&self) -> impl Iterator<Item = &str> {
+        leaving(self).flat_map(|name| {
+            let pods = self.pods.on(name).filter(|(_, seen)| seen.comes_back());
+            pods.map(|(uid, _)| uid.as_str())
+        })
+    }
+
+    /// Puts the pods that claims were made for on them, as far as they have room; says which.
+    fn kept_promises(
+        &self,
+        held: &BTreeMap<&str, &NodeClaim>,
+        nodes: &mut [Node],
+        storage: &Storage,
+    ) -> BTreeMap<String, String> {
+        let by_name: BTreeMap<String, usize> = nodes
+            .iter()
+            .enumerate()
+            .map(|(at, node)| (node.name.clone(), at))
+            .collect();
+        let mut kept = BTreeMap::new();
+        for (uid, claim) in held {
+            let (Some(seen), Some(at)) = (self.pods.get(uid), by_name.get(&claim.name_any())) else {
+                continue;
+            };
+            let place = &mut nodes[*at];
+            let pod = self.pods.class(seen.class).and_then(|read| read.as_ref().ok());
+            let (Some(pod), Standing::Open) = (pod, place.standing) else {
+                continue;
+            };
+            if seen.node() == Some(place.name.as_str()) || !fits(place, pod) {
+                continue;
+            }
+            load(place, seen, pod, storage);
+            kept.insert((*uid).to_owned(), place.name.clone());
+        }
+        kept
+    }
+
+    fn needy(&self, held: &BTreeMap<String, String>, but: &BTreeSet<String>) -> BTreeSet<String> {
+        let waiting = self.pods.waiting().filter(|(_, seen)| self.counts(seen));
+        let waiting = waiting.map(|(uid, _)| uid.as_str());
+        waiting
+            .chain(self.left_behind())
+            .filter(|uid| !held.contains_key(*uid) && !but.contains(*uid))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The pods that are counted where others ask who is near, each with its place.
+    fn bound(
+        &self,
+        nodes: &[Node],
+        held: &BTreeMap<String, String>,
+        needy: &BTreeSet<String>,
+    ) -> Vec<(String, String)> {
+        let mut all: Vec<(String, String)> = Vec::new();
+        for node in nodes {
+            for (uid, seen) in self.pods.on(&node.name) {
+                let stays = matches!(&seen.place, Place::On { ending, .. } if *ending == Ending::No);
+                if stays && !needy.contains(uid) && !held.contains_key(uid) {
+                    all.push((uid.clone(), node.name.clone()));
+                }
+            }
+        }
+        all.extend(held.iter().map(|(uid, claim)| (uid.clone(), claim.clone())));
+        all
+    }
+
+    /// Pods as a set of classes, each where it is said to be.
+    fn set<'a>(&'a self, pods: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> PodSet {
+        let mut set = PodSet::default();
+        let mut classes: BTreeMap<ClassId, usize> = BTreeMap::new();
+        for (uid, node) in pods {
+            let Some((seen, read)) = self
+                .pods
+                .get(uid)
+                .and_then(|seen| Some((seen, self.pods.class(seen.class)?)))
+            else {
+                continue;
+            };
+            let class = *classes.entry(seen.class).or_insert_with(|| {
+                set.classes.push(read.clone());
+                set.classes.len() - 1
+            });
+            set.members.push(Member {
+                class,
+                uid: uid.to_owned(),
+                namespace: seen.namespace.clone(),
+                name: seen.name.clone(),
+                created: seen.created,
+                node: node.map(str::to_owned),
+            });
+        }
+        set
+    }
+
+    /// The pools whose types are known and that make nodes for pods.
+    fn usable_pools(&self, types: &Types) -> (Vec<Pool>, Vec<NodePool>) {
+        let usable = types.iter().filter_map(|(name, types)| {
+            let pool = self.pools.get(name)?;
+            let read = Pool::from_api(pool, types.clone()).ok()?;
+            Some((read, pool.clone()))
+        });
+        usable.unzip()
+    }
+}
+
+/// Whether a place that is not ready for work yet has room for a pod.
+fn fits(place: &Node, pod: &Pod) -> bool {
+    let mut wanted = place.used.clone();
+    wanted.add(&pod.requests);
+    let shortage = wanted.shortage(&place.allocatable);
+    // Until the type is chosen, how many pods the node takes is not known.
+    shortage.is_none_or(|short| {
+        place.kind == NodeKind::ClaimInFlight && place.allocatable.get(&short.resource) == 0
+    })
+}
+
+#[cfg(test)]
+mod tests;

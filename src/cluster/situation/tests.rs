@@ -1,0 +1,163 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::names;
+
+fn now() -> Timestamp {
+    "2026-11-16T10:00:00Z".parse().unwrap()
+}
+
+fn pod(uid: &str, node: Option<&str>) -> ApiPod {
+    let status = match node {
+        Some(_) => json!({"phase": "Running"}),
+        None => json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}),
+    };
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": uid, "namespace": "default", "uid": uid, "resourceVersion": "1",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}],
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn claim(name: &str, pods: &str, change: Value) -> NodeClaim {
+    let mut all = json!({
+        "metadata": {
+            "name": name, "uid": name, "labels": {"karpenter.sh/nodepool": "p"},
+            "annotations": {names::NOMINATED_PODS: pods}, "creationTimestamp": "2026-11-16T09:00:00Z",
+        },
+        "spec": {
+            "requirements": [], "resources": {"requests": {"cpu": "2", "pods": "2"}},
+            "nodeClassRef": {"group": "g", "kind": "k", "name": "n"},
+        },
+    });
+    json_patch::merge(&mut all, &change);
+    serde_json::from_value(all).unwrap()
+}
+
+fn index(pods: &[ApiPod], claims: &[NodeClaim]) -> Index {
+    let mut index = Index::default();
+    pods.iter().for_each(|pod| index.apply_pod(pod));
+    claims.iter().for_each(|claim| index.apply(claim));
+    index
+}
+
+fn pending(situation: &Situation) -> Vec<&str> {
+    let members = situation.snapshot.pending.members.iter();
+    members.map(|pod| pod.uid.as_str()).collect()
+}
+
+fn seen(index: &Index) -> Situation {
+    index.situation(&Types::new(), &BTreeSet::new(), now())
+}
+
+#[test]
+fn a_pod_that_a_claim_is_on_its_way_for_is_not_planned_for_and_counts_there() {
+    let index = index(&[pod("a", None), pod("b", None)], &[claim("c", "a", json!({}))]);
+    let situation = seen(&index);
+    assert_eq!(pending(&situation), ["b"]);
+    let bound = &situation.snapshot.bound.members;
+    assert_eq!(
+        (bound[0].uid.as_str(), bound[0].node.as_deref()),
+        ("a", Some("c"))
+    );
+    assert_eq!(situation.snapshot.nodes[0].used.get("cpu"), 1000);
+    assert!(index.has_needy(now(), &BTreeSet::new()));
+    assert!(
+        !index.has_needy(now(), &["b".to_owned()].into()),
+        "nobody else needs a place"
+    );
+}
+
+#[test]
+fn pods_beyond_what_a_claim_has_room_for_are_planned_for() {
+    let pods = [pod("a", None), pod("b", None), pod("c", None)];
+    let index = index(&pods, &[claim("x", "a,b,c", json!({}))]);
+    assert_eq!(pending(&seen(&index)), ["c"]);
+}
+
+#[test]
+fn the_pods_of_a_claim_that_goes_are_planned_for_before_they_are_evicted() {
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let index = index(
+        &[pod("a", Some("c")), pod("b", Some("other"))],
+        &[claim("c", "", going)],
+    );
+    let situation = seen(&index);
+    assert_eq!(pending(&situation), ["a"]);
+    assert_eq!(situation.snapshot.nodes[0].standing, Standing::Leaving);
+    assert!(
+        situation.snapshot.bound.members.is_empty(),
+        "it is not counted where it will not be"
+    );
+}
+
+#[test]
+fn a_node_that_is_tainted_to_go_leaves_its_pods_behind() {
+    let mut index = index(&[pod("a", Some("n"))], &[]);
+    let node = |taints: Value| -> k8s_openapi::api::core::v1::Node {
+        serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": {"taints": taints}})).unwrap()
+    };
+    index.apply(&node(json!([])));
+    assert!(pending(&seen(&index)).is_empty());
+    index.apply(&node(
+        json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]),
+    ));
+    assert_eq!(pending(&seen(&index)), ["a"]);
+}
+
+#[test]
+fn pods_that_nobody_makes_anew_or_that_must_stay_are_not_planned_for_elsewhere() {
+    let mut bare = pod("bare", Some("c"));
+    bare.metadata.owner_references = None;
+    let mut stays = pod("stays", Some("c"));
+    stays.metadata.annotations = Some([(names::DO_NOT_DISRUPT.to_owned(), "true".to_owned())].into());
+    let mut ending = pod("ending", Some("c"));
+    ending.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T09:59:00Z")).unwrap();
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let index = index(&[bare, stays, ending], &[claim("c", "", going)]);
+    assert!(pending(&seen(&index)).is_empty());
+}
+
+#[test]
+fn a_pod_that_others_are_removed_for_waits_for_them_as_long_as_the_node_is_there() {
+    let mut preempting = pod("a", None);
+    preempting.status.as_mut().unwrap().nominated_node_name = Some("n".to_owned());
+    let mut index = index(&[preempting], &[]);
+    assert_eq!(pending(&seen(&index)), ["a"], "the node is gone");
+    let node: k8s_openapi::api::core::v1::Node =
+        serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+    index.apply(&node);
+    assert!(pending(&seen(&index)).is_empty());
+}
+
+#[test]
+fn what_was_chosen_for_a_claim_says_what_its_node_will_have_before_it_is_there() {
+    let allocated = json!({"status": {"allocation": {
+        "profile": "bxf-4x16", "zone": "z", "capacityType": "spot", "subnet": "s", "attempt": 1,
+        "instanceName": "i", "since": "2026-11-16T09:59:00Z",
+    }}});
+    let index = index(&[], &[claim("c", "", allocated)]);
+    let mut requirements = crate::model::Requirements::new();
+    requirements.narrow(names::ARCH, &crate::model::Values::one_of(["amd64"]));
+    let kind = crate::model::InstanceType {
+        name: "bxf-4x16".to_owned(),
+        requirements,
+        capacity: crate::resources::Resources::new().with("cpu", 4000),
+        allocatable: crate::resources::Resources::new().with("cpu", 3900),
+        offerings: Vec::new(),
+    };
+    let types: Types = [("p".to_owned(), Arc::new(vec![kind]))].into();
+    let situation = index.situation(&types, &BTreeSet::new(), now());
+    let node = &situation.snapshot.nodes[0];
+    assert_eq!(node.allocatable.get("cpu"), 3900);
+    assert_eq!(node.capacity.get("cpu"), 4000);
+    assert_eq!(node.labels.get(names::ARCH).map(String::as_str), Some("amd64"));
+}

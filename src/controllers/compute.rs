@@ -1,0 +1,98 @@
+//! Where plans are computed: on a thread of its own, so that nothing else waits for it, or here, where every history must
+//! be the same.
+//!
+//! A plan that ends in a panic is an error like any other: whoever asked for it hears of it, and nobody else does.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::model::Snapshot;
+use crate::scheduling::{self, Options, Plan};
+
+/// Makes a plan from a snapshot; asks from time to time whether there is time left.
+pub type Planner = Arc<dyn Fn(&Snapshot, Options, &mut dyn FnMut() -> bool) -> Plan + Send + Sync>;
+
+/// Computes plans. Clones are the same.
+#[derive(Clone)]
+pub struct Compute {
+    place: Place,
+    planner: Planner,
+}
+
+/// Where plans are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Where it is asked for.
+    Here,
+    /// On a thread of its own. If nobody waits for the plan any more, it is dropped.
+    Apart,
+}
+
+/// A decision that ended in a panic, with what it said.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a mistake in this program: {0}")]
+pub struct Panicked(pub String);
+
+impl Compute {
+    /// The solver, computed there.
+    pub fn new(place: Place) -> Self {
+        Self::with(place, Arc::new(scheduling::solve))
+    }
+
+    /// Another planner, computed there.
+    pub fn with(place: Place, planner: Planner) -> Self {
+        Self { place, planner }
+    }
+
+    /// A plan for a snapshot, as far as it gets within `limit`.
+    pub async fn plan(
+        &self,
+        snapshot: Arc<Snapshot>,
+        options: Options,
+        clock: &Clock,
+        limit: Duration,
+    ) -> Result<Plan, Panicked> {
+        let ends = clock.instant() + clock.real(limit);
+        let (planner, clock) = (self.planner.clone(), clock.clone());
+        let work = move || plan(&planner, &snapshot, options, &clock, ends);
+        match self.place {
+            Place::Here => work(),
+            Place::Apart => match tokio::task::spawn_blocking(work).await {
+                Ok(plan) => plan,
+                // Panics are caught before they get here: the process is about to end.
+                Err(error) => Err(Panicked(error.to_string())),
+            },
+        }
+    }
+}
+
+fn plan(
+    planner: &Planner,
+    snapshot: &Snapshot,
+    options: Options,
+    clock: &Clock,
+    ends: Instant,
+) -> Result<Plan, Panicked> {
+    let mut budget = || clock.instant() < ends;
+    // Nothing that a panic could leave half done outlives it.
+    caught(|| planner(snapshot, options, &mut budget))
+}
+
+/// What `decide` says, or what its panic said.
+pub fn caught<T>(decide: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(decide)).map_err(|panic| Panicked(words(panic.as_ref())))
+}
+
+/// What a panic said.
+pub fn words(panic: &(dyn Any + Send)) -> String {
+    let said = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    said.unwrap_or_else(|| "it did not say what".to_owned())
+}

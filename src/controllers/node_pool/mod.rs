@@ -1,0 +1,232 @@
+//! NodePools: what they have, whether they can be used, the hash of their template, and the claims of static ones.
+//!
+//! Looks at the index whenever something in it has changed. What is to be written is computed from a pool that was read
+//! for it, and written only if it differs. One pool that cannot be looked after keeps no other waiting.
+
+mod health;
+pub mod readiness;
+mod replicas;
+mod stamp;
+mod status;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::FutureExt;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use serde_json::json;
+
+use super::compute::{Panicked, words};
+use super::context::Context;
+use super::pace::Pace;
+use super::provisioning::claim::{Wanted, manifest};
+use crate::api::{IBMNodeClass, NodeClaim, NodePool};
+use crate::cluster::State;
+use health::{Health, Record};
+
+/// Who owns what is written here.
+const MANAGER: &str = "karpenter-ibm-nodepool";
+/// Changes that come together are looked at together.
+const TOGETHER: Duration = Duration::from_secs(1);
+/// How often pools are looked at although nothing has changed.
+const EVERY: Duration = Duration::from_mins(5);
+
+/// Why a pool was not looked after.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The Kubernetes API refused or did not answer.
+    #[error("{doing}: {source}")]
+    Kube {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it was not.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A decision about it failed.
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
+}
+
+impl Error {
+    fn kube(doing: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kube {
+            doing,
+            source: Box::new(source),
+        }
+    }
+}
+
+/// Looks after all pools, for as long as this is polled.
+pub async fn run(context: Context) {
+    let pace = Pace::new(context.entropy.clone());
+    let mut record = Record::default();
+    let mut state = context.cluster.subscribe();
+    // The sender is the context's own: it does not go while we wait.
+    _ = state.wait_for(State::is_whole).await;
+    loop {
+        state.borrow_and_update();
+        let wait = look_after_all(&context, &mut record, &pace).await;
+        tokio::select! {
+            biased;
+            () = supply_changes(&mut state) => context.clock.sleep(TOGETHER).await,
+            () = context.clock.sleep(wait) => {}
+        }
+    }
+}
+
+async fn supply_changes(state: &mut tokio::sync::watch::Receiver<State>) {
+    let before = state.borrow().marks.supply;
+    _ = state.wait_for(|state| state.marks.supply != before).await;
+}
+
+/// One pass over all pools; when the next one is due.
+async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace) -> Duration {
+    let pools: Vec<NodePool> = context.cluster.with(|index| {
+        let pools = index.pools.iter().map(|(_, pool)| pool);
+        pools.filter(|pool| readiness::is_ours(pool)).cloned().collect()
+    });
+    record.keep(
+        &pools
+            .iter()
+            .filter_map(ResourceExt::uid)
+            .collect::<BTreeSet<String>>(),
+    );
+    let mut next = EVERY;
+    for pool in pools {
+        let name = pool.name_any();
+        let pass = std::panic::AssertUnwindSafe(look_after(context, &pool, record)).catch_unwind();
+        let ended = match Box::pin(pass).await {
+            Ok(ended) => ended,
+            Err(panic) => Err(Panicked(words(panic.as_ref())).into()),
+        };
+        match ended {
+            Ok(()) => pace.forget(&name),
+            Err(error) => {
+                if matches!(error, Error::Panicked(_)) {
+                    context.metrics.panicked("nodepool");
+                }
+                tracing::warn!(pool = name, %error, "does not get on for now");
+                next = next.min(pace.wait(&name));
+            }
+        }
+    }
+    next
+}
+
+async fn look_after(context: &Context, pool: &NodePool, record: &mut Record) -> Result<(), Error> {
+    let uid = pool.uid().unwrap_or_default();
+    let health = context
+        .cluster
+        .with(|index| record.look(&uid, &status::claims_of(index, &pool.name_any())));
+    if pool.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    stamp::pool(context, pool).await?;
+    stamp::claims(context, pool).await?;
+    write_status(context, pool, health.as_ref()).await?;
+    keep_replicas(context, pool).await
+}
+
+/// The class of a pool, as it is known.
+fn class_of(context: &Context, pool: &NodePool) -> Option<IBMNodeClass> {
+    let name = &pool.spec.template.spec.node_class_ref.name;
+    context.cluster.with(|index| index.classes.get(name).cloned())
+}
+
+/// Writes what this controller owns of the status, if it differs from what is there.
+async fn write_status(context: &Context, known: &NodePool, health: Option<&Health>) -> Result<(), Error> {
+    let class = class_of(context, known);
+    let used = context
+        .cluster
+        .with(|index| status::used(index, &known.name_any()));
+    let now = context.clock.now();
+    let wanted = |pool: &NodePool| status::status(pool, class.as_ref(), &used, health.cloned(), now);
+    if wanted(known) == status::owned(known) {
+        return Ok(());
+    }
+    let pools: Api<NodePool> = Api::all(context.client.clone());
+    let read = pools.get_opt(&known.name_any()).await;
+    let Some(pool) = read.map_err(Error::kube("reading the pool"))? else {
+        return Ok(());
+    };
+    let status = wanted(&pool);
+    if status == status::owned(&pool) {
+        context.cluster.with(|index| index.note(&pool));
+        return Ok(());
+    }
+    let body = json!({
+        "apiVersion": NodePool::api_version(&()),
+        "kind": NodePool::kind(&()),
+        "metadata": {"name": pool.name_any(), "uid": pool.uid(), "resourceVersion": pool.resource_version()},
+        "status": status,
+    });
+    let params = PatchParams::apply(MANAGER).force();
+    let answer = pools
+        .patch_status(&pool.name_any(), &params, &Patch::Apply(body))
+        .await
+        .map_err(Error::kube("writing the status"))?;
+    context.cluster.with(|index| index.note(&answer));
+    Ok(())
+}
+
+/// Makes and deletes claims of a static pool until there are as many as it asks for.
+async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> {
+    if pool.spec.replicas.is_none()
+        || readiness::judge(pool, class_of(context, pool).as_ref()) != readiness::Verdict::Ready
+    {
+        return Ok(());
+    }
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    // One consistent read: what others made or deleted counts.
+    let listed = claims.list(&kube::api::ListParams::default()).await;
+    let listed = listed.map_err(Error::kube("listing the claims"))?;
+    let change = context.cluster.with(|index| {
+        index.settle(&listed);
+        replicas::change(pool, &status::claims_of(index, &pool.name_any()))
+    });
+    for name in change.make {
+        make(context, &claims, pool, name).await?;
+    }
+    for name in change.delete {
+        delete(&claims, &listed.items, &name).await?;
+    }
+    Ok(())
+}
+
+async fn make(
+    context: &Context,
+    claims: &Api<NodeClaim>,
+    pool: &NodePool,
+    name: String,
+) -> Result<(), Error> {
+    // A pool that is ready has requirements with a meaning.
+    let Ok(claim) = manifest(pool, name, &Wanted::default()) else {
+        return Ok(());
+    };
+    match claims.create(&PostParams::default(), &claim).await {
+        Ok(made) => {
+            context.cluster.with(|index| index.note(&made));
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        Err(error) => Err(Error::kube("making a claim")(error)),
+    }
+}
+
+async fn delete(claims: &Api<NodeClaim>, listed: &[NodeClaim], name: &str) -> Result<(), Error> {
+    let Some(claim) = listed.iter().find(|claim| claim.name_any() == name) else {
+        return Ok(());
+    };
+    let as_known = DeleteParams::default().preconditions(Preconditions {
+        uid: claim.uid(),
+        resource_version: claim.resource_version(),
+    });
+    match claims.delete(name, &as_known).await {
+        Ok(_) => Ok(()),
+        // It changed meanwhile or is gone: the next pass sees to it.
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
+        Err(error) => Err(Error::kube("deleting a claim")(error)),
+    }
+}

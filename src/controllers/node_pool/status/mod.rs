@@ -1,0 +1,221 @@
+//! The status of a NodePool: what its nodes have together, and whether it can be used. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::api::{Condition, IBMNodeClass, NodeClaim, NodePool, NodePoolStatus, Violation, names};
+use crate::cluster::Index;
+use crate::controllers::node_pool::health::Health;
+use crate::controllers::node_pool::readiness::{ClassProblem, class_problem, validity};
+use crate::controllers::provisioning::claim::written;
+use crate::lifecycle::facts::Facts;
+use crate::model::Node;
+use crate::resources::Resources;
+
+/// The name under which nodes are counted among resources.
+const NODES: &str = "nodes";
+/// What a message of a condition may have at most is 32,768 characters; nobody reads more than this.
+const MESSAGE_MAX: usize = 2000;
+
+/// The claims of a pool.
+pub(in crate::controllers::node_pool) fn claims_of<'a>(index: &'a Index, pool: &str) -> Vec<&'a NodeClaim> {
+    let of_pool = |claim: &&NodeClaim| claim.labels().get(names::NODE_POOL).is_some_and(|it| it == pool);
+    index
+        .claims
+        .iter()
+        .map(|(_, claim)| claim)
+        .filter(of_pool)
+        .collect()
+}
+
+/// What the nodes of a pool have together. A claim counts from when its machine runs until it is gone.
+pub(in crate::controllers::node_pool) fn used(index: &Index, pool: &str) -> Resources {
+    let mut all = Resources::new();
+    let mut count = 0;
+    for claim in claims_of(index, pool) {
+        if claim.is_launched() {
+            let node = index.nodes.get(&claim.name_any());
+            let joined = node.filter(|_| claim.is(names::NODE_REGISTERED));
+            all.add(&Node::from_api(joined, Some(claim)).capacity);
+            count += 1;
+        }
+    }
+    all.with(NODES, count)
+}
+
+/// The status that a pool should have.
+pub(in crate::controllers::node_pool) fn status(
+    pool: &NodePool,
+    class: Option<&IBMNodeClass>,
+    used: &Resources,
+    health: Option<Health>,
+    now: Timestamp,
+) -> NodePoolStatus {
+    let valid = validation(validity(pool).err());
+    let class_ready = class_condition(pool, class_problem(class));
+    let ready = ready(&[&valid, &class_ready]);
+    let (registration, generation) = registration(pool, class, health);
+    NodePoolStatus {
+        nodes: Some(used.get(NODES)),
+        resources: Some(written(used)),
+        node_class_observed_generation: generation,
+        conditions: Some(dated(pool, [valid, class_ready, registration, ready], now)),
+    }
+}
+
+fn validation(found: Option<Vec<Violation>>) -> Condition {
+    match found {
+        None => said(
+            names::VALIDATION_SUCCEEDED,
+            "True",
+            "ValidationSucceeded",
+            String::new(),
+        ),
+        Some(found) => {
+            let words: Vec<String> = found.iter().map(ToString::to_string).collect();
+            let reason = "NodePoolValidationFailed";
+            said(
+                names::VALIDATION_SUCCEEDED,
+                "False",
+                reason,
+                shortened(words.join("; ")),
+            )
+        }
+    }
+}
+
+fn class_condition(pool: &NodePool, problem: Option<ClassProblem>) -> Condition {
+    let name = &pool.spec.template.spec.node_class_ref.name;
+    let (status, reason, message) = match problem {
+        None => ("True", "NodeClassReady", String::new()),
+        Some(ClassProblem::Missing) => (
+            "False",
+            "NodeClassNotFound",
+            format!("there is no IBMNodeClass {name}"),
+        ),
+        Some(ClassProblem::Leaving) => (
+            "False",
+            "NodeClassTerminating",
+            format!("IBMNodeClass {name} is being deleted"),
+        ),
+        Some(ClassProblem::NotReady(why)) => (
+            "False",
+            "NodeClassNotReady",
+            format!("IBMNodeClass {name} is not ready: {why}"),
+        ),
+        Some(ClassProblem::Unknown) => {
+            let message = format!("IBMNodeClass {name} was not looked up yet as it is written now");
+            ("Unknown", "NodeClassReadinessUnknown", message)
+        }
+    };
+    said(names::NODE_CLASS_READY, status, reason, shortened(message))
+}
+
+fn ready(parts: &[&Condition]) -> Condition {
+    let worst = |status: &str| parts.iter().find(|it| it.status == status);
+    let Some(first) = worst("False").or_else(|| worst("Unknown")) else {
+        return said(names::READY, "True", "Ready", String::new());
+    };
+    let message = format!(
+        "{}: {}",
+        first.type_,
+        first.message.as_deref().unwrap_or_default()
+    );
+    said(names::READY, &first.status, "UnhealthyDependents", message)
+}
+
+/// Whether machines bought lately have joined, and the generation of the class that this is about. What was found for
+/// another class, or for the pool as it was before, says nothing.
+fn registration(
+    pool: &NodePool,
+    class: Option<&IBMNodeClass>,
+    health: Option<Health>,
+) -> (Condition, Option<i64>) {
+    let type_ = names::NODE_REGISTRATION_HEALTHY;
+    let generation = class.and_then(|class| class.metadata.generation);
+    let status = pool.status.as_ref();
+    let known = status.and_then(|status| condition(status, type_));
+    let is_about_this = status.is_some_and(|status| status.node_class_observed_generation == generation)
+        && known.is_some_and(|known| known.observed_generation == pool.metadata.generation);
+    let found = match (health, known.filter(|_| is_about_this)) {
+        (Some(Health::Healthy), _) => said(type_, "True", "RegistrationSucceeded", String::new()),
+        (Some(Health::Unhealthy(why)), _) => said(type_, "False", "RegistrationFailed", shortened(why)),
+        (None, Some(known)) => known.clone(),
+        (None, None) => {
+            let message = "no machine has joined or failed to join yet".to_owned();
+            said(type_, "Unknown", "AwaitingReconciliation", message)
+        }
+    };
+    (found, generation)
+}
+
+/// What a status says of one thing.
+pub(in crate::controllers::node_pool) fn condition<'a>(
+    status: &'a NodePoolStatus,
+    type_: &str,
+) -> Option<&'a Condition> {
+    status.conditions.iter().flatten().find(|it| it.type_ == type_)
+}
+
+fn said(type_: &str, status: &str, reason: &str, message: String) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        last_transition_time: Timestamp::UNIX_EPOCH.into(),
+        observed_generation: None,
+    }
+}
+
+/// With the pool's generation, and with the time since when each holds.
+fn dated(pool: &NodePool, conditions: impl IntoIterator<Item = Condition>, now: Timestamp) -> Vec<Condition> {
+    let before = |type_: &str| pool.status.as_ref().and_then(|it| condition(it, type_));
+    let date = |mut it: Condition| {
+        let same = before(&it.type_).filter(|known| known.status == it.status);
+        it.last_transition_time = same.map_or_else(|| now.into(), |known| known.last_transition_time);
+        it.observed_generation = pool.metadata.generation;
+        it
+    };
+    let mut all: Vec<Condition> = conditions.into_iter().map(date).collect();
+    all.sort_by(|one, two| one.type_.cmp(&two.type_));
+    all
+}
+
+/// What is there of what this controller owns, in the same order.
+pub(in crate::controllers::node_pool) fn owned(pool: &NodePool) -> NodePoolStatus {
+    const OURS: [&str; 4] = [
+        names::NODE_CLASS_READY,
+        names::NODE_REGISTRATION_HEALTHY,
+        names::READY,
+        names::VALIDATION_SUCCEEDED,
+    ];
+    let mut status = pool.status.clone().unwrap_or_default();
+    if let Some(conditions) = &mut status.conditions {
+        conditions.retain(|it| OURS.contains(&it.type_.as_str()));
+        conditions.sort_by(|one, two| one.type_.cmp(&two.type_));
+    }
+    status
+}
+
+/// The annotations that a pool should bear.
+pub(in crate::controllers::node_pool) fn stamps(pool: &NodePool) -> BTreeMap<&'static str, String> {
+    let version = crate::api::NODE_POOL_HASH_VERSION.to_owned();
+    [
+        (names::NODE_POOL_HASH, pool.hash()),
+        (names::NODE_POOL_HASH_VERSION, version),
+    ]
+    .into()
+}
+
+fn shortened(message: String) -> String {
+    match message.char_indices().nth(MESSAGE_MAX) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! When a pass begins: pods that come together are planned for together.
+//!
+//! The first pod opens a window, which closes when none has come for a while, or after a longer while in any case, or at
+//! once when somebody is in a hurry. Where no pod waits, nothing opens one.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::cluster::{Marks, State};
+use crate::controllers::context::Context;
+
+/// Who is in a hurry has written what makes pods wait; the watch shows it a moment later.
+const HURRY: Duration = Duration::from_secs(2);
+
+/// What a pass is wanted for.
+pub(super) struct Wanted {
+    /// What was known when the last one began.
+    pub(super) seen: Option<Marks>,
+    /// When to look again although nothing has changed.
+    pub(super) again_at: Option<Instant>,
+    /// Pods that are not looked at.
+    pub(super) but: BTreeSet<String>,
+}
+
+/// Waits until pods wait for which a pass is due, and for those that come with them.
+pub(super) async fn gather(context: &Context, wanted: &Wanted) {
+    let mut state = context.cluster.subscribe();
+    let mut hurried: Option<Instant> = None;
+    // The sender is the context's own: it does not go while we wait.
+    _ = state.wait_for(State::is_whole).await;
+    loop {
+        let known = state.borrow_and_update().marks;
+        let now = context.clock.instant();
+        let is_hurried =
+            hurried.is_some_and(|at| now.saturating_duration_since(at) < context.clock.real(HURRY));
+        let news = wanted.seen != Some(known);
+        let is_time = wanted.again_at.is_some_and(|at| at <= now);
+        let wall = context.clock.now();
+        let needy = context.cluster.with(|index| index.has_needy(wall, &wanted.but));
+        if needy && (is_hurried || is_time) {
+            return;
+        }
+        if needy && news {
+            return window(context, &mut state).await;
+        }
+        let next = now + context.clock.real(super::AGAIN);
+        let again = wanted.again_at.filter(|at| *at > now).unwrap_or(next).min(next);
+        tokio::select! {
+            biased;
+            () = context.hurry.notified() => hurried = Some(context.clock.instant()),
+            _ = state.changed() => {}
+            () = tokio::time::sleep_until(again) => {}
+        }
+    }
+}
+
+async fn window(context: &Context, state: &mut watch::Receiver<State>) {
+    let (clock, settings) = (&context.clock, &context.settings.batch);
+    let closes = clock.instant() + clock.real(settings.max);
+    let mut demand = state.borrow_and_update().marks.demand;
+    let mut quiet = clock.instant() + clock.real(settings.idle);
+    loop {
+        tokio::select! {
+            biased;
+            () = context.hurry.notified() => return,
+            _ = state.changed() => {
+                let now = state.borrow_and_update().marks.demand;
+                if now != demand {
+                    demand = now;
+                    quiet = clock.instant() + clock.real(settings.idle);
+                }
+            }
+            () = tokio::time::sleep_until(quiet.min(closes)) => return,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Makes the claims of a plan.
+
+use std::collections::BTreeMap;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+
+use super::claim::{Wanted, manifest, name_for};
+use super::solve::Solved;
+use super::{Error, timely};
+use crate::api::NodeClaim;
+use crate::controllers::context::Context;
+use crate::scheduling::NewClaim;
+
+/// Claims that are made at once: what an API server answers in a moment, and no more than it takes from one client.
+const AT_ONCE: usize = 32;
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    /// The names of the claims that are there now, by their place in the plan.
+    pub(super) claims: BTreeMap<usize, String>,
+    /// How many are not there, as far as is known.
+    pub(super) failed: usize,
+}
+
+/// Makes every claim of a plan; one that cannot be made keeps none of the others back.
+pub(super) async fn make(context: &Context, solved: &Solved) -> Made {
+    let wanted = solved.plan.claims.iter();
+    let asked: Vec<BoxFuture<'_, _>> = wanted.map(|new| make_one(context, solved, new).boxed()).collect();
+    let answers: Vec<Result<NodeClaim, Error>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let mut made = Made::default();
+    for (at, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Ok(claim) => {
+                context.cluster.with(|index| index.note(&claim));
+                made.claims.insert(at, claim.name_any());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a claim was not made");
+                made.failed += 1;
+            }
+        }
+    }
+    made
+}
+
+async fn make_one(context: &Context, solved: &Solved, new: &NewClaim) -> Result<NodeClaim, Error> {
+    let pool = &solved.situation.pools[new.pool];
+    let snapshot = &solved.situation.snapshot;
+    let wanted = Wanted {
+        requirements: new.requirements.clone(),
+        types: new.option_names(snapshot).map(str::to_owned).collect(),
+        requests: new.requests.clone(),
+        pods: new.members(snapshot).map(|pod| pod.uid.clone()).collect(),
+        min_values: Some(new.min_values),
+    };
+    let name = name_for(pool, &identity(context, &wanted.pods));
+    let claim = match manifest(pool, name.clone(), &wanted) {
+        Ok(claim) => claim,
+        // The solver has read the same requirements, so they have a meaning.
+        Err(_) => return Err(Error::Unmade(1)),
+    };
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    let doing = "making a claim";
+    match timely(context, doing, claims.create(&PostParams::default(), &claim)).await {
+        // Made by somebody with the same plan, or by us in a request whose answer was lost.
+        Err(Error::Kube { source, .. }) if is_there(&source) => {
+            timely(context, "reading a claim", claims.get(&name)).await
+        }
+        made => made,
+    }
+}
+
+fn is_there(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_already_exists())
+}
+
+/// What tells a claim from others of its pool: the pods it is made for, and the claims that were made for any of them
+/// before and are still there.
+fn identity(context: &Context, pods: &[String]) -> String {
+    let mut pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+    pods.sort_unstable();
+    let earlier = context.cluster.with(|index| index.claims_for(&pods));
+    format!("{}\n{}", pods.join(","), earlier.join(","))
+}

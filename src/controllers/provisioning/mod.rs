@@ -1,0 +1,221 @@
+//! From pods that wait to NodeClaims: watches, batches, plans, makes claims and tells each pod what it waits for.
+//!
+//! Observe (`cluster`), decide (`scheduling::solve`, on a thread of its own), act (`make`, `tell`). Nothing is remembered
+//! that matters: a claim names the pods that it was made for in the write that makes it, so after a crash at any point
+//! the next pass leaves these pods to it and plans for the others. Before anything is made, the claims are read from the
+//! API server itself; if that shows any that the plan does not know, the plan is made anew. A claim's name follows from
+//! its pods, so the same plan made twice is made once.
+
+mod batch;
+mod catalog;
+pub mod claim;
+mod make;
+mod quarantine;
+mod solve;
+mod tell;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::ListParams;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::pace::Pace;
+use crate::api::NodeClaim;
+use crate::cloud;
+use crate::cluster::{Marks, Situation};
+use crate::scheduling::Completeness;
+use catalog::Catalog;
+use quarantine::Quarantine;
+use solve::Solved;
+use tell::{Telling, Tongue};
+
+/// When pods that found no place are looked at again although nothing has changed: prices, addresses and holds change
+/// without telling anybody.
+const AGAIN: Duration = Duration::from_secs(15);
+/// How often a plan is made anew because others made claims meanwhile, before somebody else gets a turn.
+const TRIES_MAX: usize = 3;
+/// No answer of the API server takes longer; what comes later is found by the next pass.
+const REQUEST_MAX: Duration = Duration::from_secs(30);
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The Kubernetes API refused or did not answer.
+    #[error("{doing}: {source}")]
+    Kube {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it was not.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The Kubernetes API did not answer in time.
+    #[error("{0}: no answer in time")]
+    Silent(&'static str),
+    /// The cloud did not say what it sells.
+    #[error("reading what is sold: {0}")]
+    Cloud(#[from] cloud::Error),
+    /// Nobody knows yet what is withheld.
+    #[error("it is not known yet what is withheld")]
+    HoldsUnknown,
+    /// Others make claims all the time.
+    #[error("others keep making claims")]
+    Contended,
+    /// Some claims could not be made.
+    #[error("{0} claims could not be made")]
+    Unmade(usize),
+    /// No plan can be made, whichever pods are left out.
+    #[error(transparent)]
+    Panicked(#[from] super::compute::Panicked),
+}
+
+/// Looks after pods that wait, for as long as this is polled.
+pub async fn run(context: Context) {
+    let (tongue, told) = tell::channel();
+    let telling = tell::run(context.clone(), told);
+    let work = Provisioner::new(context, tongue).run();
+    tokio::select! {
+        biased;
+        () = work => {}
+        () = telling => {}
+    }
+}
+
+struct Provisioner {
+    context: Context,
+    catalog: Catalog,
+    pace: Pace,
+    quarantine: Quarantine,
+    telling: Telling,
+    /// What was known when the last pass began.
+    seen: Option<Marks>,
+    /// When to look again although nothing has changed.
+    again_at: Option<Instant>,
+}
+
+impl Provisioner {
+    fn new(context: Context, tongue: mpsc::Sender<Tongue>) -> Self {
+        Self {
+            catalog: Catalog::default(),
+            pace: Pace::new(context.entropy.clone()),
+            quarantine: Quarantine::default(),
+            telling: Telling::new(tongue),
+            seen: None,
+            again_at: None,
+            context,
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            batch::gather(&self.context, &self.wanted()).await;
+            self.seen = Some(self.context.cluster.with(|index| index.marks()));
+            // On the heap: it holds a plan.
+            let wait = match Box::pin(self.pass()).await {
+                Ok(Completeness::Whole) => {
+                    self.pace.forget("pass");
+                    AGAIN
+                }
+                Ok(Completeness::OutOfTime) => Duration::ZERO,
+                Err(error) => {
+                    tracing::warn!(%error, "pods are not planned for now");
+                    self.context.metrics.pass_failed();
+                    self.pace.wait("pass")
+                }
+            };
+            self.again_at = Some(self.context.clock.instant() + self.context.clock.real(wait));
+        }
+    }
+
+    fn wanted(&self) -> batch::Wanted {
+        batch::Wanted {
+            seen: self.seen,
+            again_at: self.again_at,
+            but: self.quarantine.at(self.context.clock.instant()),
+        }
+    }
+
+    /// One pass over all pods that wait.
+    async fn pass(&mut self) -> Result<Completeness, Error> {
+        for _ in 0..TRIES_MAX {
+            let types = self.catalog.read(&self.context).await?;
+            let (clock, but) = (&self.context.clock, self.quarantined());
+            let now = clock.now();
+            let situation = self
+                .context
+                .cluster
+                .with(|index| index.situation(&types, &but, now));
+            if situation.snapshot.pending.members.is_empty() {
+                self.telling.keep(&situation);
+                return Ok(Completeness::Whole);
+            }
+            let solved = solve::solve(&self.context, situation).await?;
+            self.quarantine.add(
+                &solved.poisoned,
+                self.context.clock.instant(),
+                &self.context.clock,
+            );
+            if !solved.plan.claims.is_empty() && self.is_outdated(&solved).await? {
+                continue;
+            }
+            return self.carry_out(solved).await;
+        }
+        Err(Error::Contended)
+    }
+
+    async fn carry_out(&mut self, solved: Solved) -> Result<Completeness, Error> {
+        let made = make::make(&self.context, &solved).await;
+        self.context.metrics.planned(&solved.plan, made.claims.len());
+        self.telling.tell(&solved, &made);
+        if made.failed > 0 {
+            return Err(Error::Unmade(made.failed));
+        }
+        Ok(solved.plan.completeness)
+    }
+
+    fn quarantined(&self) -> BTreeSet<String> {
+        self.quarantine.at(self.context.clock.instant())
+    }
+
+    /// Whether the API server knows of claims that the plan does not: others made them, or an answer to us was lost.
+    async fn is_outdated(&self, solved: &Solved) -> Result<bool, Error> {
+        let claims: Api<NodeClaim> = Api::all(self.context.client.clone());
+        // No resourceVersion: answered from the latest state, not from a cache.
+        let params = ListParams::default();
+        let listed = timely(&self.context, "listing the claims", claims.list(&params)).await?;
+        let known = |name: &str| solved.situation.knows(name);
+        let has_news = listed
+            .items
+            .iter()
+            .any(|claim| !known(claim.metadata.name.as_deref().unwrap_or_default()));
+        self.context.cluster.with(|index| index.settle(&listed));
+        Ok(has_news)
+    }
+}
+
+/// The answer, unless it takes too long.
+async fn timely<T>(
+    context: &Context,
+    doing: &'static str,
+    asked: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Error> {
+    tokio::select! {
+        biased;
+        answer = asked => answer.map_err(|source| Error::Kube { doing, source: Box::new(source) }),
+        () = context.clock.sleep(REQUEST_MAX) => Err(Error::Silent(doing)),
+    }
+}
+
+impl Situation {
+    /// Whether a claim of this name was counted.
+    fn knows(&self, claim: &str) -> bool {
+        self.snapshot.nodes.iter().any(|node| node.name == claim)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! The smallest change that would let a pod in.
+//!
+//! One pool after the other is taken alone: what stands in the way first is changed, and the solver asked again, until
+//! the pod has a place or nothing is left to change. So a remedy is not guessed from a reason: with it the pod was placed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::plan::{Refusal, Where, Why};
+use super::why::amount;
+use super::{Options, solve};
+use crate::model::pod::Term;
+use crate::model::{
+    Availability, InstanceType, Pod, PodSet, Pool, Requirements, Snapshot, Standing, Taint, Toleration,
+    Values,
+};
+
+/// More changes than this are another pod.
+const CHANGES_MAX: usize = 6;
+
+/// What would let a pod in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// Into which pool.
+    pub pool: String,
+    /// All of these together.
+    pub changes: Vec<Change>,
+}
+
+/// One change to a pod, to a pool, or with time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The pod tolerates a taint.
+    Tolerate(Taint),
+    /// The pod no longer asks this of a label.
+    Unrequire {
+        /// The label.
+        key: String,
+        /// What it asks now.
+        wanted: Values,
+    },
+    /// The pod asks for less.
+    AskLess {
+        /// Of what.
+        resource: String,
+        /// How much less.
+        less: i64,
+        /// What it asks for then.
+        then: i64,
+    },
+    /// The pod takes no port of the host.
+    FreePort(i32),
+    /// The pod no longer asks this of where others are.
+    Unbind {
+        /// What it no longer asks.
+        what: Bond,
+        /// The label that says what is near.
+        key: String,
+    },
+    /// The pool may have more.
+    RaiseLimit {
+        /// Of what.
+        resource: String,
+        /// How much it may have then.
+        to: i64,
+    },
+    /// The pool asks for fewer different values of a label.
+    FewerValues {
+        /// The label.
+        key: String,
+        /// How many there are.
+        to: u32,
+    },
+    /// An offering comes back.
+    Wait {
+        /// Which, as type, zone and capacity type.
+        offering: String,
+        /// When.
+        until: Timestamp,
+    },
+}
+
+/// What a pod asks of where others are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bond {
+    /// To be spread.
+    Spread,
+    /// To be near.
+    Near,
+    /// To be far.
+    Far,
+}
+
+/// The remedy with the fewest changes for a pending pod, by its place in the snapshot; of several the one for the pool
+/// that came nearest.
+pub fn remedy(snapshot: &Snapshot, options: Options, pod: usize, refusals: &[Refusal]) -> Option<Remedy> {
+    let pools = refusals.iter().filter_map(|refusal| match &refusal.place {
+        Where::Pool(name) => Some(name),
+        _ => None,
+    });
+    let remedies = pools.filter_map(|name| {
+        let pool = snapshot.pools.iter().find(|pool| pool.name == *name)?;
+        let changes = changes(&alone(snapshot, pool, pod)?, options)?;
+        Some(Remedy {
+            pool: name.clone(),
+            changes,
+        })
+    });
+    remedies.min_by_key(|remedy| remedy.changes.len())
+}
+
+/// The same cluster with this one pod and this one pool: nodes take nobody, and still count.
+fn alone(snapshot: &Snapshot, pool: &Pool, pod: usize) -> Option<Snapshot> {
+    let mut member = snapshot.pending.members.get(pod)?.clone();
+    let class = snapshot.pending.classes[member.class].clone();
+    member.class = 0;
+    let mut alone = snapshot.clone();
+    alone.pools = vec![pool.clone()];
+    alone.pending = PodSet {
+        classes: vec![class],
+        members: vec![member],
+    };
+    for node in &mut alone.nodes {
+        node.standing = Standing::Leaving;
+    }
+    Some(alone)
+}
+
+fn changes(alone: &Snapshot, options: Options) -> Option<Vec<Change>> {
+    let mut alone = alone.clone();
+    let mut changes = Vec::new();
+    loop {
+        let Some(why) = obstacle(&alone, options) else {
+            return Some(changes);
+        };
+        if changes.len() >= CHANGES_MAX {
+            return None;
+        }
+        changes.push(change(&mut alone, options, &why)?);
+    }
+}
+
+/// What stands in the way of the one pod.
+fn obstacle(alone: &Snapshot, options: Options) -> Option<Why> {
+    let plan = solve(alone, options, &mut || true);
+    let left = plan.left_out.into_iter().next()?;
+    left.refusals
+        .into_iter()
+        .find(|refusal| !matches!(refusal.place, Where::Existing { .. }))
+        .map(|refusal| refusal.why)
+}
+
+/// Takes one obstacle out of the way; nothing comes back if no change would.
+fn change(alone: &mut Snapshot, options: Options, why: &Why) -> Option<Change> {
+    if let Why::NoType { .. } = why {
+        return drop_one_label(alone, options);
+    }
+    let Ok(pod) = &mut alone.pending.classes[0] else {
+        return None;
+    };
+    let pool = &mut alone.pools[0];
+    Some(match why {
+        Why::Taint(taint) => {
+            pod.tolerations.push(Toleration {
+                key: Some(taint.key.clone()),
+                value: Some(taint.value.clone()),
+                effect: Some(taint.effect),
+            });
+            Change::Tolerate(taint.clone())
+        }
+        Why::Requirement(conflict) => {
+            let asked = pod
+                .node_terms
+                .iter()
+                .any(|term| term.get(&conflict.key).is_some());
+            if !asked {
+                return None;
+            }
+            unrequire(pod, &conflict.key);
+            Change::Unrequire {
+                key: conflict.key.clone(),
+                wanted: conflict.wanted.clone(),
+            }
+        }
+        Why::Resource { shortage, .. } => {
+            let then = shortage.available.max(0);
+            if then >= pod.requests.get(&shortage.resource) {
+                return None;
+            }
+            pod.requests.set(&shortage.resource, then);
+            Change::AskLess {
+                resource: shortage.resource.clone(),
+                less: shortage.wanted - then,
+                then,
+            }
+        }
+        Why::Port(port) => {
+            pod.ports.retain(|taken| taken != port);
+            Change::FreePort(port.port)
+        }
+        Why::Spread { key, .. } => unbind(pod, Bond::Spread, key)?,
+        Why::Near { key } => unbind(pod, Bond::Near, key)?,
+        Why::Far { key } => unbind(pod, Bond::Far, key)?,
+        Why::Limit {
+            resource,
+            allowed,
+            used,
+            wanted,
+        } => {
+            let to = used.saturating_add(*wanted);
+            if to <= *allowed {
+                return None;
+            }
+            pool.limits.get_or_insert_default().set(resource, to);
+            Change::RaiseLimit {
+                resource: resource.clone(),
+                to,
+            }
+        }
+        Why::MinValues { key, found, .. } => {
+            pool.requirements = fewer_values(&pool.requirements, key, *found)?;
+            Change::FewerValues {
+                key: key.clone(),
+                to: *found,
+            }
+        }
+        Why::Withheld {
+            offering,
+            until: Some(until),
+            ..
+        } => {
+            give_back(pool, *until);
+            Change::Wait {
+                offering: offering.clone(),
+                until: *until,
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn unrequire(pod: &mut Pod, key: &str) {
+    for term in &mut pod.node_terms {
+        *term = without(term, key);
+    }
+}
+
+fn without(term: &Requirements, key: &str) -> Requirements {
+    let mut rest = Requirements::new();
+    for (other, values) in term.iter().filter(|(other, _)| *other != key) {
+        rest.narrow(other, values);
+    }
+    rest
+}
+
+/// Each label can be had, but not all together: the first whose absence brings the pod further.
+fn drop_one_label(alone: &mut Snapshot, options: Options) -> Option<Change> {
+    let asked = alone.pending.classes[0].as_ref().ok()?.node_terms.last()?.clone();
+    for (key, wanted) in asked.iter() {
+        let mut tried = alone.clone();
+        unrequire(tried.pending.classes[0].as_mut().ok()?, key);
+        if !matches!(obstacle(&tried, options), Some(Why::NoType { .. })) {
+            *alone = tried;
+            return Some(Change::Unrequire {
+                key: key.clone(),
+                wanted: wanted.clone(),
+            });
+        }
+    }
+    None
+}
+
+fn unbind(pod: &mut Pod, what: Bond, key: &str) -> Option<Change> {
+    let asked = |terms: &mut Vec<Term>| {
+        let before = terms.len();
+        terms.retain(|term| term.key != key);
+        before > terms.len()
+    };
+    let dropped = match what {
+        Bond::Near => asked(&mut pod.affinity),
+        Bond::Far => asked(&mut pod.anti_affinity),
+        Bond::Spread => {
+            let before = pod.spreads.len();
+            pod.spreads.retain(|spread| spread.key != key);
+            before > pod.spreads.len()
+        }
+    };
+    let key = key.to_owned();
+    dropped.then_some(Change::Unbind { what, key })
+}
+
+fn fewer_values(requirements: &Requirements, key: &str, least: u32) -> Option<Requirements> {
+    let mut all = requirements.to_api();
+    let written = all.iter_mut().filter(|requirement| requirement.key == key);
+    for requirement in written {
+        requirement.min_values = (least > 0).then_some(i64::from(least));
+    }
+    Requirements::from_api(&all).ok()
+}
+
+/// As things are once everything that is withheld until then has come back.
+fn give_back(pool: &mut Pool, at: Timestamp) {
+    let mut types: Vec<InstanceType> = pool.types.to_vec();
+    for offering in types.iter_mut().flat_map(|kind| &mut kind.offerings) {
+        if matches!(offering.availability, Availability::Withheld { until, .. } if until <= at) {
+            offering.availability = Availability::Available;
+        }
+    }
+    pool.types = Arc::new(types);
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tolerate(taint) => write!(f, "let the pod tolerate the taint {taint}"),
+            Self::Unrequire { key, wanted } => {
+                write!(f, "let the pod not require that label {key} is {wanted}")
+            }
+            Self::AskLess { resource, less, then } => write!(
+                f,
+                "let the pod ask for {} less of {resource}, at most {}",
+                amount(resource, *less),
+                amount(resource, *then)
+            ),
+            Self::FreePort(port) => write!(f, "let the pod not take port {port} of the host"),
+            Self::Unbind { what, key } => {
+                let what = match what {
+                    Bond::Spread => "be spread over",
+                    Bond::Near => "be near to others by",
+                    Bond::Far => "be far from others by",
+                };
+                write!(f, "let the pod not have to {what} {key}")
+            }
+            Self::RaiseLimit { resource, to } => write!(
+                f,
+                "raise the pool's limit of {resource} to {}",
+                amount(resource, *to)
+            ),
+            Self::FewerValues { key, to } => write!(f, "let the pool ask for {to} values of {key}"),
+            Self::Wait { offering, until } => write!(f, "wait until {until}, when {offering} comes back"),
+        }
+    }
+}

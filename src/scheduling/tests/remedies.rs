@@ -1,0 +1,96 @@
+//! The smallest change that would let a pod in.
+
+use super::*;
+
+/// The remedy of the one pod of a cluster, in words.
+fn words(cluster: &Cluster) -> Vec<String> {
+    let solved = cluster.solve();
+    let left = &solved.plan.left_out[0];
+    let found = remedy(&solved.snapshot, cluster.options, left.pods[0], &left.refusals);
+    found.map_or_else(Vec::new, |remedy| {
+        let changes = remedy.changes.iter().map(ToString::to_string);
+        std::iter::once(remedy.pool.clone()).chain(changes).collect()
+    })
+}
+
+#[test]
+fn a_taint_can_be_tolerated() {
+    let tainted = cluster().pool(|pool| pool.taints.push(taint("team", "NoSchedule")));
+    assert_eq!(
+        words(&tainted.with([pod("p", "1")])),
+        ["default", "let the pod tolerate the taint team:NoSchedule"]
+    );
+}
+
+#[test]
+fn less_can_be_asked_for() {
+    assert_eq!(
+        words(&cluster().with([pod("p", "20")])),
+        ["default", "let the pod ask for 4100m less of cpu, at most 15900m"]
+    );
+}
+
+#[test]
+fn several_obstacles_need_several_changes() {
+    let base = cluster().pool(|pool| {
+        pool.taints.push(taint("team", "NoSchedule"));
+        pool.limits = Some(Resources::new().with(CPU, 4000));
+    });
+    let picky = pod_with("p", "20", &json!({"nodeSelector": {ZONES: "z9"}}));
+    assert_eq!(
+        words(&base.with([picky])),
+        [
+            "default",
+            "let the pod tolerate the taint team:NoSchedule",
+            "let the pod not require that label topology.kubernetes.io/zone is in [z9]",
+            "let the pod ask for 4100m less of cpu, at most 15900m",
+            "raise the pool's limit of cpu to 16",
+        ]
+    );
+}
+
+#[test]
+fn the_pool_that_needs_fewest_changes_is_the_one() {
+    let mut tainted = pool("tainted", vec![kind("x", 32)]);
+    tainted.taints.push(taint("team", "NoSchedule"));
+    let base = cluster().pool(|pool| pool.limits = Some(Resources::new().with(CPU, 4000)));
+    assert_eq!(
+        words(&base.and_pool(tainted).with([pod("p", "20")])),
+        ["tainted", "let the pod tolerate the taint team:NoSchedule"]
+    );
+}
+
+#[test]
+fn time_can_be_waited_for() {
+    let until: jiff::Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
+    let mut types = cluster().pools[0].types.to_vec();
+    for offering in types.iter_mut().flat_map(|kind| &mut kind.offerings) {
+        offering.availability = Availability::Withheld {
+            until,
+            reason: "Shortage".to_owned(),
+        };
+    }
+    let told = words(&cluster().types(types).with([pod("p", "1")]));
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[1].starts_with("wait until 2026-11-16T12:00:00Z, when "),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_is_asked_of_others_can_be_given_up() {
+    let near = neighbor("podAffinity", ZONES, &json!({"app": "nobody"}));
+    assert_eq!(
+        words(&cluster().with([pod_with("p", "1", &near)])),
+        [
+            "default",
+            "let the pod not have to be near to others by topology.kubernetes.io/zone"
+        ]
+    );
+}
+
+#[test]
+fn no_change_helps_a_pod_that_cannot_be_read() {
+    assert!(words(&cluster().with([pod("p", "-1")])).is_empty());
+}

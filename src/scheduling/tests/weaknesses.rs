@@ -1,0 +1,167 @@
+//! What upstream's scheduler is known to be weak at, and this one is not. Other such tests stand beside what they are
+//! about: limits used up in one plan (`limits`), partial plans when time runs out and priority (`packing`), zones pinned
+//! at once (`neighbors`), the same plan from the same cluster (`laws`).
+
+use super::volumes::{mounts, storage, with};
+use super::*;
+
+/// The first type of a price list: so many processors, for so much.
+fn priced(name: &str, cpu: i64, dollars: f64) -> InstanceType {
+    let mut kind = kind(name, cpu);
+    for offering in &mut kind.offerings {
+        offering.price = Price::from_usd(dollars);
+    }
+    kind
+}
+
+/// How often the solver looked whether there is time left, which it does once for every class it tries.
+fn turns(cluster: &Cluster) -> usize {
+    let mut turns = 0;
+    solve(&cluster.snapshot(), cluster.options, &mut || {
+        turns += 1;
+        true
+    });
+    turns
+}
+
+#[test]
+fn several_small_machines_are_bought_where_one_large_one_costs_more() {
+    let solved = cluster()
+        .types(vec![priced("small", 2, 0.01), priced("large", 16, 1.0)])
+        .with(pods(4, |name| pod(name, "1")))
+        .solve();
+    assert_eq!(solved.types(), ["small", "small", "small", "small"]);
+}
+
+#[test]
+fn one_large_machine_is_bought_where_several_small_ones_cost_more() {
+    let solved = cluster()
+        .types(vec![priced("small", 2, 0.5), priced("large", 16, 0.6)])
+        .with(pods(4, |name| pod(name, "1")))
+        .solve();
+    assert_eq!(solved.types(), ["large"]);
+}
+
+#[test]
+fn claims_are_filled_one_after_the_other_instead_of_evenly() {
+    let solved = cluster()
+        .types(vec![kind("only", 4)])
+        .with(pods(4, |name| pod(name, "3")))
+        .with((0..3).map(|at| pod(&format!("small-{at}"), "200m")))
+        .solve();
+    assert_eq!(solved.claims(), 4);
+    assert_eq!(solved.sizes().iter().max(), Some(&4), "{:?}", solved.sizes());
+}
+
+#[test]
+fn a_claim_that_is_begun_may_still_become_a_machine_with_cards() {
+    let mut cards = kind("cards", 8);
+    cards.capacity.set("nvidia.com/gpu", 1);
+    cards.allocatable.set("nvidia.com/gpu", 1);
+    let gpu = pod_with(
+        "gpu",
+        "1",
+        &json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}]}),
+    );
+    let solved = cluster()
+        .types(vec![kind("plain", 8), cards])
+        .pool(|pool| pool.limits = Some(Resources::new().with("nodes", 1)))
+        .with([pod("large", "5"), gpu])
+        .solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(solved.types(), ["cards"]);
+}
+
+#[test]
+fn what_failed_for_one_replica_is_not_tried_for_the_next() {
+    let few = cluster().with(pods(2, |name| pod(name, "500")));
+    let many = cluster().with(pods(2000, |name| pod(name, "500")));
+    assert_eq!(turns(&few), turns(&many));
+}
+
+#[test]
+fn replicas_with_preferences_take_no_more_turns_than_without() {
+    let wish = preferred_neighbor("podAntiAffinity", ZONES, &json!({"app": "a"}));
+    let make = |name: &str| labelled(pod_with(name, "1", &wish), &json!({"app": "a"}));
+    let wishing = cluster().with(pods(50, make));
+    let plain = cluster().with(pods(50, |name| pod(name, "1")));
+    assert_eq!(turns(&wishing), turns(&plain));
+}
+
+#[test]
+fn spreads_that_differ_in_nothing_but_how_many_values_there_must_be_are_told_apart() {
+    let labels = json!({"app": "a"});
+    let make = |name: &str, least: Option<u32>| {
+        let more = least.map_or(json!({}), |least| json!({"minDomains": least}));
+        labelled(pod_with(name, "1", &spread(ZONES, 1, &labels, &more)), &labels)
+    };
+    let two_zones = cluster().requires(ZONES, &Values::one_of(["z1", "z2"]));
+    let strict: Vec<core::Pod> = (0..3).map(|at| make(&format!("strict-{at}"), Some(3))).collect();
+    let solved = two_zones.clone().with(strict.clone()).solve();
+    assert_eq!(
+        solved.plan.pods_left_out(),
+        1,
+        "with a third zone missing, one in each"
+    );
+    let solved = two_zones.with(strict).with([make("loose", None)]).solve();
+    assert!(solved.place("loose").is_some(), "{:?}", solved.words());
+}
+
+#[test]
+fn volumes_that_can_be_in_many_places_do_not_explode() {
+    let names: Vec<String> = (0..16).map(|at| format!("v{at}")).collect();
+    let everywhere: Vec<(&str, &[&str])> = names
+        .iter()
+        .map(|name| (name.as_str(), &["z1", "z2", "z3"][..]))
+        .collect();
+    let claims: Vec<&str> = names.iter().map(String::as_str).collect();
+    let solved = with(storage(&everywhere)).with([mounts("p", &claims)]).solve();
+    assert!(
+        solved.all_placed(),
+        "3 to the power of 16 ways, of which three are different"
+    );
+}
+
+#[test]
+fn pods_that_must_be_far_by_zone_take_one_zone_each_in_one_plan() {
+    let far = neighbor("podAntiAffinity", ZONES, &json!({"app": "a"}));
+    let make = |name: &str| labelled(pod_with(name, "1", &far), &json!({"app": "a"}));
+    let solved = cluster().with(pods(3, make)).solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(zones(&solved).len(), 3);
+}
+
+#[test]
+fn a_limit_is_counted_with_what_is_planned_and_not_with_the_largest_that_would_fit() {
+    let solved = cluster()
+        .pool(|pool| pool.limits = Some(Resources::new().with(CPU, 8000)))
+        .with(pods(4, |name| {
+            labelled(
+                pod_with(
+                    name,
+                    "1",
+                    &neighbor("podAntiAffinity", HOST, &json!({"app": "a"})),
+                ),
+                &json!({"app": "a"}),
+            )
+        }))
+        .solve();
+    assert_eq!(solved.claims(), 4, "{:?}", solved.words());
+}
+
+#[test]
+fn min_values_that_are_given_up_are_not_asked_of_launch_either() {
+    let asked = crate::api::Requirement {
+        key: INSTANCE_TYPE.to_owned(),
+        operator: "Exists".to_owned(),
+        values: None,
+        min_values: Some(9),
+    };
+    let mut base = cluster().with([pod("p", "7")]);
+    let asked = Requirements::from_api(&[asked]).unwrap();
+    base.pools[0].requirements = base.pools[0].requirements.and(&asked);
+    base.options.min_values = MinValuesPolicy::BestEffort;
+    let claim = &base.solve().plan.claims[0];
+    assert_eq!(claim.min_values, MinValues::Relaxed);
+    assert_eq!(claim.requirements.min_values().get(INSTANCE_TYPE), Some(&2));
+}

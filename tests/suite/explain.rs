@@ -1,0 +1,189 @@
+//! `karpenter-ibm explain`: answers about pods of an embedded cluster, by the binary.
+
+use karpenter_ibm::sim::kube::write;
+use serde_json::{Value, json};
+
+use super::cli::{Simulator, binary, stderr};
+
+/// A cluster with a class that is ready, and a pool with a taint and a limit.
+fn cluster() -> Simulator {
+    let simulator = Simulator::start();
+    let subnet = |zone: &str| json!({"id": format!("02{zone}7-0d76e89c-d51e-46cf-af44-cd031a72f3d8"), "zone": format!("us-south-{zone}")});
+    let class = json!({
+        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default", "generation": 1},
+        "spec": {"region": "us-south", "vpc": "r006-cd031a72-f3d8-46cf-af44-0d76e89cd51e", "image": "ibm-ubuntu-24-04"},
+        "status": {"resolvedSubnets": [subnet("1"), subnet("2")], "conditions": [{
+            "type": "Ready", "status": "True", "reason": "Ready", "message": "", "observedGeneration": 1,
+            "lastTransitionTime": "2026-11-16T10:00:00Z"}]},
+    });
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "red"},
+        "spec": {"limits": {"cpu": "8"}, "template": {"spec": {
+            "taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}],
+            "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}],
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"}}}},
+    });
+    write::insert(&simulator.cluster, class);
+    write::insert(&simulator.cluster, pool);
+    simulator
+}
+
+fn pod(name: &str, cpu: &str, more: &Value) -> Value {
+    let mut spec =
+        json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]});
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")}, "spec": spec})
+}
+
+fn tolerant() -> Value {
+    json!({"tolerations": [{"operator": "Exists"}]})
+}
+
+/// What is said about a pod, and how the command ended.
+fn explain(simulator: &Simulator, args: &[&str]) -> (String, Option<i32>) {
+    let args: Vec<&str> = ["explain", "pod"].iter().chain(args).copied().collect();
+    let kubeconfig = simulator.kubeconfig.to_str().unwrap();
+    let output = binary(&args, &[("KUBECONFIG", kubeconfig)]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    (said + &stderr(&output), output.status.code())
+}
+
+#[test]
+fn what_would_let_a_pod_in_is_told() {
+    let simulator = cluster();
+    write::insert(&simulator.cluster, pod("p", "12", &json!({})));
+    let (said, status) = explain(&simulator, &["p"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("pod default/p has no place:"), "{said}");
+    assert!(
+        said.contains("NodePool red: taint team=red:NoSchedule is not tolerated"),
+        "{said}"
+    );
+    assert!(said.contains("To get in at NodePool red:"), "{said}");
+    assert!(
+        said.contains("let the pod tolerate the taint team=red:NoSchedule"),
+        "{said}"
+    );
+    assert!(said.contains("raise the pool's limit of cpu to 16"), "{said}");
+}
+
+#[test]
+fn a_node_that_can_be_bought_is_told_with_its_price() {
+    let simulator = cluster();
+    write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains("can have a new node of NodePool red: a spot "),
+        "{said}"
+    );
+    assert!(said.contains(" in us-south-1, for $0.0"), "{said}");
+}
+
+#[test]
+fn an_offering_that_is_withheld_is_told_with_the_time() {
+    let simulator = cluster();
+    let hold = json!({"apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
+        "metadata": {"name": "spot.all"}, "spec": {"key": "spot:*:*", "reason": "Quota", "until": "2999-01-01T00:00:00Z"}});
+    write::insert(&simulator.cluster, hold);
+    write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains("is withheld until 2999-01-01T00:00:00Z: Quota"),
+        "{said}"
+    );
+    assert!(said.contains("wait until 2999-01-01T00:00:00Z, when "), "{said}");
+}
+
+#[test]
+fn the_claim_that_a_pod_waits_for_is_told_with_how_far_it_has_come_and_since_when() {
+    let simulator = cluster();
+    let condition = |type_: &str, status: &str, message: &str| json!({"type": type_, "status": status, "reason": "X", "message": message, "lastTransitionTime": "2026-11-16T10:01:00Z"});
+    let claim = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": "red-x", "creationTimestamp": "2026-11-16T10:00:30Z", "labels": {"karpenter.sh/nodepool": "red"}},
+        "spec": {"nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            "requirements": [], "resources": {"requests": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+            "taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]},
+        "status": {"conditions": [condition("Launched", "True", ""), condition("Registered", "Unknown", "the machine has not joined")]},
+    });
+    write::insert(&simulator.cluster, claim);
+    write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
+    let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "p.1", "namespace": "default"},
+        "eventTime": "2026-11-16T10:00:31.000000Z", "reason": "Nominated", "action": "Nominate", "type": "Normal",
+        "note": "NodeClaim red-x", "reportingController": "karpenter-ibm.sh/controller", "reportingInstance": "x",
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p", "uid": "uid-p"}});
+    write::insert(&simulator.cluster, event);
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(said.contains("pod default/p waits for NodeClaim red-x"), "{said}");
+    assert!(
+        said.contains(
+            "which has since 2026-11-16T10:01:00Z to join the cluster (the machine has not joined)"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains("It was promised a place at 2026-11-16T10:00:31Z: NodeClaim red-x"),
+        "{said}"
+    );
+}
+
+#[test]
+fn pods_that_need_no_node_are_told_so() {
+    let simulator = cluster();
+    write::insert(&simulator.cluster, pod("on", "1", &json!({"nodeName": "n1"})));
+    write::insert(
+        &simulator.cluster,
+        pod("gated", "1", &json!({"schedulingGates": [{"name": "g"}]})),
+    );
+    assert!(
+        explain(&simulator, &["on"])
+            .0
+            .contains("pod default/on is on node n1")
+    );
+    let (said, _) = explain(&simulator, &["gated"]);
+    assert!(said.contains("is held back by its scheduling gates: g"), "{said}");
+}
+
+#[test]
+fn a_class_that_is_not_ready_is_the_reason_why_its_pool_has_no_part() {
+    let simulator = Simulator::start();
+    let class = json!({
+        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+        "spec": {"region": "us-south", "vpc": "r006-cd031a72-f3d8-46cf-af44-0d76e89cd51e", "image": "ibm-ubuntu-24-04"},
+    });
+    let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
+        "spec": {"template": {"spec": {"requirements": [],
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"}}}}});
+    write::insert(&simulator.cluster, class);
+    write::insert(&simulator.cluster, pool);
+    write::insert(&simulator.cluster, pod("p", "1", &json!({})));
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains(
+            "NodePool p has no part in it: IBMNodeClass default is not ready: nobody has looked at it yet"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_pod_or_a_cluster_that_is_not_there_is_bad_input() {
+    let simulator = cluster();
+    let (said, status) = explain(&simulator, &["p", "-n", "elsewhere"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(
+        said.contains("there is no pod p in namespace elsewhere"),
+        "{said}"
+    );
+    let output = binary(&["explain", "pod", "p"], &[("KUBECONFIG", "/nonexistent")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("there is no cluster to ask"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -1,0 +1,228 @@
+//! Bad input: each row of what may be written or answered wrongly, and the reaction to it. Nothing is bought or deleted
+//! for it, it is told why, and others go on.
+//!
+//! Rows that concern one value only stand beside that value: classes in `classes.rs`, tags and user data in
+//! `controllers/node_class`, pages and headers in `ibm/http`.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use karpenter_ibm::operator;
+use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::kube::identity::User;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{World, joining, while_working};
+
+/// Row "NodeClaim hand-made, without pool, with foreign provider id, edited status".
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_status_names_a_foreign_machine_neither_gets_it_nor_deletes_it() {
+    let world = World::new();
+    // A twin's machine, in the very resource group that is ours too.
+    let twin = world.twin();
+    while_working(twin.replica(), async {
+        twin.claim("theirs").await;
+        twin.until_launched("theirs").await;
+    })
+    .await;
+    let foreign = world.living().remove(0);
+    let launched = json!({"type": "Launched", "status": "True", "reason": "Launched", "message": "",
+        "lastTransitionTime": "2026-11-16T10:00:00Z"});
+    for (name, conditions) in [("recorded", json!([])), ("launched", json!([launched]))] {
+        world.claim(name).await;
+        let edited = json!({"status": {
+            "providerID": format!("ibm:///us-south/{}", foreign.id),
+            "conditions": conditions,
+            "allocation": {
+                "profile": "bxf-2x8", "zone": "us-south-1", "capacityType": "spot", "attempt": 1,
+                "subnet": foreign.subnet, "instanceName": foreign.name, "instanceID": foreign.id,
+                "since": "2026-11-16T09:00:00Z",
+            },
+        }});
+        let params = PatchParams::default();
+        let patched = world
+            .claims()
+            .patch_status(name, &params, &Patch::Merge(edited))
+            .await;
+        patched.unwrap();
+    }
+    while_working(world.replica(), async {
+        world.clock.sleep(Duration::from_mins(3)).await;
+        for name in ["recorded", "launched"] {
+            if world.read(name).await.is_some() {
+                world.delete(name).await;
+            }
+        }
+        for name in ["recorded", "launched"] {
+            world.until_gone(name).await;
+        }
+        world.clock.sleep(Duration::from_mins(6)).await;
+        let [left] = world.cloud.instances().try_into().unwrap();
+        assert_eq!((left.id, left.name), (foreign.id.clone(), foreign.name.clone()));
+    })
+    .await;
+}
+
+/// Row "NodeClaim hand-made, without pool".
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_a_pool_is_bought_for_like_any_other() {
+    let world = World::new();
+    let claim = serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "a"},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            "requirements": [],
+        },
+    }));
+    let made = world
+        .claims()
+        .create(&PostParams::default(), &claim.unwrap())
+        .await;
+    made.unwrap();
+    while_working(world.replica(), async {
+        world.until_launched("a").await;
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert!(world.cloud.instances().is_empty());
+    })
+    .await;
+}
+
+/// Row "Node with our labels but no VM; with another cluster's id; name collision".
+#[tokio::test(start_paused = true)]
+async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
+    let world = World::new();
+    let nodes: Api<Node> = Api::all(world.kube.admin());
+    let ours = json!({"karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true",
+        "karpenter-ibm.sh/ibmnodeclass": "default"});
+    for (name, provider_id) in [
+        (
+            "no-machine",
+            "ibm:///us-south/0717_00000000-0000-4000-8000-000000000000",
+        ),
+        (
+            "elsewhere",
+            "ibm:///eu-de/02c7_00000000-0000-4000-8000-000000000000",
+        ),
+        ("other-cloud", "aws:///us-east-1a/i-0123"),
+    ] {
+        let node = json!({"metadata": {"name": name, "labels": ours}, "spec": {"providerID": provider_id}});
+        let node = serde_json::from_value(node).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+    }
+    while_working(world.replica(), async {
+        // A claim of the same name as a node that is somebody else's.
+        world.clock.sleep(Duration::from_secs(2)).await;
+        world.claim("other-cloud").await;
+        world.until_launched("other-cloud").await;
+        let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.1.1.1"}]}});
+        let params = PatchParams::default();
+        let patched = nodes
+            .patch_status("other-cloud", &params, &Patch::Merge(address))
+            .await;
+        patched.unwrap();
+        world.clock.sleep(Duration::from_mins(5)).await;
+        assert_eq!(world.all_nodes().await.len(), 3);
+        assert!(!world.is_true("other-cloud", "Registered").await);
+        let note = world.note("NodeMismatch").await.unwrap();
+        assert!(note.contains("other-cloud"), "{note}");
+    })
+    .await;
+}
+
+/// Row "Cloud: 200 with error body, 201 without id" and answers that are no answers.
+#[tokio::test(start_paused = true)]
+async fn answers_that_say_nothing_buy_nothing_twice_and_delete_nothing() {
+    for kind in [
+        FaultKind::EmptyBody,
+        FaultKind::TruncatedJson,
+        FaultKind::HtmlError,
+        FaultKind::ExtraFields,
+    ] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            world.claim("before").await;
+            world.until_launched("before").await;
+            world.cloud.faults().start(Fault::new(kind).on("instances"));
+            world.claim("a").await;
+            world.clock.sleep(Duration::from_mins(10)).await;
+            assert!(world.cloud.instances().len() <= 2, "{kind:?}");
+            world.cloud.faults().clear();
+            world.until_launched("a").await;
+            assert_eq!(world.living().len(), 2, "{kind:?}");
+            assert!(world.is_true("before", "Launched").await);
+        })
+        .await;
+    }
+}
+
+/// Row "401 on token refresh; 403 on one verb".
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_stops_what_needs_it_and_nothing_else() {
+    for operation in ["instances.list", "instances.create", "instances.delete"] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            world.claim("before").await;
+            world.until_launched("before").await;
+            let forbidden = Fault::new(FaultKind::Forbidden).on(operation);
+            world.cloud.faults().start(forbidden);
+            world.clock.sleep(Duration::from_mins(15)).await;
+            assert!(world.is_true("before", "Launched").await, "{operation}");
+            assert_eq!(world.living().len(), 1, "{operation}");
+            world.cloud.faults().clear();
+            world.cloud.faults().start(Fault::new(FaultKind::IamDown));
+            world.cloud.revoke_tokens();
+            world.clock.sleep(Duration::from_mins(15)).await;
+            assert_eq!(world.living().len(), 1, "{operation}");
+            world.cloud.faults().clear();
+            world.claim("after").await;
+            world
+                .until("works again", Duration::from_mins(3), async || {
+                    world.is_true("after", "Launched").await
+                })
+                .await;
+        })
+        .await;
+    }
+}
+
+/// Row "userData 64 KB+1, NUL, CRLF, invalid UTF-8, `EOF` line, `$(…)`, nested MIME", and a cluster that nobody names:
+/// before a token is made or an intent written.
+#[tokio::test(start_paused = true)]
+async fn what_no_machine_could_start_with_is_told_at_the_class_and_costs_nothing() {
+    let cases: [(Value, &str); 4] = [
+        (json!({}), "ClusterUnknown"),
+        (json!({"userDataAppend": "hello"}), "ClusterUnknown"),
+        (
+            json!({"userData": "#!/bin/sh\n", "userDataAppend": "hello"}),
+            "UserDataInvalid",
+        ),
+        (json!({"userData": "a\u{0}b"}), "Invalid"),
+    ];
+    for (change, reason) in cases {
+        let world = World::new();
+        world.change_class("default", &change).await;
+        // Nobody says where the cluster is.
+        let replica = operator::factory(joining::settings("one"))(world.edges(User::admin()));
+        while_working(replica, async {
+            let class = world
+                .until_judged("default", "False", Duration::from_mins(1))
+                .await;
+            let ready = class.readiness().unwrap().clone();
+            assert_eq!(ready.reason.as_deref(), Some(reason), "{change}");
+            world.claim("a").await;
+            world.clock.sleep(Duration::from_mins(2)).await;
+            let claim = world.read("a").await.unwrap();
+            assert!(
+                claim.status.is_none_or(|status| status.allocation.is_none()),
+                "{change}"
+            );
+            let note = world.note("LaunchBlocked").await.unwrap();
+            assert!(note.contains("is not ready"), "{note}");
+            assert!(world.cloud.instances().is_empty());
+        })
+        .await;
+    }
+}

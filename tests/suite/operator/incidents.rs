@@ -1,0 +1,412 @@
+//! What happened to others, as stories that end well here. Each names the thread it was told in.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+use karpenter_ibm::operator;
+use karpenter_ibm::sim::ibm::{Fault, FaultKind, RetryAfter};
+use karpenter_ibm::sim::kube::identity::User;
+use kube::ResourceExt;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use super::effects::Effects;
+use super::{World, allocation, chart, joining, while_working};
+
+impl World {
+    /// A life that ends after the first effect with which there is a machine.
+    async fn crash_once_bought(&self) {
+        for last in 1..40 {
+            let effects = Effects::up_to(last);
+            let replica =
+                operator::factory(Self::settings("first"))(effects.around(self.edges(User::admin())));
+            tokio::select! {
+                biased;
+                () = effects.crash.cancelled() => {}
+                () = replica => panic!("the replica ended"),
+            }
+            if !self.cloud.instances().is_empty() {
+                return;
+            }
+        }
+        panic!("nothing was bought");
+    }
+
+    async fn until_swept(&self) {
+        self.until("swept", Duration::from_mins(5), async || {
+            self.cloud.instances().is_empty()
+        })
+        .await;
+    }
+}
+
+/// kubernetes-sigs/karpenter#1448: what was launched was known in memory only, so a restart launched again.
+#[tokio::test(start_paused = true)]
+async fn one_claim_got_two_machines_after_a_restart() {
+    let world = World::new();
+    world.claim("a").await;
+    world.crash_once_bought().await;
+    while_working(world.replica(), async {
+        world.until_launched("a").await;
+        assert_eq!(world.cloud.instances().len(), 1);
+        assert_eq!(world.orders(), 1);
+    })
+    .await;
+}
+
+/// paperclipinc hetzner#61, PR#53: the lease was lost while the create was under way; its name was taken then, which
+/// was taken for an error, and the claim, without a provider id, was let go while its machine ran on.
+#[tokio::test(start_paused = true)]
+async fn a_machine_outlived_its_claim_because_its_name_was_taken() {
+    let world = World::new();
+    let late = Fault::new(FaultKind::LateCreate).times(1);
+    world.cloud.faults().start(late);
+    world.claim("a").await;
+    // The first leader is gone half a minute later; nobody knows of the machine.
+    while_working(
+        world.replica_named("one"),
+        world.clock.sleep(Duration::from_secs(27)),
+    )
+    .await;
+    while_working(world.replica_named("two"), async {
+        world.clock.sleep(Duration::from_secs(40)).await;
+        let mut ever = BTreeSet::new();
+        let deleted_at = world.clock.instant() + Duration::from_mins(4);
+        while world.clock.instant() < deleted_at {
+            ever.extend(world.cloud.instances().into_iter().map(|it| it.id));
+            world.clock.sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(ever.len(), 1);
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert!(world.cloud.instances().is_empty(), "nothing bills for ever");
+    })
+    .await;
+}
+
+/// oracle oci#97: the machine's id was recorded once it ran, so a restart before that bought another; orphans were
+/// looked for once an hour.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_did_not_run_yet_was_bought_again_and_orphans_stayed_for_an_hour() {
+    let world = World::with(|options| {
+        options.timings.starting = karpenter_ibm::sim::ibm::Span::seconds(120, 120);
+    });
+    world.claim("a").await;
+    let starting = async {
+        world
+            .until("recorded", Duration::from_mins(1), async || {
+                let status = world.read("a").await.unwrap().status;
+                let allocation = status.and_then(|status| status.allocation);
+                allocation.is_some_and(|it| it.instance_id.is_some())
+            })
+            .await;
+    };
+    while_working(world.replica_named("one"), starting).await;
+    assert!(!world.is_true("a", "Launched").await);
+    while_working(world.replica_named("two"), async {
+        world.until_launched("a").await;
+        assert_eq!((world.cloud.instances().len(), world.orders()), (1, 1));
+        let machine = world.living().remove(0);
+        world.force_out(&machine.id).await;
+        world.until_swept().await;
+    })
+    .await;
+}
+
+/// aws#549: one machine in ten of a thousand was made while its answer was lost, and leaked.
+#[tokio::test(start_paused = true)]
+async fn one_machine_in_ten_leaked_when_answers_were_lost() {
+    const CLAIMS: usize = 60;
+    let world = World::new();
+    for kind in [FaultKind::LostCreate, FaultKind::ServerErrorAfter] {
+        let fault = Fault::new(kind).probability(0.2).on("instances.create");
+        world.cloud.faults().start(fault);
+    }
+    while_working(world.replica(), async {
+        for number in 0..CLAIMS {
+            world.claim(&format!("claim-{number}")).await;
+        }
+        for number in 0..CLAIMS {
+            world.until_launched(&format!("claim-{number}")).await;
+        }
+        assert_eq!(world.living().len(), CLAIMS);
+        for number in 0..CLAIMS {
+            world.delete(&format!("claim-{number}")).await;
+        }
+        world.until_swept().await;
+    })
+    .await;
+}
+
+/// gcp#334: a claim for which nothing could be bought had no provider id, and its deletion failed for that for ever.
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_a_machine_could_not_be_deleted() {
+    for kind in [FaultKind::CapacityRefused, FaultKind::Forbidden] {
+        let world = World::new();
+        let fault = Fault::new(kind).on("instances.create");
+        world.cloud.faults().start(fault);
+        while_working(world.replica(), async {
+            world.claim("a").await;
+            world.clock.sleep(Duration::from_secs(20)).await;
+            world.delete("a").await;
+            world.until_gone("a").await;
+            assert!(world.cloud.instances().is_empty());
+        })
+        .await;
+    }
+}
+
+/// aws#1905: more was promised of a profile than its nodes had, so the pod never fit and node after node was bought:
+/// 235 in twelve hours. What a node reports corrects the promise.
+#[tokio::test(start_paused = true)]
+async fn node_after_node_was_bought_for_a_pod_that_never_fit() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.initialized("a").await;
+        world.reports("a", "7000Mi").await;
+        world.clock.sleep(Duration::from_mins(6)).await;
+        // As much as is promised of a bxf-2x8 before one was seen, and more than the one that was seen has.
+        let claim = serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "b"},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "karpenter-ibm.sh/instance-family", "operator": "In", "values": ["bxf"]},
+                ],
+                "resources": {"requests": {"memory": "5200Mi"}},
+            },
+        }));
+        let made = world
+            .claims()
+            .create(&PostParams::default(), &claim.unwrap())
+            .await;
+        made.unwrap();
+        world.until_launched("b").await;
+        let claim = world.read("b").await.unwrap();
+        assert_ne!(claim.labels()["node.kubernetes.io/instance-type"], "bxf-2x8");
+    })
+    .await;
+}
+
+/// aws#6890, #7011, #8286, karpenter#1185: the formula for what nodes have and the kubelet's own disagreed. Here the
+/// reservation that is planned with is the one that is written into the kubelet's configuration.
+#[tokio::test(start_paused = true)]
+async fn two_formulas_for_what_a_node_has_disagreed() {
+    let world = World::new();
+    let pods = json!({"kubelet": {"maxPods": 37, "systemReserved": {"memory": "300Mi"}}});
+    world.change_class("default", &pods).await;
+    let user = chart::install(&world);
+    let replica = operator::factory(allocation::settings(&world, "one"))(world.edges(user));
+    while_working(replica, async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let (machine, _booted) = joining::boot_bought(&world, "a").await;
+        let registered = world.until("registered", Duration::from_mins(3), async || {
+            world.is_true("a", "Registered").await
+        });
+        while_working(machine, registered).await;
+        let status = world.read("a").await.unwrap().status.unwrap();
+        let node = joining::node(&world, "a").await.unwrap().status.unwrap();
+        let kept = |capacity: i128, allocatable: i128| capacity - allocatable;
+        let planned = |resource: &str| {
+            let capacity = status.capacity.as_ref().unwrap()[resource].parse().unwrap();
+            let allocatable = status.allocatable.as_ref().unwrap()[resource].parse().unwrap();
+            kept(capacity.nanos(), allocatable.nanos())
+        };
+        let reported = |resource: &str| {
+            let read = |it: &k8s_openapi::apimachinery::pkg::api::resource::Quantity| {
+                it.0.parse::<karpenter_ibm::quantity::Quantity>().unwrap().nanos()
+            };
+            let capacity = read(&node.capacity.as_ref().unwrap()[resource]);
+            kept(capacity, read(&node.allocatable.as_ref().unwrap()[resource]))
+        };
+        for resource in ["cpu", "memory"] {
+            assert_eq!(planned(resource), reported(resource), "{resource}");
+        }
+        assert_eq!(node.capacity.unwrap()["pods"].0, "37");
+        assert_eq!(status.capacity.unwrap()["pods"].parse().unwrap().units_ceil(), 37);
+    })
+    .await;
+}
+
+/// Azure#588: after about twelve hours every request was refused until somebody restarted the controller.
+#[tokio::test(start_paused = true)]
+async fn credentials_ran_out_and_only_a_restart_helped() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.clock.sleep(Duration::from_hours(13)).await;
+        world.claim("b").await;
+        world.until_launched("b").await;
+        world.cloud.revoke_tokens();
+        world.claim("c").await;
+        world.until_launched("c").await;
+    })
+    .await;
+}
+
+/// Azure#649: machines never joined, since the token in their user data had expired before they booted.
+#[tokio::test(start_paused = true)]
+async fn machines_booted_with_a_token_that_had_expired() {
+    let world = World::new();
+    let user = chart::install(&world);
+    let replica = operator::factory(allocation::settings(&world, "one"))(world.edges(user));
+    let outage = Fault::new(FaultKind::ServerError).on("instances.create");
+    world.cloud.faults().start(outage);
+    while_working(replica, async {
+        world.claim("a").await;
+        world.clock.sleep(Duration::from_mins(45)).await;
+        world.cloud.faults().clear();
+        world.until_launched("a").await;
+        let document = world.living().remove(0).user_data.unwrap();
+        let left = expires_at(&document).duration_since(world.clock.now());
+        assert!(left.as_secs() >= 15 * 60, "as long as joining may take: {left}");
+        let (machine, _booted) = joining::boot_bought(&world, "a").await;
+        let registered = world.until("registered", Duration::from_mins(3), async || {
+            world.is_true("a", "Registered").await
+        });
+        while_working(machine, registered).await;
+    })
+    .await;
+}
+
+/// When the token in a machine's document expires.
+fn expires_at(document: &str) -> Timestamp {
+    let start = document.find("eyJ").unwrap();
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let token: String = document[start..].chars().take_while(|c| legal(*c)).collect();
+    let payload = token.split('.').nth(1).unwrap();
+    let payload = BASE64_URL_SAFE_NO_PAD.decode(payload).unwrap();
+    let payload: Value = serde_json::from_slice(&payload).unwrap();
+    Timestamp::from_second(payload["exp"].as_i64().unwrap()).unwrap()
+}
+
+/// aws#9175: one request that was throttled failed the claims of a whole batch, 43 of them, and all asked again.
+#[tokio::test(start_paused = true)]
+async fn one_throttled_request_failed_a_whole_batch() {
+    const CLAIMS: usize = 43;
+    let world = World::new();
+    let throttled = Fault::new(FaultKind::RateLimit).on("instances.create").times(1);
+    world
+        .cloud
+        .faults()
+        .start(throttled.retry_after(RetryAfter::Seconds));
+    while_working(world.replica(), async {
+        for number in 0..CLAIMS {
+            world.claim(&format!("claim-{number}")).await;
+        }
+        for number in 0..CLAIMS {
+            world.until_launched(&format!("claim-{number}")).await;
+        }
+        assert_eq!(world.living().len(), CLAIMS);
+        assert_eq!(
+            world.orders(),
+            CLAIMS + 1,
+            "only the one that was refused is sent again"
+        );
+    })
+    .await;
+}
+
+/// karpenter#2579: creates were carried out and reads failed during an outage, so that more and more was made until
+/// the account's quota was used up.
+#[tokio::test(start_paused = true)]
+async fn creates_went_on_while_reads_failed() {
+    let world = World::new();
+    for (kind, operation) in [
+        (FaultKind::ServerErrorAfter, "instances.create"),
+        (FaultKind::ServerError, "instances.list"),
+        (FaultKind::HtmlError, "instances.get"),
+    ] {
+        world.cloud.faults().start(Fault::new(kind).on(operation));
+    }
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.clock.sleep(Duration::from_hours(1)).await;
+        assert!(world.cloud.instances().len() <= 1);
+        world.cloud.faults().clear();
+        world.until_launched("a").await;
+        assert_eq!(world.cloud.instances().len(), 1);
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert!(world.cloud.instances().is_empty());
+        assert!(world.cloud.orphans().is_empty(), "{:?}", world.cloud.orphans());
+    })
+    .await;
+}
+
+/// Azure#1790, aws#4737: a node registered and never became ready for work, and counted as capacity for ever.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_became_ready_counted_as_capacity_for_ever() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.join("a").await;
+        world
+            .until("given up", Duration::from_mins(40), async || {
+                world.read("a").await.is_none()
+            })
+            .await;
+        let note = world.note("InitializationTimeout").await.unwrap();
+        assert!(note.contains("not ready"), "{note}");
+        assert!(world.cloud.instances().is_empty());
+    })
+    .await;
+}
+
+/// gcp#176: a machine was accepted and then found no address, and its claim stayed "unknown" for ever.
+#[tokio::test(start_paused = true)]
+async fn a_claim_stayed_unknown_when_its_machine_found_no_address() {
+    let world = World::new();
+    let fails = Fault::new(FaultKind::StartFails).reason("cannot_start_ip_address");
+    world.cloud.faults().start(fails);
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world
+            .until("ended", Duration::from_mins(10), async || {
+                world.read("a").await.is_none()
+            })
+            .await;
+        let reasons = world.reasons().await;
+        assert!(reasons.contains(&"NoAddress".to_owned()), "{reasons:?}");
+        assert!(
+            reasons.contains(&"InsufficientCapacity".to_owned()),
+            "{reasons:?}"
+        );
+        assert!(world.cloud.instances().is_empty());
+    })
+    .await;
+}
+
+/// A claim was forced out, its finalizer taken off by hand, and the Node that stayed kept the next claim of that name from
+/// joining.
+#[tokio::test(start_paused = true)]
+async fn a_node_left_behind_kept_its_successor_from_joining() {
+    let world = World::new();
+    let user = chart::install(&world);
+    let replica = operator::factory(allocation::settings(&world, "one"))(world.edges(user));
+    while_working(replica, async {
+        world.initialized("a").await;
+        let first = world.living().remove(0);
+        world.force_out(&first.id).await;
+        world.clock.sleep(Duration::from_secs(1)).await;
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let (machine, _booted) = joining::boot_bought(&world, "a").await;
+        let registered = world.until("registered", Duration::from_mins(10), async || {
+            world.is_true("a", "Registered").await
+        });
+        while_working(machine, registered).await;
+        let [machine] = world.living().try_into().unwrap();
+        assert_ne!(machine.id, first.id);
+        let node = joining::node(&world, "a").await.unwrap();
+        let provider_id = node.spec.unwrap().provider_id.unwrap();
+        assert!(provider_id.ends_with(&machine.id));
+    })
+    .await;
+}

@@ -1,0 +1,172 @@
+//! What the operator asks of the cloud: at rest as much for a thousand machines as for ten, but for pages; and for many
+//! claims at once no more than it may.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use karpenter_ibm::api::CapacityType;
+use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
+use karpenter_ibm::sim::ibm;
+use karpenter_ibm::sim::kube::write;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{World, while_working};
+
+/// As many machines on a page as are asked for.
+const PAGE: usize = 100;
+
+/// An account in which thousands of machines have room.
+fn roomy(options: &mut ibm::Options) {
+    options.subnet_prefix = 18;
+    options.quotas.vcpu = 100_000;
+    options.quotas.memory_gib = 1_000_000;
+    options.quotas.volumes = 100_000;
+    options.quotas.spot_instances = 100_000;
+    options.stock.standard = 100_000;
+    options.stock.spot = 100_000;
+}
+
+impl World {
+    /// Claims whose machines have been nodes for long.
+    async fn settle(&self, count: usize) {
+        let account = self.cloud.account();
+        let system = self.uid_of_the_system().await;
+        let (cloud, cluster) = (self.seen(), ClusterId::from_kube_system_uid(&system));
+        for number in 0..count {
+            let claim = self.claim(&format!("claim-{number}")).await;
+            let name = InstanceName::new(cluster, &claim.uid().unwrap())
+                .unwrap()
+                .to_string();
+            let order = Order {
+                name: name.clone(),
+                profile: "bxf-2x8".to_owned(),
+                zone: account.zones[0].clone(),
+                capacity_type: CapacityType::OnDemand,
+                vpc: account.vpc.clone(),
+                subnet: account.subnets[0].clone(),
+                image: account.image.clone(),
+                security_groups: Vec::new(),
+                ssh_keys: Vec::new(),
+                resource_group: account.resource_group.clone(),
+                placement_target: None,
+                trusted_profile: None,
+                boot_volume: VolumeOrder::default(),
+                data_volumes: Vec::new(),
+                tags: std::collections::BTreeSet::new(),
+                user_data: None,
+                send_by: self.clock.instant() + Duration::from_hours(1),
+            };
+            let machine = cloud.create(&order).await.unwrap();
+            let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": "2026-11-16T10:00:00Z"});
+            let conditions = ["Launched", "Registered", "Initialized", "Ready"].map(condition);
+            let mut settled = serde_json::to_value(&claim).unwrap();
+            settled["apiVersion"] = json!("karpenter.sh/v1");
+            settled["kind"] = json!("NodeClaim");
+            settled["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
+            settled["status"] = json!({
+                "providerID": format!("ibm:///us-south/{}", machine.id),
+                "conditions": conditions,
+                "allocation": {
+                    "profile": "bxf-2x8", "zone": account.zones[0], "capacityType": "on-demand", "attempt": 1,
+                    "subnet": account.subnets[0], "instanceName": name, "instanceID": machine.id,
+                    "since": "2026-11-16T10:00:00Z",
+                },
+            });
+            write::insert(&self.kube, settled);
+        }
+    }
+
+    async fn uid_of_the_system(&self) -> String {
+        let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(self.kube.admin());
+        namespaces.get("kube-system").await.unwrap().uid().unwrap()
+    }
+}
+
+/// Requests within ten quiet minutes: first pages and everything else by path, and following pages.
+async fn at_rest(machines: usize) -> (BTreeMap<String, usize>, usize) {
+    let world = World::with(roomy);
+    world.settle(machines).await;
+    while_working(world.replica(), async {
+        world.clock.sleep(Duration::from_mins(20)).await;
+        let before = usize::try_from(world.cloud.requests().count()).unwrap();
+        world.clock.sleep(Duration::from_mins(10)).await;
+        let requests = world.cloud.requests();
+        let lately = usize::try_from(requests.count()).unwrap() - before;
+        let seen: Vec<(String, bool)> = requests
+            .iter()
+            .map(|seen| {
+                (
+                    format!("{} {}", seen.method, seen.path),
+                    seen.query.contains("start="),
+                )
+            })
+            .collect();
+        let mut first = BTreeMap::new();
+        let mut following = 0;
+        for (what, follows) in &seen[seen.len() - lately..] {
+            if *follows {
+                following += 1;
+            } else {
+                *first.entry(what.clone()).or_default() += 1;
+            }
+        }
+        assert_eq!(world.living().len(), machines);
+        (first, following)
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_at_rest_are_the_same_for_ten_and_a_thousand_machines_but_for_a_page_per_hundred() {
+    let (few, no_more) = at_rest(10).await;
+    assert_eq!(no_more, 0);
+    let total = |requests: &BTreeMap<String, usize>| requests.values().sum::<usize>();
+    eprintln!("10 machines: {} calls in ten minutes: {few:#?}", total(&few));
+    for machines in [100, 1000] {
+        let (same, following) = at_rest(machines).await;
+        assert_eq!(same, few, "{machines} machines");
+        let lists: usize = few
+            .iter()
+            .filter(|(what, _)| what.ends_with("/instances") || what.ends_with("interfaces"))
+            .map(|(_, count)| count)
+            .sum();
+        let pages = machines.div_ceil(PAGE) - 1;
+        eprintln!(
+            "{machines} machines: {} calls and {following} following pages",
+            total(&same)
+        );
+        assert!(
+            following <= lists * pages,
+            "{following} pages in {lists} lists of {machines}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_claims_at_once_are_all_launched_within_the_budget_of_requests() {
+    const CLAIMS: usize = 150;
+    let world = World::with(roomy);
+    while_working(world.replica(), async {
+        for number in 0..CLAIMS {
+            world.claim(&format!("claim-{number}")).await;
+        }
+        world
+            .until("all launched", Duration::from_mins(20), async || {
+                world.living().iter().filter(|it| it.status == "running").count() == CLAIMS
+            })
+            .await;
+        for number in 0..CLAIMS {
+            world.until_launched(&format!("claim-{number}")).await;
+        }
+        assert_eq!(world.orders(), CLAIMS, "each is ordered once");
+        let mut seconds: BTreeMap<i64, usize> = BTreeMap::new();
+        for seen in world.cloud.requests().iter() {
+            *seconds.entry(seen.at.as_second() / 10).or_default() += 1;
+        }
+        let most = seconds.values().max().unwrap();
+        // Ten a second, and a burst of fifty.
+        assert!(*most <= 10 * 10 + 50, "{most} requests within ten seconds");
+    })
+    .await;
+}
