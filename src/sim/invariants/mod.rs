@@ -11,6 +11,7 @@
 mod book;
 mod changes;
 mod claims;
+mod departures;
 
 mod leases;
 mod leftovers;
@@ -153,6 +154,7 @@ impl Judge {
                 Box::new(ownership::Ownership),
                 Box::new(removals::Removals),
                 Box::new(release::Release),
+                Box::new(departures::Departures::default()),
                 Box::new(leases::Leases),
                 Box::new(claims::Claims),
                 Box::new(writes::Writes::default()),

@@ -6,12 +6,15 @@
 use std::time::Duration;
 
 use http::Method;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::book::{Book, Machine};
 use super::ownership::target;
 use super::{Check, Findings, Truth};
 use crate::api::names::NODE_REGISTERED;
+use crate::api::parse_duration;
+use crate::clock::later;
 use crate::sim::history::{Edge, Entry, Request, What, Who};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::request::Target;
@@ -19,6 +22,8 @@ use crate::sim::kube::stored::ObjectKey;
 
 /// A machine that was broken so shortly before may have been seen so: a host that failed restarts its machines.
 const BROKEN_LATELY: Duration = Duration::from_mins(3);
+/// A node that has been unhealthy for so long may be given up; a little less than is tolerated, as clocks differ.
+const ILL_FOR: Duration = Duration::from_mins(25);
 
 pub(super) struct Removals;
 
@@ -32,7 +37,7 @@ impl Check for Removals {
             Edge::Kube => deleted(request, book),
         };
         for (what, machine) in removed {
-            if is_healthy(machine, entry.at, book, truth) {
+            if is_healthy(machine, entry.at, book, truth) && !is_due(request, truth) {
                 let (name, status) = (&machine.name, machine.status);
                 let message =
                     format!("{what} although nobody wants its claim gone and machine {name} is {status}");
@@ -98,6 +103,48 @@ fn is_healthy(machine: &Machine, now: Duration, book: &Book, truth: &Truth<'_>) 
     let still = truth.cloud.instance(&machine.id);
     let alive = still.is_some_and(|now| now.status == machine.status);
     machine.is_live() && alive && !broken && !late
+}
+
+/// Whether a claim may go although its machine is well: it has lived as long as it may, or its Node is deleted, gone, or
+/// has been unhealthy for long.
+fn is_due(request: &Request, truth: &Truth<'_>) -> bool {
+    let Some(target) = Target::parse(&request.path).filter(|it| it.plural == "nodeclaims") else {
+        return false;
+    };
+    let state = truth.kube.state();
+    let stored = |group: &str, plural: &str| {
+        let key = ObjectKey::new("", target.name.as_deref().unwrap_or_default());
+        state
+            .store
+            .get(&TableKey::of(group, plural), &key)
+            .map(|it| it.value())
+    };
+    let Some(claim) = stored("karpenter.sh", "nodeclaims") else {
+        return true;
+    };
+    let time = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let lives = claim["spec"]["expireAfter"].as_str().and_then(parse_duration);
+    let born = time(&claim["metadata"]["creationTimestamp"]);
+    let expired = lives
+        .zip(born)
+        .is_some_and(|(lives, born)| truth.now >= later(born, lives));
+    let was_node = super::claims::is_true(&claim, NODE_REGISTERED);
+    let node = stored("", "nodes");
+    let lost = node
+        .as_ref()
+        .is_none_or(|node| node["metadata"]["deletionTimestamp"].is_string());
+    let ill = node.as_ref().is_some_and(|node| {
+        let conditions = node["status"]["conditions"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let ready = conditions
+            .iter()
+            .find(|it| it["type"] == "Ready" && it["status"] != "True");
+        let since = ready.and_then(|it| time(&it["lastTransitionTime"]));
+        since.is_some_and(|since| truth.now >= later(since, ILL_FOR))
+    });
+    expired || (was_node && (lost || ill))
 }
 
 fn is_registered(machine: &Machine, book: &Book, truth: &Truth<'_>) -> bool {

@@ -21,13 +21,18 @@ impl World {
     /// The claim goes as if it had never been: nobody who waits for it is asked.
     async fn lose(&self, name: &str) {
         let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        self.claims().patch(name, &PatchParams::default(), &bare).await.unwrap();
+        self.claims()
+            .patch(name, &PatchParams::default(), &bare)
+            .await
+            .unwrap();
         self.delete(name).await;
     }
 
     async fn until_running(&self, machines: &[String]) {
         self.until("run", Duration::from_mins(6), async || {
-            machines.iter().all(|id| self.cloud.instance(id).unwrap().status == "running")
+            machines
+                .iter()
+                .all(|id| self.cloud.instance(id).unwrap().status == "running")
         })
         .await;
     }
@@ -36,7 +41,10 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn what_a_create_that_failed_half_way_leaves_behind_is_removed() {
     let world = World::new();
-    world.cloud.faults().start(Fault::new(FaultKind::PartialCreate).times(3));
+    world
+        .cloud
+        .faults()
+        .start(Fault::new(FaultKind::PartialCreate).times(3));
     while_working(world.replica(), async {
         world.claim("a").await;
         world.clock.sleep(Duration::from_secs(30)).await;
@@ -110,19 +118,34 @@ async fn a_restored_backup_whose_claims_have_new_uids_costs_no_machine_until_som
         assert_eq!(world.living().len(), 5, "nothing was collected");
         let told = world.told("CollectionStopped").await;
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].2.contains("5 of 5 machines belong to no claim"), "{told:?}");
-        let (_, confirm) = told[0].2.rsplit_once("karpenter-ibm.sh/confirm-collection=").unwrap();
+        assert!(
+            told[0].2.contains("5 of 5 machines belong to no claim"),
+            "{told:?}"
+        );
+        let (_, confirm) = told[0]
+            .2
+            .rsplit_once("karpenter-ibm.sh/confirm-collection=")
+            .unwrap();
         let classes: Api<IBMNodeClass> = Api::all(world.kube.admin());
         let annotate = async |value: &str| {
             let patch = json!({"metadata": {"annotations": {"karpenter-ibm.sh/confirm-collection": value}}});
-            classes.patch("default", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+            classes
+                .patch("default", &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .unwrap();
         };
         annotate("true").await;
         world.clock.sleep(TWO_SWEEPS).await;
-        assert_eq!(world.living().len(), 5, "these machines must be confirmed, not any");
+        assert_eq!(
+            world.living().len(),
+            5,
+            "these machines must be confirmed, not any"
+        );
         annotate(confirm).await;
         world
-            .until("collected", Duration::from_mins(10), async || world.cloud.instances().is_empty())
+            .until("collected", Duration::from_mins(10), async || {
+                world.cloud.instances().is_empty()
+            })
             .await;
     })
     .await;
@@ -169,8 +192,15 @@ async fn machines_of_others_are_never_collected_whatever_their_names_look_like()
     let world = World::new();
     let cloud = world.seen();
     let uid = "0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4";
-    for name in [format!("kib-00000000-{uid}"), "kib-mine".to_owned(), format!("kib-{uid}")] {
-        cloud.create(&world.order(&name, CapacityType::OnDemand)).await.unwrap();
+    for name in [
+        format!("kib-00000000-{uid}"),
+        "kib-mine".to_owned(),
+        format!("kib-{uid}"),
+    ] {
+        cloud
+            .create(&world.order(&name, CapacityType::OnDemand))
+            .await
+            .unwrap();
     }
     while_working(world.replica(), async {
         world.clock.sleep(Duration::from_mins(20)).await;
@@ -194,7 +224,10 @@ async fn of_two_machines_exactly_the_orphan_goes_although_lists_lag() {
             })
             .await;
         world.clock.sleep(TWO_SWEEPS).await;
-        assert_eq!(world.living().iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), [kept]);
+        assert_eq!(
+            world.living().iter().map(|it| it.id.as_str()).collect::<Vec<_>>(),
+            [kept]
+        );
     })
     .await;
 }

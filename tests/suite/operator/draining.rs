@@ -149,7 +149,10 @@ impl World {
         let deadline = self.clock.now() + jiff::SignedDuration::from_secs(40);
         let deadline = json!({"karpenter.sh/nodeclaim-termination-timestamp": deadline.to_string()});
         let patch = Patch::Merge(json!({"metadata": {"annotations": deadline}}));
-        self.claims().patch(name, &PatchParams::default(), &patch).await.unwrap();
+        self.claims()
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     /// A pod that does not mind that its Node goes, with a volume.
@@ -189,7 +192,8 @@ fn critical(pod: &mut Value) {
 }
 
 fn daemon(uid: &str) -> impl FnOnce(&mut Value) {
-    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": uid, "controller": true});
+    let owner =
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": uid, "controller": true});
     move |pod| pod["metadata"]["ownerReferences"] = json!([owner])
 }
 
@@ -209,7 +213,10 @@ async fn everybody_leaves_in_order_before_the_machine_goes() {
         world
             .until("drained", Duration::from_mins(2), async || {
                 world.end_pods(&mut gone).await;
-                assert!(gone.len() == 4 || world.living().len() == 1, "the machine waits for its pods");
+                assert!(
+                    gone.len() == 4 || world.living().len() == 1,
+                    "the machine waits for its pods"
+                );
                 world.is_true("a", "Drained").await
             })
             .await;
@@ -263,7 +270,10 @@ async fn a_disruption_budget_holds_the_node_until_it_allows_and_people_are_told_
         assert_eq!(world.living().len(), 1);
         assert_eq!(world.reasons().await, ["FailedDraining"]);
         let note = world.note("FailedDraining").await.unwrap();
-        assert!(note.contains("disruption budget shop allows no disruption now"), "{note}");
+        assert!(
+            note.contains("disruption budget shop allows no disruption now"),
+            "{note}"
+        );
         world.allow(1).await;
         let gone = world.until_emptied("a", Duration::from_mins(3)).await;
         assert_eq!(gone, ["shop-1"]);
@@ -291,11 +301,12 @@ async fn a_grace_period_ends_what_protects_pods_and_each_has_its_own_grace() {
             .await
             .unwrap();
         world.make_node("a").await;
-        world.pod("shop-1", "a", |pod| {
-            pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
-            pod["spec"]["terminationGracePeriodSeconds"] = 60.into();
-        })
-        .await;
+        world
+            .pod("shop-1", "a", |pod| {
+                pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
+                pod["spec"]["terminationGracePeriodSeconds"] = 60.into();
+            })
+            .await;
         world.budget(0).await;
         let asked = world.clock.now();
         world.delete("a").await;

@@ -24,7 +24,10 @@ impl World {
             },
         }));
         let claim = claim.unwrap();
-        self.claims().create(&PostParams::default(), &claim).await.unwrap()
+        self.claims()
+            .create(&PostParams::default(), &claim)
+            .await
+            .unwrap()
     }
 
     async fn unhealthy(&self, name: &str) {
@@ -33,12 +36,19 @@ impl World {
             "type": "Ready", "status": "Unknown", "lastTransitionTime": now, "message": "no word from its kubelet",
         }]}});
         let params = PatchParams::default();
-        self.nodes().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+        self.nodes()
+            .patch_status(name, &params, &Patch::Merge(status))
+            .await
+            .unwrap();
     }
 
     async fn leaving(&self) -> usize {
         let claims = self.claims().list(&ListParams::default()).await.unwrap();
-        claims.items.iter().filter(|it| it.metadata.deletion_timestamp.is_some()).count()
+        claims
+            .items
+            .iter()
+            .filter(|it| it.metadata.deletion_timestamp.is_some())
+            .count()
     }
 }
 
@@ -52,7 +62,9 @@ async fn a_claim_goes_when_it_has_lived_as_long_as_it_may() {
         world.make_node("a").await;
         world.make_node("b").await;
         world
-            .until("leaving", Duration::from_mins(62), async || world.leaving().await == 1)
+            .until("leaving", Duration::from_mins(62), async || {
+                world.leaving().await == 1
+            })
             .await;
         let age = (world.clock.now() - born).get_seconds();
         assert!((3600..=3605).contains(&age), "{age}");

@@ -45,11 +45,19 @@ impl Loss {
             Self::Expired => world.clock.sleep(Duration::from_mins(8)).await,
             Self::Forgotten => {
                 let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-                world.claims().patch("a", &PatchParams::default(), &bare).await.unwrap();
+                world
+                    .claims()
+                    .patch("a", &PatchParams::default(), &bare)
+                    .await
+                    .unwrap();
                 world.delete("a").await;
                 let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
                 let params = PatchParams::default();
-                world.nodes().patch_status("a", &params, &Patch::Merge(unready)).await.unwrap();
+                world
+                    .nodes()
+                    .patch_status("a", &params, &Patch::Merge(unready))
+                    .await
+                    .unwrap();
                 world.orphan(7, CapacityType::OnDemand).await;
             }
         }
@@ -63,13 +71,20 @@ impl Loss {
                 world.end_pods(&mut gone).await;
                 let claims = world.claims().list(&ListParams::default()).await.unwrap().items;
                 let pods = world.pods().list(&ListParams::default()).await.unwrap().items;
-                assert!(pods.is_empty() || world.living().len() == 1, "the machine went before its pods");
+                assert!(
+                    pods.is_empty() || world.living().len() == 1,
+                    "the machine went before its pods"
+                );
                 claims.is_empty() && world.cloud.instances().is_empty() && world.cloud.orphans().is_empty()
             })
             .await;
         match self {
             Self::Preempted => {
-                assert_eq!(world.told("SpotPreemption").await.len(), 2, "on claim and node, once");
+                assert_eq!(
+                    world.told("SpotPreemption").await.len(),
+                    2,
+                    "on claim and node, once"
+                );
                 assert_eq!(world.withheld("Preempted").await.len(), 1);
             }
             Self::Expired => assert_eq!(world.told("Expired").await.len(), 1),
@@ -78,7 +93,10 @@ impl Loss {
         }
         if self != Self::Forgotten {
             let nodes: Api<k8s_openapi::api::core::v1::Node> = world.nodes();
-            assert!(nodes.get_opt("a").await.unwrap().is_none(), "its node is left behind");
+            assert!(
+                nodes.get_opt("a").await.unwrap().is_none(),
+                "its node is left behind"
+            );
         }
     }
 }
@@ -108,7 +126,10 @@ async fn crash_everywhere(loss: Loss, trouble: Trouble) -> usize {
         if trouble == Trouble::Reads {
             world.cloud.faults().start(Fault::new(FaultKind::ReadLag));
             world.cloud.faults().start(Fault::new(FaultKind::SmallPages));
-            world.cloud.faults().start(Fault::new(FaultKind::ServerError).probability(0.2));
+            world
+                .cloud
+                .faults()
+                .start(Fault::new(FaultKind::ServerError).probability(0.2));
         }
         let factory = |name: &str| operator::factory(World::settings(name));
         let first = factory("first")(effects.around(world.edges(User::admin())));

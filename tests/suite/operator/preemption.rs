@@ -60,7 +60,9 @@ impl World {
 
     async fn until_stopped(&self, machine: &str) {
         self.until("off", Duration::from_mins(1), async || {
-            self.cloud.instance(machine).is_none_or(|it| it.status != "stopping")
+            self.cloud
+                .instance(machine)
+                .is_none_or(|it| it.status != "stopping")
         })
         .await;
     }
@@ -76,7 +78,10 @@ impl World {
             "type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down",
         }]}});
         let params = PatchParams::default();
-        self.nodes().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+        self.nodes()
+            .patch_status(name, &params, &Patch::Merge(status))
+            .await
+            .unwrap();
     }
 
     async fn is_tainted(&self, name: &str) -> bool {
@@ -162,12 +167,19 @@ async fn the_word_of_a_kubelet_taints_its_node_within_seconds_of_the_notice() {
         world.preempt("a").await;
         world.shut_down("a").await;
         world
-            .until("tainted", Duration::from_secs(10), async || world.is_tainted("a").await)
+            .until("tainted", Duration::from_secs(10), async || {
+                world.is_tainted("a").await
+            })
             .await;
-        assert_eq!(world.withheld("Stopping").await, [("spot.bxf-2x8.us-south-1".to_owned(), 2)]);
+        assert_eq!(
+            world.withheld("Stopping").await,
+            [("spot.bxf-2x8.us-south-1".to_owned(), 2)]
+        );
         // It is followed until it is off: no poll is waited for.
         world
-            .until("leaving", Duration::from_secs(38), async || world.is_deleting("a").await)
+            .until("leaving", Duration::from_secs(38), async || {
+                world.is_deleting("a").await
+            })
             .await;
     })
     .await;
@@ -179,7 +191,8 @@ async fn a_machine_that_goes_on_after_all_takes_pods_again() {
     while_working(world.replica(), async {
         world.ready_node("a").await;
         // Somebody marked it as the interruption controller does, and the machine runs.
-        let since = Patch::Merge(json!({"metadata": {"annotations": {"karpenter-ibm.sh/interrupted-since": "x"}}}));
+        let since =
+            Patch::Merge(json!({"metadata": {"annotations": {"karpenter-ibm.sh/interrupted-since": "x"}}}));
         let params = PatchParams::default();
         world.claims().patch("a", &params, &since).await.unwrap();
         let taints = Patch::Merge(json!({
@@ -191,7 +204,15 @@ async fn a_machine_that_goes_on_after_all_takes_pods_again() {
             .until("well", ONE_POLL * 2, async || !world.is_tainted("a").await)
             .await;
         world.clock.sleep(Duration::from_secs(5)).await;
-        assert!(world.read("a").await.unwrap().annotations().get("karpenter-ibm.sh/interrupted-since").is_none());
+        assert!(
+            world
+                .read("a")
+                .await
+                .unwrap()
+                .annotations()
+                .get("karpenter-ibm.sh/interrupted-since")
+                .is_none()
+        );
     })
     .await;
 }
@@ -269,7 +290,9 @@ async fn a_preempted_machine_of_ours_without_a_claim_is_removed_and_its_offering
     world.until_stopped(&orphan).await;
     while_working(world.replica(), async {
         world
-            .until("gone", Duration::from_mins(3), async || world.cloud.instances().is_empty())
+            .until("gone", Duration::from_mins(3), async || {
+                world.cloud.instances().is_empty()
+            })
             .await;
         assert_eq!(world.withheld("Preempted").await.len(), 1);
     })
@@ -325,12 +348,17 @@ async fn a_wave_of_preemptions_is_handled_within_one_poll() {
         world
             .until("all leave", ONE_POLL, async || {
                 let claims = world.claims().list(&ListParams::default()).await.unwrap();
-                claims.items.iter().all(|claim| claim.metadata.deletion_timestamp.is_some())
+                claims
+                    .items
+                    .iter()
+                    .all(|claim| claim.metadata.deletion_timestamp.is_some())
             })
             .await;
         assert_eq!(world.withheld("Preempted").await.len(), 1);
         world
-            .until("all gone", Duration::from_mins(10), async || world.cloud.instances().is_empty())
+            .until("all gone", Duration::from_mins(10), async || {
+                world.cloud.instances().is_empty()
+            })
             .await;
     })
     .await;
@@ -343,7 +371,10 @@ async fn a_machine_that_somebody_or_its_host_switches_off_is_given_up_and_one_th
         while_working(world.replica(), async {
             world.ready_node_of("a", &ways).await;
             let machine = world.machine_of("a").await;
-            world.cloud.fail_host(&machine, Some(HostFailure::Restart)).unwrap();
+            world
+                .cloud
+                .fail_host(&machine, Some(HostFailure::Restart))
+                .unwrap();
             world.clock.sleep(Duration::from_mins(10)).await;
             assert!(!world.is_deleting("a").await);
             world.cloud.fail_host(&machine, Some(HostFailure::Stop)).unwrap();
@@ -370,11 +401,17 @@ async fn an_hour_of_refusals_and_nonsense_touches_nothing_and_afterwards_all_goe
         let world = World::new();
         while_working(world.replica(), async {
             world.ready_node("a").await;
-            let before = (world.cloud.instances(), world.nodes().get("a").await.unwrap().spec);
+            let before = (
+                world.cloud.instances(),
+                world.nodes().get("a").await.unwrap().spec,
+            );
             world.cloud.faults().start(Fault::new(kind));
             world.clock.sleep(Duration::from_hours(1)).await;
             world.cloud.faults().clear();
-            let after = (world.cloud.instances(), world.nodes().get("a").await.unwrap().spec);
+            let after = (
+                world.cloud.instances(),
+                world.nodes().get("a").await.unwrap().spec,
+            );
             assert_eq!(before, after, "{kind:?}");
             assert!(!world.is_deleting("a").await, "{kind:?}");
             world.preempt("a").await;

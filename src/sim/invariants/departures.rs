@@ -1,0 +1,303 @@
+//! How a Node is emptied. S6: a pod is deleted by us only when the time of its Node is nearly over, never before that;
+//! else it is evicted. S7: an eviction names exactly the pod that was judged, and none that must not be disturbed; a
+//! machine is deleted only when its Node was tainted five seconds before. S9: and only when nobody is left who must leave.
+//!
+//! Judged when the request is sent, on the pods as they are.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::book::Book;
+use super::ownership::target;
+use super::{Check, Findings, Truth};
+use crate::api::names::{DISRUPTED_TAINT, DO_NOT_DISRUPT, TERMINATION_TIMESTAMP};
+use crate::clock::{between, later};
+use crate::sim::history::{Edge, Entry, Request, What, Who};
+use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::object;
+use crate::sim::kube::request::Target;
+use crate::sim::kube::stored::ObjectKey;
+
+/// A pod may be bound just before the taint is seen.
+const SETTLED_AFTER: Duration = Duration::from_secs(5);
+/// A pod that should have been gone so long ago is waited for no longer.
+const STUCK_AFTER: Duration = Duration::from_mins(1);
+/// Clocks of replicas are set wrong by faults; deadlines are judged with this much grace.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// Since when each Node has been tainted, by name.
+#[derive(Default)]
+pub(super) struct Departures {
+    tainted: BTreeMap<String, Duration>,
+}
+
+impl Check for Departures {
+    fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+        for name in &book.changed.nodes {
+            match stored(truth, "", "nodes", "", name) {
+                None => drop(self.tainted.remove(name)),
+                Some(node) if is_tainted(&node) => {
+                    self.tainted.entry(name.clone()).or_insert(entry.at);
+                }
+                Some(_) => {}
+            }
+        }
+        let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who) else {
+            return;
+        };
+        match request.edge {
+            Edge::Cloud if request.method == Method::DELETE => {
+                self.gives_back(request, entry, book, truth, found)
+            }
+            Edge::Cloud => {}
+            Edge::Kube => judge_pod(request, entry.at, truth, found),
+        }
+    }
+}
+
+impl Departures {
+    /// The deletion of a machine that lives and has a Node.
+    fn gives_back(
+        &self,
+        request: &Request,
+        entry: &Entry,
+        book: &Book,
+        truth: &Truth<'_>,
+        found: &mut Findings,
+    ) {
+        let machine = target(request)
+            .and_then(|id| book.machines.get(id))
+            .filter(|it| it.is_live());
+        let claim = machine.and_then(|it| book.claims.get(it.claim.as_ref()?));
+        let Some((machine, claim)) = machine.zip(claim).filter(|(_, claim)| claim.gone.is_none()) else {
+            return;
+        };
+        let node = stored(truth, "", "nodes", "", &claim.name);
+        let is_its_own = |node: &Value| {
+            node["spec"]["providerID"]
+                .as_str()
+                .is_some_and(|it| it.ends_with(&machine.id))
+        };
+        if !node.as_ref().is_some_and(is_its_own) {
+            return;
+        }
+        let name = &claim.name;
+        let since = self.tainted.get(name);
+        if since.is_none_or(|since| entry.at < *since + SETTLED_AFTER) {
+            let message = format!("the machine of node {name} is deleted within five seconds of its taint");
+            found.blame("S7", entry.at, message);
+        }
+        for pod in pods(truth, name).iter().filter(|pod| must_leave(pod, truth.now)) {
+            let pod = object::name(pod);
+            let message = format!("the machine of node {name} is deleted although pod {pod} is still there");
+            found.blame("S9", entry.at, message);
+        }
+    }
+}
+
+/// An eviction, or the deletion of a pod.
+fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Findings) {
+    let is_eviction = request.method == Method::POST && request.path.ends_with("/eviction");
+    let path = request.path.trim_end_matches("/eviction");
+    let Some(target) = Target::parse(path).filter(|it| it.plural == "pods") else {
+        return;
+    };
+    let (namespace, name) = (
+        target.namespace.unwrap_or_default(),
+        target.name.unwrap_or_default(),
+    );
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let Some(pod) = stored(truth, "", "pods", &namespace, &name) else {
+        return;
+    };
+    if is_eviction {
+        let named = &body["deleteOptions"]["preconditions"];
+        if !named["uid"].is_string() || !named["resourceVersion"].is_string() {
+            found.blame("S7", at, format!("an eviction of pod {name} does not say which"));
+        }
+        let same = named["resourceVersion"] == pod["metadata"]["resourceVersion"];
+        if same && pod["metadata"]["annotations"][DO_NOT_DISRUPT] == "true" {
+            found.blame(
+                "S7",
+                at,
+                format!("pod {name} is evicted although it is not to be disturbed"),
+            );
+        }
+    } else if request.method == Method::DELETE && !may_be_deleted(&pod, truth) {
+        found.blame(
+            "S6",
+            at,
+            format!("pod {name} is deleted before the time of its node is over"),
+        );
+    }
+}
+
+/// Whether so little time is left for a pod's Node that it must be deleted now.
+fn may_be_deleted(pod: &Value, truth: &Truth<'_>) -> bool {
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    let claim = stored(truth, "karpenter.sh", "nodeclaims", "", node).unwrap_or_default();
+    let written = claim["metadata"]["annotations"][TERMINATION_TIMESTAMP].as_str();
+    let Some(deadline) = written.and_then(|text| text.parse::<Timestamp>().ok()) else {
+        return false;
+    };
+    let grace = pod["spec"]["terminationGracePeriodSeconds"]
+        .as_u64()
+        .unwrap_or(30);
+    object::is_deleting(pod) || between(truth.now, deadline) <= Duration::from_secs(grace) + SLACK
+}
+
+fn is_tainted(node: &Value) -> bool {
+    let taints = node["spec"]["taints"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    taints.iter().any(|taint| taint["key"] == DISRUPTED_TAINT)
+}
+
+/// Whether a machine must not go before this pod.
+fn must_leave(pod: &Value, now: Timestamp) -> bool {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let end = pod["metadata"]["deletionTimestamp"]
+        .as_str()
+        .and_then(|it| it.parse::<Timestamp>().ok());
+    let stuck = end.is_some_and(|end| now >= later(end, STUCK_AFTER));
+    let owners = list(&pod["metadata"]["ownerReferences"]);
+    let is_static = owners.iter().any(|owner| owner["kind"] == "Node");
+    let tolerates = list(&pod["spec"]["tolerations"]).iter().any(|it| {
+        let key = it["key"].as_str().unwrap_or_default();
+        let effect = it["effect"].as_str().unwrap_or_default();
+        it["operator"] == "Exists"
+            && (key.is_empty() || key == DISRUPTED_TAINT)
+            && matches!(effect, "" | "NoSchedule")
+    });
+    !finished && !stuck && !is_static && !tolerates
+}
+
+fn pods(truth: &Truth<'_>, node: &str) -> Vec<Value> {
+    let state = truth.kube.state();
+    let pods = state.store.list(&TableKey::of("", "pods"), None);
+    pods.map(|stored| stored.value())
+        .filter(|pod| pod["spec"]["nodeName"] == node)
+        .map(|pod| (*pod).clone())
+        .collect()
+}
+
+fn stored(truth: &Truth<'_>, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+    let state = truth.kube.state();
+    let stored = state
+        .store
+        .get(&TableKey::of(group, plural), &ObjectKey::new(namespace, name));
+    stored.map(|stored| (*stored.value()).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+    use super::*;
+    use crate::sim::kube::write;
+
+    const EVICTION: &str = "/api/v1/namespaces/default/pods/p/eviction";
+    const POD: &str = "/api/v1/namespaces/default/pods/p";
+
+    /// A claim that is being deleted, its machine that runs, and its Node; the path of the machine.
+    async fn leaving(stage: &mut Stage, taints: Value) -> String {
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"},
+                "spec": {"providerID": format!("ibm:///us-south/{id}"), "taints": taints},
+            }),
+        );
+        stage.delete("a").await;
+        format!("/v1/instances/{id}")
+    }
+
+    fn taint() -> Value {
+        json!([{"key": DISRUPTED_TAINT, "effect": "NoSchedule"}])
+    }
+
+    fn pod(stage: &Stage, tolerations: Value) {
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+                "spec": {"nodeName": "a", "containers": [], "tolerations": tolerations},
+            }),
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_goes_when_its_node_was_tainted_and_is_empty() {
+        let mut stage = Stage::new().await;
+        let path = leaving(&mut stage, taint()).await;
+        stage.look();
+        pod(&stage, json!([{"operator": "Exists"}]));
+        stage.pass(5).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn not_right_after_the_taint_and_not_without_one() {
+        for taints in [taint(), json!([])] {
+            let mut stage = Stage::new().await;
+            let path = leaving(&mut stage, taints).await;
+            stage.look();
+            stage.pass(4).await;
+            stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+            assert_eq!(stage.blamed(), ["S7"]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn not_while_a_pod_is_there_that_must_leave() {
+        let mut stage = Stage::new().await;
+        let path = leaving(&mut stage, taint()).await;
+        stage.look();
+        pod(&stage, json!([]));
+        stage.pass(5).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert_eq!(stage.blamed(), ["S9"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_eviction_says_which_pod_is_meant() {
+        let mut stage = Stage::new().await;
+        leaving(&mut stage, taint()).await;
+        pod(&stage, json!([]));
+        let named = r#"{"deleteOptions":{"preconditions":{"uid":"1","resourceVersion":"2"}}}"#;
+        stage.sends(0, Edge::Kube, &Method::POST, EVICTION, named);
+        assert!(stage.blamed().is_empty());
+        stage.sends(0, Edge::Kube, &Method::POST, EVICTION, "{}");
+        assert_eq!(stage.blamed(), ["S7"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_is_deleted_only_when_no_more_time_is_left_than_its_own() {
+        let mut stage = Stage::new().await;
+        leaving(&mut stage, taint()).await;
+        pod(&stage, json!([]));
+        stage.sends(0, Edge::Kube, &Method::DELETE, POD, "");
+        assert_eq!(stage.blamed(), ["S6"], "nobody said how long it may take");
+        let mut stage = Stage::new().await;
+        leaving(&mut stage, taint()).await;
+        pod(&stage, json!([]));
+        let deadline = json!({TERMINATION_TIMESTAMP: "2026-11-16T10:04:00Z"});
+        stage
+            .patch("a", json!({"metadata": {"annotations": deadline}}))
+            .await;
+        stage.pass(15).await;
+        stage.sends(0, Edge::Kube, &Method::DELETE, POD, "");
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+}
