@@ -42,7 +42,10 @@ async fn a_claim_whose_status_names_a_foreign_machine_neither_gets_it_nor_delete
             },
         }});
         let params = PatchParams::default();
-        let patched = world.claims().patch_status(name, &params, &Patch::Merge(edited)).await;
+        let patched = world
+            .claims()
+            .patch_status(name, &params, &Patch::Merge(edited))
+            .await;
         patched.unwrap();
     }
     while_working(world.replica(), async {
@@ -73,7 +76,10 @@ async fn a_claim_without_a_pool_is_bought_for_like_any_other() {
             "requirements": [],
         },
     }));
-    let made = world.claims().create(&PostParams::default(), &claim.unwrap()).await;
+    let made = world
+        .claims()
+        .create(&PostParams::default(), &claim.unwrap())
+        .await;
     made.unwrap();
     while_working(world.replica(), async {
         world.until_launched("a").await;
@@ -92,8 +98,14 @@ async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
     let ours = json!({"karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true",
         "karpenter-ibm.sh/ibmnodeclass": "default"});
     for (name, provider_id) in [
-        ("no-machine", "ibm:///us-south/0717_00000000-0000-4000-8000-000000000000"),
-        ("elsewhere", "ibm:///eu-de/02c7_00000000-0000-4000-8000-000000000000"),
+        (
+            "no-machine",
+            "ibm:///us-south/0717_00000000-0000-4000-8000-000000000000",
+        ),
+        (
+            "elsewhere",
+            "ibm:///eu-de/02c7_00000000-0000-4000-8000-000000000000",
+        ),
         ("other-cloud", "aws:///us-east-1a/i-0123"),
     ] {
         let node = json!({"metadata": {"name": name, "labels": ours}, "spec": {"providerID": provider_id}});
@@ -107,7 +119,9 @@ async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
         world.until_launched("other-cloud").await;
         let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.1.1.1"}]}});
         let params = PatchParams::default();
-        let patched = nodes.patch_status("other-cloud", &params, &Patch::Merge(address)).await;
+        let patched = nodes
+            .patch_status("other-cloud", &params, &Patch::Merge(address))
+            .await;
         patched.unwrap();
         world.clock.sleep(Duration::from_mins(5)).await;
         assert_eq!(world.nodes().await.len(), 3);
@@ -150,12 +164,11 @@ async fn a_right_that_is_missing_stops_what_needs_it_and_nothing_else() {
     for operation in ["instances.list", "instances.create", "instances.delete"] {
         let world = World::new();
         while_working(world.replica(), async {
-            world.claim("before").await;
-            world.until_launched("before").await;
+            world.initialized("before").await;
             let forbidden = Fault::new(FaultKind::Forbidden).on(operation);
             world.cloud.faults().start(forbidden);
             world.clock.sleep(Duration::from_mins(15)).await;
-            assert!(world.is_true("before", "Launched").await, "{operation}");
+            assert!(world.is_true("before", "Ready").await, "{operation}");
             assert_eq!(world.living().len(), 1, "{operation}");
             world.cloud.faults().clear();
             world.cloud.faults().start(Fault::new(FaultKind::IamDown));
@@ -193,13 +206,18 @@ async fn what_no_machine_could_start_with_is_told_at_the_class_and_costs_nothing
         // Nobody says where the cluster is.
         let replica = operator::factory(joining::settings("one"))(world.edges(User::admin()));
         while_working(replica, async {
-            let class = world.until_judged("default", "False", Duration::from_mins(1)).await;
+            let class = world
+                .until_judged("default", "False", Duration::from_mins(1))
+                .await;
             let ready = class.readiness().unwrap().clone();
             assert_eq!(ready.reason.as_deref(), Some(reason), "{change}");
             world.claim("a").await;
             world.clock.sleep(Duration::from_mins(2)).await;
             let claim = world.read("a").await.unwrap();
-            assert!(claim.status.is_none_or(|status| status.allocation.is_none()), "{change}");
+            assert!(
+                claim.status.is_none_or(|status| status.allocation.is_none()),
+                "{change}"
+            );
             let note = world.note("LaunchBlocked").await.unwrap();
             assert!(note.contains("is not ready"), "{note}");
             assert!(world.cloud.instances().is_empty());

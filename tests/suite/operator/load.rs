@@ -7,8 +7,8 @@ use std::time::Duration;
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
 use karpenter_ibm::sim::ibm;
-use karpenter_ibm::sim::kube::write;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{World, while_working};
@@ -60,11 +60,8 @@ impl World {
             let machine = cloud.create(&order).await.unwrap();
             let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": "2026-11-16T10:00:00Z"});
             let conditions = ["Launched", "Registered", "Initialized", "Ready"].map(condition);
-            let mut settled = serde_json::to_value(&claim).unwrap();
-            settled["apiVersion"] = json!("karpenter.sh/v1");
-            settled["kind"] = json!("NodeClaim");
-            settled["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
-            settled["status"] = json!({
+            let held = json!({"metadata": {"finalizers": ["karpenter.sh/termination"]}});
+            let status = json!({"status": {
                 "providerID": format!("ibm:///us-south/{}", machine.id),
                 "conditions": conditions,
                 "allocation": {
@@ -72,8 +69,11 @@ impl World {
                     "subnet": account.subnets[0], "instanceName": name, "instanceID": machine.id,
                     "since": "2026-11-16T10:00:00Z",
                 },
-            });
-            write::insert(&self.kube, settled);
+            }});
+            let (claims, params, name) = (self.claims(), PatchParams::default(), claim.name_any());
+            claims.patch(&name, &params, &Patch::Merge(held)).await.unwrap();
+            let settled = claims.patch_status(&name, &params, &Patch::Merge(status)).await;
+            settled.unwrap();
         }
     }
 
