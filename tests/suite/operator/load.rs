@@ -83,6 +83,11 @@ impl World {
     }
 }
 
+/// Whether a list grows with the machines.
+fn is_of_machines(what: &str) -> bool {
+    what.ends_with("/instances") || what.ends_with("interfaces")
+}
+
 /// Requests within ten quiet minutes: first pages and everything else by path, and following pages.
 async fn at_rest(machines: usize) -> (BTreeMap<String, usize>, usize) {
     let world = World::with(roomy);
@@ -93,19 +98,14 @@ async fn at_rest(machines: usize) -> (BTreeMap<String, usize>, usize) {
         world.clock.sleep(Duration::from_mins(10)).await;
         let requests = world.cloud.requests();
         let lately = usize::try_from(requests.count()).unwrap() - before;
-        let seen: Vec<(String, bool)> = requests
+        let seen: Vec<(String, String)> = requests
             .iter()
-            .map(|seen| {
-                (
-                    format!("{} {}", seen.method, seen.path),
-                    seen.query.contains("start="),
-                )
-            })
+            .map(|seen| (format!("{} {}", seen.method, seen.path), seen.query.clone()))
             .collect();
         let mut first = BTreeMap::new();
         let mut following = 0;
-        for (what, follows) in &seen[seen.len() - lately..] {
-            if *follows {
+        for (what, query) in &seen[seen.len() - lately..] {
+            if is_of_machines(what) && query.contains("start=") {
                 following += 1;
             } else {
                 *first.entry(what.clone()).or_default() += 1;
@@ -128,7 +128,7 @@ async fn calls_at_rest_are_the_same_for_ten_and_a_thousand_machines_but_for_a_pa
         assert_eq!(same, few, "{machines} machines");
         let lists: usize = few
             .iter()
-            .filter(|(what, _)| what.ends_with("/instances") || what.ends_with("interfaces"))
+            .filter(|(what, _)| is_of_machines(what))
             .map(|(_, count)| count)
             .sum();
         let pages = machines.div_ceil(PAGE) - 1;
