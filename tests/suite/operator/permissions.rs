@@ -90,6 +90,7 @@ async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() 
             world.is_true("deleted", "Registered").await
         });
         while_working(machine, registered).await;
+        world.inhabit("deleted").await;
         world.delete("deleted").await;
         world.until_gone("deleted").await;
         let [machine] = world.living().try_into().unwrap();

@@ -1,0 +1,200 @@
+//! What nobody answers for is removed, and a cluster that has forgotten its machines does not lose them.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use karpenter_ibm::api::{CapacityType, IBMNodeClass};
+use karpenter_ibm::controllers::context::Collecting;
+use karpenter_ibm::operator;
+use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::kube::identity::User;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::{World, while_working};
+
+/// Two sweeps and their second looks.
+const TWO_SWEEPS: Duration = Duration::from_mins(6);
+
+impl World {
+    /// The claim goes as if it had never been: nobody who waits for it is asked.
+    async fn lose(&self, name: &str) {
+        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        self.claims().patch(name, &PatchParams::default(), &bare).await.unwrap();
+        self.delete(name).await;
+    }
+
+    async fn until_running(&self, machines: &[String]) {
+        self.until("run", Duration::from_mins(6), async || {
+            machines.iter().all(|id| self.cloud.instance(id).unwrap().status == "running")
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_create_that_failed_half_way_leaves_behind_is_removed() {
+    let world = World::new();
+    world.cloud.faults().start(Fault::new(FaultKind::PartialCreate).times(3));
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.clock.sleep(Duration::from_secs(30)).await;
+        assert!(!world.cloud.orphans().is_empty());
+        world
+            .until("clean", Duration::from_mins(15), async || {
+                world.cloud.orphans().is_empty()
+            })
+            .await;
+        assert!(!world.told("GarbageCollected").await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_without_a_claim_whose_node_is_ready_is_reported_and_never_collected() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.ready_node("a").await;
+        let machine = world.machine_of("a").await;
+        world.lose("a").await;
+        world.clock.sleep(Duration::from_mins(30)).await;
+        assert_eq!(world.living().len(), 1);
+        let told = world.told("GarbageFound").await;
+        assert!(told.len() == 1 && told[0].2.contains(&machine), "{told:?}");
+        // Somebody takes the node out of service: now nobody uses the machine.
+        world.nodes().delete("a", &DeleteParams::default()).await.unwrap();
+        world
+            .until("gone", Duration::from_mins(10), async || {
+                world.cloud.instances().is_empty() && world.nodes().get_opt("a").await.unwrap().is_none()
+            })
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_only_reports_are_wanted_nothing_is_collected() {
+    let world = World::new();
+    let orphan = world.orphan(1, CapacityType::OnDemand).await;
+    let mut settings = World::settings("one");
+    settings.controllers.collecting = Collecting::Report;
+    let replica = operator::factory(settings)(world.edges(User::admin()));
+    while_working(replica, async {
+        world.clock.sleep(Duration::from_mins(20)).await;
+        assert_eq!(world.living().len(), 1);
+        let told = world.told("GarbageFound").await;
+        assert!(told.len() == 1 && told[0].2.contains(&orphan), "{told:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_backup_whose_claims_have_new_uids_costs_no_machine_until_somebody_confirms() {
+    let world = World::new();
+    let names = ["a", "b", "c", "d", "e"];
+    while_working(world.replica(), async {
+        for name in names {
+            world.claim(name).await;
+            world.until_launched(name).await;
+        }
+        world.clock.sleep(Duration::from_mins(2)).await;
+    })
+    .await;
+    // The cluster is rebuilt from a backup: the same claims, other uids, and no status.
+    for name in names {
+        world.lose(name).await;
+    }
+    while_working(world.replica(), async {
+        world.clock.sleep(Duration::from_mins(30)).await;
+        assert_eq!(world.living().len(), 5, "nothing was collected");
+        let told = world.told("CollectionStopped").await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].2.contains("5 of 5 machines belong to no claim"), "{told:?}");
+        let (_, confirm) = told[0].2.rsplit_once("karpenter-ibm.sh/confirm-collection=").unwrap();
+        let classes: Api<IBMNodeClass> = Api::all(world.kube.admin());
+        let annotate = async |value: &str| {
+            let patch = json!({"metadata": {"annotations": {"karpenter-ibm.sh/confirm-collection": value}}});
+            classes.patch("default", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        };
+        annotate("true").await;
+        world.clock.sleep(TWO_SWEEPS).await;
+        assert_eq!(world.living().len(), 5, "these machines must be confirmed, not any");
+        annotate(confirm).await;
+        world
+            .until("collected", Duration::from_mins(10), async || world.cloud.instances().is_empty())
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_machines_of_a_cloned_etcd_are_not_collected_by_the_original() {
+    let world = World::new();
+    // The clone has the same cluster id, and buys for claims that the original has never seen.
+    let mut machines = Vec::new();
+    for number in 1..=8 {
+        machines.push(world.orphan(number, CapacityType::OnDemand).await);
+    }
+    world.until_running(&machines).await;
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.clock.sleep(Duration::from_mins(12)).await;
+        assert_eq!(world.living().len(), 9);
+        assert_eq!(world.told("CollectionStopped").await.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_definition_of_claims_costs_no_machine() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.lose("a").await;
+        let definitions: Api<CustomResourceDefinition> = Api::all(world.kube.admin());
+        let name = "nodeclaims.karpenter.sh";
+        definitions.delete(name, &DeleteParams::default()).await.unwrap();
+        world.clock.sleep(Duration::from_mins(30)).await;
+        assert_eq!(world.living().len(), 1, "a list that failed says nothing");
+    })
+    .await;
+}
+
+/// oracle/karpenter-provider-oci#30, aws/karpenter-provider-aws#3951: a sweep with too wide a filter.
+#[tokio::test(start_paused = true)]
+async fn machines_of_others_are_never_collected_whatever_their_names_look_like() {
+    let world = World::new();
+    let cloud = world.seen();
+    let uid = "0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4";
+    for name in [format!("kib-00000000-{uid}"), "kib-mine".to_owned(), format!("kib-{uid}")] {
+        cloud.create(&world.order(&name, CapacityType::OnDemand)).await.unwrap();
+    }
+    while_working(world.replica(), async {
+        world.clock.sleep(Duration::from_mins(20)).await;
+        assert_eq!(world.living().len(), 3);
+    })
+    .await;
+}
+
+/// kubernetes/autoscaler#2386, #5465, #6795: the wrong machine was deleted, by a stale list or by letting the cloud pick.
+#[tokio::test(start_paused = true)]
+async fn of_two_machines_exactly_the_orphan_goes_although_lists_lag() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.ready_node("a").await;
+        let kept = world.machine_of("a").await;
+        let orphan = world.orphan(1, CapacityType::OnDemand).await;
+        world.cloud.faults().start(Fault::new(FaultKind::ReadLag));
+        world
+            .until("collected", Duration::from_mins(15), async || {
+                world.living().iter().all(|machine| machine.id != orphan)
+            })
+            .await;
+        world.clock.sleep(TWO_SWEEPS).await;
+        assert_eq!(world.living().iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), [kept]);
+    })
+    .await;
+}
