@@ -134,8 +134,8 @@ fn dated(body: &Bytes, clock: &Clock) -> Bytes {
         return body.clone();
     };
     let now = jiff::Timestamp::from_second(clock.now().as_second()).unwrap_or_default();
-    let conditions = object["status"]["conditions"].as_array_mut();
-    for condition in conditions.into_iter().flatten() {
+    let conditions = object.pointer_mut("/status/conditions");
+    for condition in conditions.and_then(Value::as_array_mut).into_iter().flatten() {
         condition["lastTransitionTime"] = json!(now.to_string());
     }
     object.to_string().into()

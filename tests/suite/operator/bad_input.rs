@@ -164,12 +164,11 @@ async fn a_right_that_is_missing_stops_what_needs_it_and_nothing_else() {
     for operation in ["instances.list", "instances.create", "instances.delete"] {
         let world = World::new();
         while_working(world.replica(), async {
-            world.claim("before").await;
-            world.until_launched("before").await;
+            world.initialized("before").await;
             let forbidden = Fault::new(FaultKind::Forbidden).on(operation);
             world.cloud.faults().start(forbidden);
             world.clock.sleep(Duration::from_mins(15)).await;
-            assert!(world.is_true("before", "Launched").await, "{operation}");
+            assert!(world.is_true("before", "Ready").await, "{operation}");
             assert_eq!(world.living().len(), 1, "{operation}");
             world.cloud.faults().clear();
             world.cloud.faults().start(Fault::new(FaultKind::IamDown));

@@ -176,7 +176,7 @@ async fn node_after_node_was_bought_for_a_pod_that_never_fit() {
                 "requirements": [
                     {"key": "karpenter-ibm.sh/instance-family", "operator": "In", "values": ["bxf"]},
                 ],
-                "resources": {"requests": {"memory": "5200Mi"}},
+                "resources": {"requests": {"memory": "5600Mi"}},
             },
         }));
         let made = world

@@ -7,8 +7,8 @@ use std::time::Duration;
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
 use karpenter_ibm::sim::ibm;
-use karpenter_ibm::sim::kube::write;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{World, while_working};
@@ -60,11 +60,8 @@ impl World {
             let machine = cloud.create(&order).await.unwrap();
             let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": "2026-11-16T10:00:00Z"});
             let conditions = ["Launched", "Registered", "Initialized", "Ready"].map(condition);
-            let mut settled = serde_json::to_value(&claim).unwrap();
-            settled["apiVersion"] = json!("karpenter.sh/v1");
-            settled["kind"] = json!("NodeClaim");
-            settled["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
-            settled["status"] = json!({
+            let held = json!({"metadata": {"finalizers": ["karpenter.sh/termination"]}});
+            let status = json!({"status": {
                 "providerID": format!("ibm:///us-south/{}", machine.id),
                 "conditions": conditions,
                 "allocation": {
@@ -72,8 +69,11 @@ impl World {
                     "subnet": account.subnets[0], "instanceName": name, "instanceID": machine.id,
                     "since": "2026-11-16T10:00:00Z",
                 },
-            });
-            write::insert(&self.kube, settled);
+            }});
+            let (claims, params, name) = (self.claims(), PatchParams::default(), claim.name_any());
+            claims.patch(&name, &params, &Patch::Merge(held)).await.unwrap();
+            let settled = claims.patch_status(&name, &params, &Patch::Merge(status)).await;
+            settled.unwrap();
         }
     }
 
@@ -81,6 +81,11 @@ impl World {
         let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(self.kube.admin());
         namespaces.get("kube-system").await.unwrap().uid().unwrap()
     }
+}
+
+/// Whether a list grows with the machines.
+fn is_of_machines(what: &str) -> bool {
+    what.ends_with("/instances") || what.ends_with("interfaces")
 }
 
 /// Requests within ten quiet minutes: first pages and everything else by path, and following pages.
@@ -93,19 +98,14 @@ async fn at_rest(machines: usize) -> (BTreeMap<String, usize>, usize) {
         world.clock.sleep(Duration::from_mins(10)).await;
         let requests = world.cloud.requests();
         let lately = usize::try_from(requests.count()).unwrap() - before;
-        let seen: Vec<(String, bool)> = requests
+        let seen: Vec<(String, String)> = requests
             .iter()
-            .map(|seen| {
-                (
-                    format!("{} {}", seen.method, seen.path),
-                    seen.query.contains("start="),
-                )
-            })
+            .map(|seen| (format!("{} {}", seen.method, seen.path), seen.query.clone()))
             .collect();
         let mut first = BTreeMap::new();
         let mut following = 0;
-        for (what, follows) in &seen[seen.len() - lately..] {
-            if *follows {
+        for (what, query) in &seen[seen.len() - lately..] {
+            if is_of_machines(what) && query.contains("start=") {
                 following += 1;
             } else {
                 *first.entry(what.clone()).or_default() += 1;
@@ -128,7 +128,7 @@ async fn calls_at_rest_are_the_same_for_ten_and_a_thousand_machines_but_for_a_pa
         assert_eq!(same, few, "{machines} machines");
         let lists: usize = few
             .iter()
-            .filter(|(what, _)| what.ends_with("/instances") || what.ends_with("interfaces"))
+            .filter(|(what, _)| is_of_machines(what))
             .map(|(_, count)| count)
             .sum();
         let pages = machines.div_ceil(PAGE) - 1;

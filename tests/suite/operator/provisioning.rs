@@ -115,7 +115,7 @@ impl World {
         let end = self.clock.instant() + SOON;
         while self.all_claims().await.len() != count {
             if self.clock.instant() > end {
-                let told = self.told("FailedScheduling").await;
+                let told = self.notes("FailedScheduling").await;
                 panic!(
                     "not {count} claims but {}; {told:?}",
                     self.all_claims().await.len()
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Notes of events with that reason about pods.
-    async fn told(&self, reason: &str) -> Vec<String> {
+    async fn notes(&self, reason: &str) -> Vec<String> {
         let events: Api<Event> = Api::all(self.kube.admin());
         let events = events.list(&ListParams::default()).await.unwrap().items;
         let about = events
@@ -139,7 +139,7 @@ impl World {
 
     async fn until_told(&self, reason: &str, part: &str) {
         self.until(&format!("{reason}: {part}"), SOON, async || {
-            self.told(reason).await.iter().any(|note| note.contains(part))
+            self.notes(reason).await.iter().any(|note| note.contains(part))
         })
         .await;
     }
@@ -190,7 +190,7 @@ async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_d
         world.until_launched(&name).await;
         world.clock.sleep(Duration::from_mins(5)).await;
         assert_eq!(world.all_claims().await.len(), 1, "nothing is bought twice");
-        assert_eq!(world.told("Nominated").await.len(), 2, "each pod is told once");
+        assert_eq!(world.notes("Nominated").await.len(), 2, "each pod is told once");
     })
     .await;
 }
@@ -209,7 +209,7 @@ async fn limits_hold_with_everything_counted_and_the_pod_left_out_is_told_why_on
         world.until_told("FailedScheduling", "small").await;
         world.clock.sleep(Duration::from_mins(5)).await;
         assert_eq!(world.all_claims().await.len(), 1);
-        let told = world.told("FailedScheduling").await;
+        let told = world.notes("FailedScheduling").await;
         assert_eq!(told.len(), 2, "one for each pod: {told:?}");
     })
     .await;
@@ -271,7 +271,7 @@ async fn a_pod_with_which_planning_panics_is_told_so_and_nobody_else_waits_for_i
         assert_eq!(claim.annotations()[names::NOMINATED_PODS].split(',').count(), 3);
         world.until_told("FailedScheduling", "this pod is poison").await;
         world.clock.sleep(Duration::from_mins(10)).await;
-        assert_eq!(world.told("FailedScheduling").await.len(), 1);
+        assert_eq!(world.notes("FailedScheduling").await.len(), 1);
         world
             .waiting(
                 "e",

@@ -1,0 +1,191 @@
+//! A thousand claims at once: until all are launched, how often the cloud is asked, and how much memory that takes.
+//!
+//! Everything is in one process, on a clock that jumps: the operator, the API server and the account. So the memory is
+//! that of all three. `--small` buys ten, to see that it runs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use karpenter_ibm::api::NodeClaim;
+use karpenter_ibm::api::crd::definitions;
+use karpenter_ibm::clock::Clock;
+use karpenter_ibm::entropy::Entropy;
+use karpenter_ibm::ibm::Transports;
+use karpenter_ibm::ibm::secret::Secret;
+use karpenter_ibm::operator::{self, Edges, RawSettings, Settings};
+use karpenter_ibm::sim::ibm::{self, Cloud};
+use karpenter_ibm::sim::kube::identity::Keys;
+use karpenter_ibm::sim::kube::{ApiServer, Options, write};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+
+/// How long it may take: a thousand machines and the requests for each, at ten a second.
+const PATIENCE: Duration = Duration::from_mins(60);
+
+fn main() -> Result<()> {
+    let small = std::env::args().any(|argument| argument == "--small");
+    let claims = if small { 10 } else { 1000 };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
+    let clock = Clock::system();
+    let before = clock.instant();
+    let bought = runtime.block_on(buy(claims))?;
+    let took = Clock::system().instant() - before;
+    writeln!(
+        std::io::stdout(),
+        "{claims} claims: all launched after {} s simulated ({:.1} s real); {} requests to the cloud, {} of them orders, \
+         at most {} within ten seconds; {} MB at most",
+        bought.simulated.as_secs(),
+        took.as_secs_f64(),
+        bought.requests,
+        bought.orders,
+        bought.most,
+        peak_memory_mb().unwrap_or_default(),
+    )?;
+    Ok(())
+}
+
+/// What it took.
+struct Bought {
+    simulated: Duration,
+    requests: usize,
+    orders: usize,
+    most: usize,
+}
+
+async fn buy(count: usize) -> Result<Bought> {
+    let clock = Clock::simulated("2026-11-16T10:00:00Z".parse()?);
+    let (kube, cloud) = (cluster(&clock)?, account(&clock));
+    let exchange = Arc::new(cloud.exchange());
+    let edges = Edges {
+        kube: kube.admin(),
+        ibm: Transports {
+            cloud: exchange.clone(),
+            metadata: exchange,
+        },
+        clock: clock.clone(),
+        entropy: Entropy::seeded(1),
+        registry: prometheus::Registry::new(),
+    };
+    write::insert(&kube, class(&cloud));
+    let claims: Api<NodeClaim> = Api::all(kube.admin());
+    let started = clock.instant();
+    let story = async {
+        for number in 0..count {
+            claims.create(&PostParams::default(), &claim(number)?).await?;
+        }
+        loop {
+            clock.sleep(Duration::from_secs(5)).await;
+            let running = cloud
+                .instances()
+                .iter()
+                .filter(|it| it.status == "running")
+                .count();
+            if running == count && launched(&claims).await? == count {
+                return Ok(());
+            }
+            ensure!(clock.instant() - started < PATIENCE, "{running} of {count} run");
+        }
+    };
+    tokio::select! {
+        biased;
+        told = story => told?,
+        () = operator::factory(settings()?)(edges) => anyhow::bail!("the operator ended"),
+    }
+    let mut tens: BTreeMap<i64, usize> = BTreeMap::new();
+    let (mut requests, mut orders) = (0, 0);
+    for seen in cloud.requests().iter() {
+        requests += 1;
+        orders += usize::from(seen.method == http::Method::POST && seen.path == "/v1/instances");
+        *tens.entry(seen.at.as_second() / 10).or_default() += 1;
+    }
+    Ok(Bought {
+        simulated: clock.instant() - started,
+        requests,
+        orders,
+        most: tens.into_values().max().unwrap_or_default(),
+    })
+}
+
+async fn launched(claims: &Api<NodeClaim>) -> Result<usize> {
+    let all = claims.list(&kube::api::ListParams::default()).await?;
+    let is_launched = |claim: &&NodeClaim| claim.status.as_ref().is_some_and(|it| it.provider_id.is_some());
+    Ok(all.items.iter().filter(is_launched).count())
+}
+
+fn cluster(clock: &Clock) -> Result<ApiServer> {
+    let kube = ApiServer::new(Options {
+        clock: clock.clone(),
+        seed: 1,
+        keys: Keys::Fixed,
+    });
+    for definition in definitions()? {
+        write::insert(&kube, definition.object);
+    }
+    write::insert(
+        &kube,
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter-ibm"}}),
+    );
+    Ok(kube)
+}
+
+/// An account in which thousands of machines have room.
+fn account(clock: &Clock) -> Cloud {
+    let mut options = ibm::Options::new("us-south", 7, clock.clone());
+    options.subnet_prefix = 18;
+    options.quotas.vcpu = 100_000;
+    options.quotas.memory_gib = 1_000_000;
+    options.quotas.volumes = 100_000;
+    options.quotas.spot_instances = 100_000;
+    options.stock.standard = 100_000;
+    options.stock.spot = 100_000;
+    Cloud::new(options)
+}
+
+fn settings() -> Result<Settings> {
+    let mut settings = Settings::validate(&RawSettings {
+        api_key: Some(Secret::new("demo-api-key".to_owned())),
+        region: Some("us-south".to_owned()),
+        namespace: Some("karpenter-ibm".to_owned()),
+        pod: Some("one".to_owned()),
+        ..RawSettings::default()
+    })?;
+    settings.controllers.user_data = Some("#cloud-config\nhostname: NODE_NAME\n".to_owned());
+    Ok(settings)
+}
+
+fn class(cloud: &Cloud) -> serde_json::Value {
+    let account = cloud.account();
+    json!({
+        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+        "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
+    })
+}
+
+fn claim(number: usize) -> Result<NodeClaim> {
+    let claim = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": format!("claim-{number}"), "labels": {"karpenter.sh/nodepool": "default"}},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            "requirements": [
+                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8"]},
+            ],
+        },
+    });
+    serde_json::from_value(claim).context("a claim")
+}
+
+/// The most memory that this process ever had.
+fn peak_memory_mb() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1000)
+}
