@@ -162,7 +162,10 @@ async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_d
             },
         }});
         let pool = world.pool("shop", pool).await;
-        let tolerant = json!({"tolerations": [{"key": "shop", "operator": "Exists"}]});
+        let tolerant = json!({
+            "tolerations": [{"key": "shop", "operator": "Exists"}],
+            "containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}],
+        });
         world.waiting("a", tolerant.clone()).await;
         world.waiting("b", tolerant).await;
         let [claim] = world.until_claims(1).await.try_into().unwrap();
@@ -182,7 +185,7 @@ async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_d
         assert_eq!(claim.spec.taints.as_ref().unwrap()[0].key, "shop");
         assert_eq!(claim.spec.startup_taints.as_ref().unwrap()[0].key, "begin");
         let requests = claim.spec.resources.as_ref().unwrap().requests.as_ref().unwrap();
-        assert_eq!(serde_json::to_value(requests).unwrap()["cpu"], json!("2"));
+        assert_eq!(serde_json::to_value(requests).unwrap()["cpu"], json!("1"));
         let types = claim
             .spec
             .requirements
@@ -450,7 +453,7 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
     for last in 1.. {
         let (world, effects) = (World::new(), Effects::up_to(last));
         world.pool("default", json!({})).await;
-        for (pod, zone) in [("a", "us-south-1"), ("b", "us-south-2"), ("c", "us-south-1")] {
+        for (pod, zone) in [("a", "us-south-1"), ("b", "us-south-2"), ("c", "us-south-3")] {
             world
                 .waiting(
                     pod,
@@ -460,13 +463,13 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
         }
         let done = async || {
             world
-                .until("two launched", Duration::from_mins(10), async || {
+                .until("three launched", Duration::from_mins(10), async || {
                     let claims = world.all_claims().await;
                     let launched = claims.iter().filter(|claim| {
                         let status = claim.status.as_ref();
                         status.is_some_and(|status| status.provider_id.is_some())
                     });
-                    launched.count() == 2
+                    launched.count() == 3
                 })
                 .await;
         };
@@ -483,7 +486,7 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
                 .iter()
                 .filter(|(method, path)| method == "POST" && path.ends_with("/nodeclaims"))
                 .count();
-            assert_eq!(made, 2, "{:#?}", effects.log());
+            assert_eq!(made, 3, "{:#?}", effects.log());
             assert!(last > 8, "only {last} effects");
             return;
         }
@@ -492,13 +495,18 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
             world.clock.sleep(Duration::from_mins(2)).await;
         })
         .await;
-        let claims = world.all_claims().await;
+        let claims: Vec<String> = world
+            .all_claims()
+            .await
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect();
+        let log = effects.log();
         assert_eq!(
             claims.len(),
-            2,
-            "after a crash upon effect {last} of {:#?}: {claims:#?}",
-            effects.log()
+            3,
+            "after a crash upon effect {last} of {log:#?}: {claims:?}"
         );
-        assert_eq!(world.living().len(), 2, "after a crash upon effect {last}");
+        assert_eq!(world.living().len(), 3, "after a crash upon effect {last}");
     }
 }
