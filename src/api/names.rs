@@ -207,6 +207,10 @@ pub const REASON_NOMINATED: &str = "Nominated";
 /// Reason of an event on a pod: nothing can be bought or found for it.
 pub const REASON_FAILED_SCHEDULING: &str = "FailedScheduling";
 
+/// Drift reason: the template of the NodePool was different when the claim was made.
+pub const DRIFT_NODE_POOL: &str = "NodePoolDrifted";
+/// Drift reason: the NodePool does not allow what the node is any more.
+pub const DRIFT_REQUIREMENTS: &str = "RequirementsDrifted";
 /// Drift reason: the class says that machines are made of something else now.
 pub const DRIFT_NODE_CLASS: &str = "NodeClassDrift";
 /// Drift reason: new machines boot another image.

@@ -15,10 +15,47 @@ pub struct Metrics {
     ended: IntCounterVec,
     certificates: IntCounterVec,
     approved_by_others: IntGauge,
+    planning: Planning,
+}
+
+/// What is counted of plans for pods.
+#[derive(Clone, Debug)]
+struct Planning {
     panics: IntCounterVec,
     passes_failed: IntCounter,
     claims_made: IntCounter,
     pods_left_out: IntGauge,
+}
+
+impl Planning {
+    fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let all = Self {
+            panics: IntCounterVec::new(
+                Opts::new(
+                    "karpenter_ibm_decision_panics_total",
+                    "Decisions that ended in a panic: mistakes in this program.",
+                ),
+                &["decision"],
+            )?,
+            passes_failed: IntCounter::new(
+                "karpenter_ibm_provisioning_failures_total",
+                "Passes over pods that wait which ended before they were done.",
+            )?,
+            claims_made: IntCounter::new(
+                "karpenter_ibm_nodeclaims_made_total",
+                "NodeClaims that were made for pods.",
+            )?,
+            pods_left_out: IntGauge::new(
+                "karpenter_ibm_pods_without_a_place",
+                "Pods for which no node could be found or bought in the last plan.",
+            )?,
+        };
+        registry.register(Box::new(all.panics.clone()))?;
+        registry.register(Box::new(all.passes_failed.clone()))?;
+        registry.register(Box::new(all.claims_made.clone()))?;
+        registry.register(Box::new(all.pods_left_out.clone()))?;
+        Ok(all)
+    }
 }
 
 impl Metrics {
@@ -34,30 +71,8 @@ impl Metrics {
             "Rights by which kube-controller-manager approves the certificate requests of machines that join: should be 0.",
         )?;
         registry.register(Box::new(approved_by_others.clone()))?;
-        let passes_failed = IntCounter::new(
-            "karpenter_ibm_provisioning_failures_total",
-            "Passes over pods that wait which ended before they were done.",
-        )?;
-        registry.register(Box::new(passes_failed.clone()))?;
-        let claims_made = IntCounter::new(
-            "karpenter_ibm_nodeclaims_made_total",
-            "NodeClaims that were made for pods.",
-        )?;
-        registry.register(Box::new(claims_made.clone()))?;
-        let pods_left_out = IntGauge::new(
-            "karpenter_ibm_pods_without_a_place",
-            "Pods for which no node could be found or bought in the last plan.",
-        )?;
-        registry.register(Box::new(pods_left_out.clone()))?;
         Ok(Self {
-            passes_failed,
-            claims_made,
-            pods_left_out,
-            panics: counter(
-                "karpenter_ibm_decision_panics_total",
-                "Decisions that ended in a panic: mistakes in this program.",
-                "decision",
-            )?,
+            planning: Planning::register(registry)?,
             approved_by_others,
             certificates: counter(
                 "karpenter_ibm_certificate_requests_total",
@@ -99,19 +114,21 @@ impl Metrics {
 
     /// A decision of that kind ended in a panic.
     pub fn panicked(&self, decision: &str) {
-        self.panics.with_label_values(&[decision]).inc();
+        self.planning.panics.with_label_values(&[decision]).inc();
     }
 
     /// A pass over pods that wait ended before it was done.
     pub fn pass_failed(&self) {
-        self.passes_failed.inc();
+        self.planning.passes_failed.inc();
     }
 
     /// A plan was carried out, and so many claims were made.
     pub fn planned(&self, plan: &Plan, claims: usize) {
-        self.claims_made.inc_by(u64::try_from(claims).unwrap_or_default());
+        self.planning
+            .claims_made
+            .inc_by(u64::try_from(claims).unwrap_or_default());
         let left_out = i64::try_from(plan.pods_left_out()).unwrap_or(i64::MAX);
-        self.pods_left_out.set(left_out);
+        self.planning.pods_left_out.set(left_out);
     }
 
     /// A step was carried out.

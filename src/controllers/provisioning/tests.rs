@@ -5,7 +5,7 @@ use crate::api::{NodePool, names};
 use crate::model::{Requirements, Values};
 use crate::resources::Resources;
 
-fn pool(name: &str, requirements: Value) -> NodePool {
+fn pool(name: &str, requirements: &Value) -> NodePool {
     serde_json::from_value(json!({
         "metadata": {"name": name, "uid": "u"},
         "spec": {"template": {"spec": {
@@ -18,7 +18,7 @@ fn pool(name: &str, requirements: Value) -> NodePool {
 
 #[test]
 fn a_name_fits_a_label_and_two_long_pools_do_not_share_one() {
-    let long = |end: &str| pool(&format!("{}{end}", "x.".repeat(100)), json!([]));
+    let long = |end: &str| pool(&format!("{}{end}", "x.".repeat(100)), &json!([]));
     let (one, two) = (name_for(&long("a"), "pods"), name_for(&long("b"), "pods"));
     assert!(one.len() <= 63 && !one.contains(".-"), "{one}");
     assert_ne!(one, two);
@@ -43,7 +43,7 @@ fn labels_of_the_users_own_get_a_value_and_what_only_a_node_can_have_is_left_out
         requests: Resources::new().with("cpu", 1500).with("memory", 1 << 30),
         ..Wanted::default()
     };
-    let claim = manifest(&pool("p", own), "c".to_owned(), &wanted).unwrap();
+    let claim = manifest(&pool("p", &own), "c".to_owned(), &wanted).unwrap();
     let labels = claim.metadata.labels.unwrap();
     assert_eq!(
         labels.get("team").map(String::as_str),

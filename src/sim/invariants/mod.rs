@@ -6,7 +6,7 @@
 //! check in turn. Safety (S) is judged at once; liveness (L) when the world has been healed and has had its time.
 //!
 //! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to limits,
-//! budgets, pods and offerings (S4 to S7, S9, S10, S19, L1, L5 to L9, L12) comes with the features it is about.
+//! budgets and offerings (S4 to S7, S9, S10, S19, L5 to L8, L12) comes with the features it is about.
 
 mod book;
 mod changes;
@@ -16,6 +16,7 @@ mod leases;
 mod leftovers;
 mod manners;
 mod ownership;
+mod pods;
 mod purchases;
 mod quiet;
 mod release;
@@ -158,6 +159,7 @@ impl Judge {
                 Box::new(secrets::Secrets::new(&settings)),
                 Box::new(trust::Trust),
                 Box::new(leftovers::Leftovers),
+                Box::new(pods::Pods),
                 Box::new(replicas::Replicas),
                 Box::new(quiet::Quiet),
             ],

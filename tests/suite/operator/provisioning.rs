@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 impl World {
     /// A pool that takes what `spec` says besides the class.
-    async fn pool(&self, name: &str, spec: Value) -> NodePool {
+    pub(super) async fn pool(&self, name: &str, spec: Value) -> NodePool {
         let mut pool = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
             "spec": {"template": {"spec": {
@@ -115,7 +115,7 @@ impl World {
         self.claims().list(&ListParams::default()).await.unwrap().items
     }
 
-    async fn until_claims(&self, count: usize) -> Vec<NodeClaim> {
+    pub(super) async fn until_claims(&self, count: usize) -> Vec<NodeClaim> {
         let end = self.clock.instant() + SOON;
         while self.all_claims().await.len() != count {
             if self.clock.instant() > end {
@@ -152,7 +152,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_does() {
     let world = World::new();
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         let pool = json!({"template": {
             "metadata": {"labels": {"team": "shop"}, "annotations": {"note": "x"}},
             "spec": {
@@ -198,14 +198,14 @@ async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_d
         world.clock.sleep(Duration::from_mins(5)).await;
         assert_eq!(world.all_claims().await.len(), 1, "nothing is bought twice");
         assert_eq!(world.told("Nominated").await.len(), 2, "each pod is told once");
-    })
+    }))
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn limits_hold_with_everything_counted_and_the_pod_left_out_is_told_why_once() {
     let world = World::new();
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         world.pool("small", json!({"limits": {"cpu": "4", "nodes": "1"}})).await;
         for pod in ["a", "b", "c"] {
             let one_each = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
@@ -218,7 +218,7 @@ async fn limits_hold_with_everything_counted_and_the_pod_left_out_is_told_why_on
         assert_eq!(world.all_claims().await.len(), 1);
         let told = world.told("FailedScheduling").await;
         assert_eq!(told.len(), 2, "one for each pod: {told:?}");
-    })
+    }))
     .await;
 }
 
@@ -232,7 +232,7 @@ async fn an_offering_that_is_withheld_is_not_planned_for_and_comes_back() {
             "spec": {"key": "spot:*:*", "reason": "Quota", "until": "2026-11-16T10:05:00Z"},
         }),
     );
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         let only_spot = json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]);
         world
             .pool("spot", json!({"template": {"spec": {"requirements": only_spot}}}))
@@ -242,7 +242,7 @@ async fn an_offering_that_is_withheld_is_not_planned_for_and_comes_back() {
         assert!(world.all_claims().await.is_empty());
         world.clock.sleep(Duration::from_mins(5)).await;
         world.until_claims(1).await;
-    })
+    }))
     .await;
 }
 
@@ -262,7 +262,7 @@ async fn a_pod_with_which_planning_panics_is_told_so_and_nobody_else_waits_for_i
         ..context
     };
     let factory = factory_of(World::settings("one"), |edges| edges, poison);
-    while_working(factory(world.edges(User::admin())), async {
+    while_working(factory(world.edges(User::admin())), Box::pin(async {
         world.pool("default", json!({})).await;
         for pod in ["a", "b", "poisoned", "d"] {
             world.waiting(pod, json!({"priority": 0})).await;
@@ -286,14 +286,14 @@ async fn a_pod_with_which_planning_panics_is_told_so_and_nobody_else_waits_for_i
             )
             .await;
         world.until_claims(2).await;
-    })
+    }))
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_claims_of_a_pool_go_when_it_goes() {
     let world = World::new();
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         world.pool("default", json!({})).await;
         world.waiting("a", json!({})).await;
         let [claim] = world.until_claims(1).await.try_into().unwrap();
@@ -310,14 +310,14 @@ async fn the_claims_of_a_pool_go_when_it_goes() {
             world.all_claims().await.is_empty(),
             "nothing is bought for a pool that is gone"
         );
-    })
+    }))
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_node_that_goes_are_planned_for_before_they_are_evicted() {
     let world = World::new();
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         world.pool("default", json!({})).await;
         world.waiting("a", json!({})).await;
         let [claim] = world.until_claims(1).await.try_into().unwrap();
@@ -349,7 +349,7 @@ async fn pods_of_a_node_that_goes_are_planned_for_before_they_are_evicted() {
         assert_eq!(new.annotations()[names::NOMINATED_PODS], uid);
         world.clock.sleep(Duration::from_mins(2)).await;
         assert_eq!(world.all_claims().await.len(), 2);
-    })
+    }))
     .await;
 }
 
@@ -363,7 +363,7 @@ async fn two_who_both_believe_to_lead_make_one_claim() {
         operator::factory(settings)(world.edges(User::admin()))
     };
     let both = futures::future::join(replica("one", super::NAMESPACE), replica("two", "default"));
-    while_working(futures::FutureExt::map(both, |_| ()), async {
+    while_working(futures::FutureExt::map(both, |_| ()), Box::pin(async {
         world.clock.sleep(Duration::from_secs(30)).await;
         world.pool("default", json!({})).await;
         for pod in ["a", "b", "c"] {
@@ -372,14 +372,14 @@ async fn two_who_both_believe_to_lead_make_one_claim() {
         world.until_claims(1).await;
         world.clock.sleep(Duration::from_mins(5)).await;
         assert_eq!(world.all_claims().await.len(), 1);
-    })
+    }))
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_static_pool_has_as_many_claims_as_it_says() {
     let world = World::new();
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         world
             .pool("fixed", json!({"replicas": 2, "limits": {"nodes": "3"}}))
             .await;
@@ -403,14 +403,14 @@ async fn a_static_pool_has_as_many_claims_as_it_says() {
                 world.all_claims().await.len() == 1
             })
             .await;
-    })
+    }))
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_says_whether_it_can_be_used_and_what_it_has() {
     let world = World::new();
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         let pool = world.pool("default", json!({})).await;
         let pools: Api<NodePool> = Api::all(world.kube.admin());
         let says = async |type_: &str| {
@@ -443,7 +443,7 @@ async fn a_pool_says_whether_it_can_be_used_and_what_it_has() {
             })
             .await;
         assert_eq!(says("Ready").await.as_deref(), Some("False"));
-    })
+    }))
     .await;
 }
 
@@ -453,7 +453,7 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
     for last in 1.. {
         let (world, effects) = (World::new(), Effects::up_to(last));
         world.pool("default", json!({})).await;
-        for (pod, zone) in [("a", "us-south-1"), ("b", "us-south-2"), ("c", "us-south-3")] {
+        for (pod, zone) in [("a", "us-south-1"), ("b", "us-south-2")] {
             world
                 .waiting(
                     pod,
@@ -463,13 +463,13 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
         }
         let done = async || {
             world
-                .until("three launched", Duration::from_mins(10), async || {
+                .until("two launched", Duration::from_mins(10), async || {
                     let claims = world.all_claims().await;
                     let launched = claims.iter().filter(|claim| {
                         let status = claim.status.as_ref();
                         status.is_some_and(|status| status.provider_id.is_some())
                     });
-                    launched.count() == 3
+                    launched.count() == 2
                 })
                 .await;
         };
@@ -486,13 +486,13 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
                 .iter()
                 .filter(|(method, path)| method == "POST" && path.ends_with("/nodeclaims"))
                 .count();
-            assert_eq!(made, 3, "{:#?}", effects.log());
+            assert_eq!(made, 2, "{:#?}", effects.log());
             assert!(last > 8, "only {last} effects");
             return;
         }
         while_working(world.replica_named("second"), async {
             done().await;
-            world.clock.sleep(Duration::from_mins(2)).await;
+            world.clock.sleep(Duration::from_secs(40)).await;
         })
         .await;
         let claims: Vec<String> = world
@@ -504,9 +504,9 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
         let log = effects.log();
         assert_eq!(
             claims.len(),
-            3,
+            2,
             "after a crash upon effect {last} of {log:#?}: {claims:?}"
         );
-        assert_eq!(world.living().len(), 3, "after a crash upon effect {last}");
+        assert_eq!(world.living().len(), 2, "after a crash upon effect {last}");
     }
 }
