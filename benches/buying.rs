@@ -1,7 +1,7 @@
 //! A thousand claims at once: until all are launched, how often the cloud is asked, and how much memory that takes.
 //!
 //! Everything is in one process, on a clock that jumps: the operator, the API server and the account. So the memory is
-//! that of all three. `--small` buys ten, to see that it runs.
+//! that of all three. `--small` buys ten, to see that it runs; `--claims=100` as many.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -24,11 +24,12 @@ use kube::api::PostParams;
 use serde_json::json;
 
 /// How long it may take: a thousand machines and the requests for each, at ten a second.
-const PATIENCE: Duration = Duration::from_mins(60);
+const PATIENCE: Duration = Duration::from_hours(1);
 
 fn main() -> Result<()> {
     let small = std::env::args().any(|argument| argument == "--small");
-    let claims = if small { 10 } else { 1000 };
+    let asked = std::env::args().find_map(|argument| argument.strip_prefix("--claims=")?.parse().ok());
+    let claims = asked.unwrap_or(if small { 10 } else { 1000 });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

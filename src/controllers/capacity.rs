@@ -190,7 +190,7 @@ mod tests {
         }]
     }
 
-    fn class(observed: Value) -> IBMNodeClass {
+    fn class(observed: &Value) -> IBMNodeClass {
         serde_json::from_value(json!({
             "metadata": {"name": "default"}, "spec": {"region": "us-south", "vpc": "v", "image": "i"},
             "status": {"resolvedImageID": "now", "observedCapacity": observed},
@@ -222,42 +222,45 @@ mod tests {
     }
 
     /// What is kept of one profile after nodes said this.
-    fn kept(before: Value, nodes: &[(String, Node)]) -> Option<(String, String)> {
+    fn kept(before: &Value, nodes: &[(String, Node)]) -> Option<String> {
         let claims: Vec<NodeClaim> = nodes.iter().map(|(name, _)| claim(name, "now")).collect();
         let nodes = nodes.iter().cloned().collect();
         let seen = observed(&class(before), &claims, &nodes, &kinds());
         assert!(seen.len() <= 1);
-        seen.into_iter().next().map(|it| (it.image_id, it.memory))
-    }
-
-    fn of(memory: &str) -> Option<(String, String)> {
-        Some(("now".to_owned(), memory.to_owned()))
+        assert!(seen.iter().all(|it| it.image_id == "now"));
+        seen.into_iter().next().map(|it| it.memory)
     }
 
     #[test]
     fn the_least_that_a_node_of_the_profile_reported_is_kept() {
         let two = [node("a", "a", "7926Mi"), node("b", "b", "8115000Ki")];
-        assert_eq!(kept(json!([]), &two), of("7924Mi"));
+        assert_eq!(kept(&json!([]), &two).as_deref(), Some("7924Mi"));
         let before = json!([{"profile": "bxf-2x8", "imageID": "now", "memory": "7900Mi"}]);
-        assert_eq!(kept(before, &two), of("7900Mi"), "it does not rise");
+        assert_eq!(kept(&before, &two).as_deref(), Some("7900Mi"), "it does not rise");
     }
 
     #[test]
     fn another_image_begins_anew() {
         let before = json!([{"profile": "bxf-2x8", "imageID": "then", "memory": "7000Mi"}]);
-        assert_eq!(kept(before, &[node("a", "a", "7926Mi")]), of("7926Mi"));
+        assert_eq!(
+            kept(&before, &[node("a", "a", "7926Mi")]).as_deref(),
+            Some("7926Mi")
+        );
         let old = [claim("a", "then")];
         let nodes = [node("a", "a", "7000Mi")].into();
-        assert!(observed(&class(json!([])), &old, &nodes, &kinds()).is_empty());
+        assert!(observed(&class(&json!([])), &old, &nodes, &kinds()).is_empty());
     }
 
     #[test]
     fn a_kubelet_that_lies_gains_a_fifth_at_most_and_a_node_of_another_machine_nothing() {
-        assert_eq!(kept(json!([]), &[node("a", "a", "1Ki")]), of("6553Mi"));
+        assert_eq!(
+            kept(&json!([]), &[node("a", "a", "1Ki")]).as_deref(),
+            Some("6553Mi")
+        );
         for wrong in ["0", "-1", "8Ti", "much"] {
-            assert_eq!(kept(json!([]), &[node("a", "a", wrong)]), None, "{wrong}");
+            assert_eq!(kept(&json!([]), &[node("a", "a", wrong)]), None, "{wrong}");
         }
-        assert_eq!(kept(json!([]), &[node("a", "other", "7926Mi")]), None);
+        assert_eq!(kept(&json!([]), &[node("a", "other", "7926Mi")]), None);
     }
 
     #[test]
@@ -265,6 +268,9 @@ mod tests {
         let many: Vec<Value> = (0..1000)
             .map(|it| json!({"profile": format!("gone-{it}"), "imageID": "now", "memory": "1Gi"}))
             .collect();
-        assert_eq!(kept(json!(many), &[node("a", "a", "7926Mi")]), of("7926Mi"));
+        assert_eq!(
+            kept(&json!(many), &[node("a", "a", "7926Mi")]).as_deref(),
+            Some("7926Mi")
+        );
     }
 }

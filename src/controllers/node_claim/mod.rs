@@ -48,8 +48,11 @@ use observe::Known;
 pub(super) use observe::look;
 use tokens::Tokens;
 
-/// Claims that are worked on at once. Each waits for the cloud most of the time; the budget of requests bounds the rest.
-const CONCURRENCY: u16 = 64;
+/// Claims that are worked on at once. Each waits for the cloud most of the time, and all of them for the same budget of
+/// ten requests a second: an order must be sent within five seconds of the read that it rests on, so no more may wait
+/// before it than the budget serves in half of that. With 64, a thousand claims at once spent the budget on looking
+/// again for machines whose orders had become too late.
+const CONCURRENCY: u16 = 24;
 
 /// Steps in one pass, before other claims get their turn. A purchase takes four, and two more for each offering that is
 /// short.

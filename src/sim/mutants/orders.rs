@@ -105,15 +105,12 @@ fn renamed(body: &Bytes, own: &str) -> Bytes {
     let mut all = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let is_cluster = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        match part.get(..CLUSTER).filter(|digits| is_cluster(digits)) {
-            Some(digits) => {
-                all.push_str(own);
-                all.push_str(&part[digits.len()..]);
-            }
-            None => {
-                all.push_str(PREFIX);
-                all.push_str(part);
-            }
+        if let Some(digits) = part.get(..CLUSTER).filter(|digits| is_cluster(digits)) {
+            all.push_str(own);
+            all.push_str(&part[digits.len()..]);
+        } else {
+            all.push_str(PREFIX);
+            all.push_str(part);
         }
     }
     all.into()

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use http::Request;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::CapacityType;
@@ -10,7 +11,7 @@ use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{World, while_working};
 
@@ -266,6 +267,40 @@ async fn a_claim_whose_class_is_missing_waits_and_says_why_once() {
         let class = serde_json::from_value(world.class()).unwrap();
         classes.create(&PostParams::default(), &class).await.unwrap();
         world.until_launched("a").await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_table_that_kubectl_prints_shows_type_capacity_zone_and_node() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.initialized("a").await;
+        let table = Request::get("/apis/karpenter.sh/v1/nodeclaims")
+            .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(Vec::new());
+        let table: Value = world.kube.admin().request(table.unwrap()).await.unwrap();
+        let texts = |list: &Value, at: &str| -> Vec<String> {
+            let cell = |it: &Value| it.pointer(at).unwrap().as_str().unwrap().to_owned();
+            list.as_array().unwrap().iter().map(cell).collect()
+        };
+        let columns = texts(&table["columnDefinitions"], "/name");
+        let cells = texts(&table["rows"][0]["cells"], "");
+        let shown: Vec<(&str, &str)> = columns
+            .iter()
+            .zip(&cells)
+            .map(|(column, cell)| (column.as_str(), cell.as_str()))
+            .collect();
+        let expected = [
+            ("Name", "a"),
+            ("Type", "bxf-2x8"),
+            ("Capacity", "spot"),
+            ("Zone", "us-south-1"),
+            ("Node", "a"),
+            ("Ready", "True"),
+        ];
+        assert_eq!(shown[..6], expected);
+        assert!(columns.contains(&"ID".to_owned()), "with -o wide: {columns:?}");
     })
     .await;
 }

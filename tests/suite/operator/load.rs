@@ -93,7 +93,7 @@ async fn at_rest(machines: usize) -> (BTreeMap<String, usize>, usize) {
     let world = World::with(roomy);
     world.settle(machines).await;
     while_working(world.replica(), async {
-        world.clock.sleep(Duration::from_mins(20)).await;
+        world.clock.sleep(Duration::from_mins(11)).await;
         let before = usize::try_from(world.cloud.requests().count()).unwrap();
         world.clock.sleep(Duration::from_mins(10)).await;
         let requests = world.cloud.requests();
