@@ -1,0 +1,245 @@
+//! Bad input, incidents that others had, and crashes: each keeps to itself.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use karpenter_ibm::api::{NodePool, names};
+use karpenter_ibm::operator;
+use karpenter_ibm::sim::kube::identity::User;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use super::super::effects::Effects;
+use super::super::{World, while_working};
+use super::SOON;
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() {
+    let world = World::new();
+    let asks = |amounts: Value| json!({"containers": [{"name": "a", "image": "a", "resources": {"requests": amounts}}]});
+    let label = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
+    let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            label("zone", "In", json!(["a"])), label("zone", "NotIn", json!(["a"])),
+        ]}],
+    }}}});
+    let spreads: Vec<Value> = (0..1000)
+        .map(|number| {
+            json!({
+                "topologyKey": format!("example.com/key-{number}"), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            })
+        })
+        .collect();
+    let near_itself = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}]}}});
+    let bad = [
+        ("enormous", asks(json!({"cpu": "1000000000000000"}))),
+        (
+            "unknown",
+            json!({"containers": [{"name": "a", "image": "a", "resources": {"limits": {"example.com/unicorn": "1"}}}]}),
+        ),
+        ("contradiction", affinity),
+        ("spreads", json!({"topologySpreadConstraints": spreads})),
+        ("cycle", near_itself),
+    ];
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            for (name, spec) in &bad {
+                world.waiting(name, spec.clone()).await;
+            }
+            world.waiting("zero", asks(json!({"cpu": "0"}))).await;
+            world.waiting("good", json!({})).await;
+            world
+                .until("everybody is told", SOON, async || {
+                    world.notes("FailedScheduling").await.len() == bad.len()
+                })
+                .await;
+            let named: usize = world
+                .all_claims()
+                .await
+                .iter()
+                .map(|claim| claim.annotations()[names::NOMINATED_PODS].split(',').count())
+                .sum();
+            assert_eq!(named, 2, "the others are served");
+            world.clock.sleep(Duration::from_mins(5)).await;
+            assert_eq!(world.notes("FailedScheduling").await.len(), bad.len());
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_that_allow_nothing_make_nothing_and_delete_nothing() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.waiting("a", json!({})).await;
+            let [claim] = world.until_claims(1).await.try_into().unwrap();
+            world.until_launched(&claim.name_any()).await;
+            let pools: Api<NodePool> = Api::all(world.kube.admin());
+            let all = [
+                json!({"cpu": "0"}),
+                json!({"cpu": "1"}),
+                json!({"cpu": null, "example.com/unicorn": "0"}),
+            ];
+            for (number, limits) in all.into_iter().enumerate() {
+                let patch = json!({"spec": {"limits": limits}});
+                pools
+                    .patch("default", &PatchParams::default(), &Patch::Merge(patch))
+                    .await
+                    .unwrap();
+                world
+                    .waiting(
+                        &format!("b{number}"),
+                        json!({"nodeSelector": {"topology.kubernetes.io/zone": "us-south-3"}}),
+                    )
+                    .await;
+                world.clock.sleep(Duration::from_mins(1)).await;
+                let claims = world.all_claims().await;
+                let expected = if limits["cpu"].is_null() { 2 } else { 1 };
+                assert!(claims.len() <= expected, "{limits}: {}", claims.len());
+                assert!(
+                    claims.iter().any(|it| it.name_any() == claim.name_any()),
+                    "{limits}"
+                );
+            }
+        }),
+    )
+    .await;
+}
+
+/// A claim is made and deleted by others before any watch shows it; once that left a provisioner waiting for a day.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_came_and_went_unseen_blocks_nobody() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            for number in 0..20 {
+                let name = format!("ghost-{number}");
+                world.claim(&name).await;
+                world.delete(&name).await;
+            }
+            world.waiting("a", json!({})).await;
+            world
+                .until("a claim for the pod", SOON, async || {
+                    let claims = world.all_claims().await;
+                    claims
+                        .iter()
+                        .any(|claim| claim.annotations().contains_key(names::NOMINATED_PODS))
+                })
+                .await;
+        }),
+    )
+    .await;
+}
+
+/// A node that joins and never takes the pod that it was made for is not followed by one after another.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_node_never_takes_does_not_buy_one_node_after_another() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.waiting("a", json!({})).await;
+            for _ in 0..40 {
+                for claim in world.all_claims().await {
+                    let name = claim.name_any();
+                    if world.is_true(&name, "Launched").await && !world.is_true(&name, "Registered").await {
+                        let nodes: Api<Node> = Api::all(world.kube.admin());
+                        if nodes.get_opt(&name).await.unwrap().is_none() {
+                            world.join(&name).await;
+                        }
+                    } else if world.is_true(&name, "Registered").await && !world.is_true(&name, "Ready").await
+                    {
+                        // It says that it has less than was promised.
+                        let amounts = json!({"cpu": "500m", "memory": "512Mi", "pods": "1"});
+                        let status = json!({"status": {"capacity": amounts, "allocatable": amounts}});
+                        let nodes: Api<Node> = Api::all(world.kube.admin());
+                        nodes
+                            .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
+                            .await
+                            .unwrap();
+                        world.make_ready(&name).await;
+                    }
+                }
+                world.clock.sleep(Duration::from_secs(30)).await;
+            }
+            let bought = world.all_claims().await.len();
+            assert!((2..=6).contains(&bought), "{bought} nodes in twenty minutes");
+        }),
+    )
+    .await;
+}
+
+/// Crashes after every effect between the pod's arrival and its claim's launch; each time another replica finishes.
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
+    for last in 1.. {
+        let (world, effects) = (World::new(), Effects::up_to(last));
+        world.pool("default", json!({})).await;
+        for (pod, zone) in [("a", "us-south-1"), ("b", "us-south-2")] {
+            world
+                .waiting(
+                    pod,
+                    json!({"nodeSelector": {"topology.kubernetes.io/zone": zone}}),
+                )
+                .await;
+        }
+        let done = async || {
+            world
+                .until("two launched", Duration::from_mins(10), async || {
+                    let claims = world.all_claims().await;
+                    let launched = claims.iter().filter(|claim| {
+                        let status = claim.status.as_ref();
+                        status.is_some_and(|status| status.provider_id.is_some())
+                    });
+                    launched.count() == 2
+                })
+                .await;
+        };
+        let first = operator::factory(World::settings("first"))(effects.around(world.edges(User::admin())));
+        let finished = tokio::select! {
+            biased;
+            () = effects.crash.cancelled() => false,
+            () = first => panic!("the replica ended"),
+            () = done() => true,
+        };
+        if finished {
+            let made = effects
+                .log()
+                .iter()
+                .filter(|(method, path)| method == "POST" && path.ends_with("/nodeclaims"))
+                .count();
+            assert_eq!(made, 2, "{:#?}", effects.log());
+            assert!(last > 8, "only {last} effects");
+            return;
+        }
+        while_working(world.replica_named("second"), async {
+            done().await;
+            world.clock.sleep(Duration::from_secs(40)).await;
+        })
+        .await;
+        let claims: Vec<String> = world
+            .all_claims()
+            .await
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect();
+        let log = effects.log();
+        assert_eq!(
+            claims.len(),
+            2,
+            "after a crash upon effect {last} of {log:#?}: {claims:?}"
+        );
+        assert_eq!(world.living().len(), 2, "after a crash upon effect {last}");
+    }
+}
