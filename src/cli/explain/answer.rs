@@ -201,8 +201,12 @@ fn left_out(seen: &Seen, plan: &Plan, at: usize, name: &str) -> Vec<String> {
 /// What the controller has promised the pod last.
 fn nomination(events: &[Event], pod: &Pod) -> Option<String> {
     let about = |event: &&Event| {
-        let uid = event.regarding.as_ref().and_then(|about| about.uid.as_ref());
-        event.reason.as_deref() == Some(NOMINATED) && uid == pod.metadata.uid.as_ref()
+        let regarding = event.regarding.as_ref();
+        let same = regarding.is_some_and(|about| match &about.uid {
+            Some(uid) => Some(uid) == pod.metadata.uid.as_ref(),
+            None => about.name == pod.metadata.name,
+        });
+        event.reason.as_deref() == Some(NOMINATED) && same
     };
     let latest = events
         .iter()
