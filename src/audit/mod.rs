@@ -108,7 +108,7 @@ pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
         take(snapshot, &mut places[at], pod);
         census.count(at, pod, member.class);
     }
-    findings.extend(places.iter().flat_map(Place::overfull));
+    findings.extend(places.iter().filter_map(Place::overfull));
     findings
 }
 

@@ -96,10 +96,8 @@ impl<'a> Census<'a> {
         }
         for spread in required(pod) {
             let scope = scope_of(pod, spread);
-            if !self.scopes.contains_key(&scope) {
-                let counts = places.iter().map(|place| counts(place, &scope)).collect();
-                self.scopes.insert(scope, counts);
-            }
+            let counted: Vec<bool> = places.iter().map(|place| counts(place, &scope)).collect();
+            self.scopes.entry(scope).or_insert(counted);
         }
     }
 
@@ -189,7 +187,7 @@ impl<'a> Census<'a> {
         for term in &pod.affinity {
             let somewhere = matches!(self.positions[&term.key][at], At::Value(_));
             let company = self.together(&term.key, at, &self.there[&group(term)]);
-            if !somewhere || (!first && !company.is_some_and(|others| others > 0)) {
+            if !somewhere || (!first && company.is_none_or(|others| others == 0)) {
                 broken.push((
                     Rule::Near,
                     format!("by {} near to nobody it must be near", term.key),

@@ -46,14 +46,19 @@ fn bought(claim: &NewClaim, pool: &Pool) -> Option<String> {
             kind.name, planned.zone, planned.capacity_type
         ));
     }
-    (lowest(claim, kind).flatten() != planned.price).then(|| format!("{} can be had for less", kind.name))
+    (lowest(claim, kind).is_some_and(|lowest| lowest != rank(planned.price)))
+        .then(|| format!("{} can be had for less", kind.name))
 }
 
-/// What a type costs at least, if it can be had at all; an unknown price is more than any.
-fn lowest(claim: &NewClaim, kind: &InstanceType) -> Option<Option<Price>> {
+/// Prices in order; an unknown one is more than any.
+fn rank(price: Option<Price>) -> (bool, Option<Price>) {
+    (price.is_none(), price)
+}
+
+/// What a type costs at least, if it can be had at all.
+fn lowest(claim: &NewClaim, kind: &InstanceType) -> Option<(bool, Option<Price>)> {
     let offerings = kind.offerings.iter().filter(|offering| for_sale(claim, offering));
-    let prices = offerings.map(|offering| offering.price);
-    prices.min_by_key(|price| (price.is_none(), *price))
+    offerings.map(|offering| rank(offering.price)).min()
 }
 
 /// Every type that is named can be had with the labels that are asked for, the cheapest first.
@@ -66,11 +71,10 @@ fn named(claim: &NewClaim, pool: &Pool) -> Option<String> {
         let Some(price) = lowest(claim, kind) else {
             return Some(format!("{} cannot be had", kind.name));
         };
-        let rank = (price.is_none(), price);
-        if before.is_some_and(|before| rank < before) {
+        if before.is_some_and(|before| price < before) {
             return Some(format!("{} is cheaper than the one before it", kind.name));
         }
-        before = Some(rank);
+        before = Some(price);
         let clash = |(key, asked): (&String, &Values)| {
             let own = kind.requirements.get(key)?;
             let states = telling_states([own, asked].into_iter());

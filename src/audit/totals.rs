@@ -39,7 +39,8 @@ pub(super) fn every_pod_once(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
     }
     for (at, (claim, mut placed)) in plan.claims.iter().zip(claimed).enumerate() {
         let mut named = claim.pods.clone();
-        (named.sort_unstable(), placed.sort_unstable());
+        named.sort_unstable();
+        placed.sort_unstable();
         if named.is_empty() || named != placed {
             say(&format!("new-{at}"), "its pods are not those placed on it");
         }

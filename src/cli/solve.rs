@@ -89,38 +89,38 @@ fn text(file: &str) -> Result<String, BadInput> {
 
 /// The plan in words: what is bought, what is filled, and who is left out.
 fn told(snapshot: &Snapshot, options: Options, plan: &Plan) -> String {
-    let mut told = String::new();
+    let mut told = Vec::new();
     if !plan.claims.is_empty() {
-        told += &format!("{}\n\n", bought(snapshot, plan));
+        told.push(format!("{}\n\n", bought(snapshot, plan)));
     }
     let filled = filled(snapshot, plan);
     if !filled.is_empty() {
-        told += &format!("{}\n\n", existing(&filled));
+        told.push(format!("{}\n\n", existing(&filled)));
     }
     let price = Price::from_nanos(plan.price_nanos());
-    told += &format!(
+    told.push(format!(
         "{} to buy, {} an hour\n",
         counted(plan.claims.len(), "node"),
         price.map_or_else(|| "$0".to_owned(), |price| price.to_string())
-    );
+    ));
     for left in &plan.left_out {
         let pods: Vec<String> = left.pods.iter().map(|pod| name(snapshot, *pod)).collect();
-        told += &format!("\nno place for {}:\n", shortened(&pods));
+        told.push(format!("\nno place for {}:\n", shortened(&pods)));
         for refusal in &left.refusals {
-            told += &format!("  {refusal}\n");
+            told.push(format!("  {refusal}\n"));
         }
         let first = left.pods.first().copied();
         let remedy = first.and_then(|pod| remedy(snapshot, options, pod, &left.refusals));
         if let Some(remedy) = remedy {
             let changes: Vec<String> = remedy.changes.iter().map(ToString::to_string).collect();
-            told += &format!(
+            told.push(format!(
                 "  to get in at NodePool {}: {}\n",
                 remedy.pool,
                 changes.join("; ")
-            );
+            ));
         }
     }
-    told
+    told.concat()
 }
 
 fn bought(snapshot: &Snapshot, plan: &Plan) -> Table {
@@ -177,11 +177,11 @@ fn name(snapshot: &Snapshot, pod: usize) -> String {
 
 fn shortened(names: &[String]) -> String {
     let shown = names.len().min(NAMES_MAX);
-    let mut text = names[..shown].join(", ");
-    if names.len() > shown {
-        text += &format!(" and {} more", names.len() - shown);
+    let text = names[..shown].join(", ");
+    match names.len() - shown {
+        0 => text,
+        more => format!("{text} and {more} more"),
     }
-    text
 }
 
 fn counted(number: usize, what: &str) -> String {

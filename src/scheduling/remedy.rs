@@ -160,71 +160,59 @@ fn change(alone: &mut Snapshot, options: Options, why: &Why) -> Option<Change> {
     let Ok(pod) = &mut alone.pending.classes[0] else {
         return None;
     };
-    let pool = &mut alone.pools[0];
-    Some(match why {
+    change_pod(pod, why).or_else(|| change_pool(&mut alone.pools[0], why))
+}
+
+fn change_pod(pod: &mut Pod, why: &Why) -> Option<Change> {
+    match why {
         Why::Taint(taint) => {
             pod.tolerations.push(Toleration {
                 key: Some(taint.key.clone()),
                 value: Some(taint.value.clone()),
                 effect: Some(taint.effect),
             });
-            Change::Tolerate(taint.clone())
+            Some(Change::Tolerate(taint.clone()))
         }
         Why::Requirement(conflict) => {
-            let asked = pod
-                .node_terms
-                .iter()
-                .any(|term| term.get(&conflict.key).is_some());
-            if !asked {
-                return None;
-            }
+            let mut terms = pod.node_terms.iter();
+            terms.find(|term| term.get(&conflict.key).is_some())?;
             unrequire(pod, &conflict.key);
-            Change::Unrequire {
-                key: conflict.key.clone(),
-                wanted: conflict.wanted.clone(),
-            }
+            let (key, wanted) = (conflict.key.clone(), conflict.wanted.clone());
+            Some(Change::Unrequire { key, wanted })
         }
         Why::Resource { shortage, .. } => {
-            let then = shortage.available.max(0);
-            if then >= pod.requests.get(&shortage.resource) {
-                return None;
-            }
-            pod.requests.set(&shortage.resource, then);
-            Change::AskLess {
-                resource: shortage.resource.clone(),
-                less: shortage.wanted - then,
-                then,
-            }
+            let (resource, then) = (shortage.resource.clone(), shortage.available.max(0));
+            let less = pod.requests.get(&resource) - then;
+            pod.requests.set(&resource, then);
+            (less > 0).then_some(Change::AskLess { resource, less, then })
         }
         Why::Port(port) => {
             pod.ports.retain(|taken| taken != port);
-            Change::FreePort(port.port)
+            Some(Change::FreePort(port.port))
         }
-        Why::Spread { key, .. } => unbind(pod, Bond::Spread, key)?,
-        Why::Near { key } => unbind(pod, Bond::Near, key)?,
-        Why::Far { key } => unbind(pod, Bond::Far, key)?,
+        Why::Spread { key, .. } => unbind(pod, Bond::Spread, key),
+        Why::Near { key } => unbind(pod, Bond::Near, key),
+        Why::Far { key } => unbind(pod, Bond::Far, key),
+        _ => None,
+    }
+}
+
+fn change_pool(pool: &mut Pool, why: &Why) -> Option<Change> {
+    match why {
         Why::Limit {
             resource,
             allowed,
             used,
             wanted,
         } => {
-            let to = used.saturating_add(*wanted);
-            if to <= *allowed {
-                return None;
-            }
-            pool.limits.get_or_insert_default().set(resource, to);
-            Change::RaiseLimit {
-                resource: resource.clone(),
-                to,
-            }
+            let (resource, to) = (resource.clone(), used.saturating_add(*wanted));
+            pool.limits.get_or_insert_default().set(&resource, to);
+            (to > *allowed).then_some(Change::RaiseLimit { resource, to })
         }
         Why::MinValues { key, found, .. } => {
             pool.requirements = fewer_values(&pool.requirements, key, *found)?;
-            Change::FewerValues {
-                key: key.clone(),
-                to: *found,
-            }
+            let (key, to) = (key.clone(), *found);
+            Some(Change::FewerValues { key, to })
         }
         Why::Withheld {
             offering,
@@ -232,13 +220,11 @@ fn change(alone: &mut Snapshot, options: Options, why: &Why) -> Option<Change> {
             ..
         } => {
             give_back(pool, *until);
-            Change::Wait {
-                offering: offering.clone(),
-                until: *until,
-            }
+            let (offering, until) = (offering.clone(), *until);
+            Some(Change::Wait { offering, until })
         }
-        _ => return None,
-    })
+        _ => None,
+    }
 }
 
 fn unrequire(pod: &mut Pod, key: &str) {

@@ -1,20 +1,46 @@
 //! `karpenter-ibm explain`: answers about pods of an embedded cluster, by the binary.
 
+use std::fmt::Debug;
+
+use karpenter_ibm::api::{IBMNodeClass, NodeClaim};
 use karpenter_ibm::sim::kube::write;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::cli::{Simulator, binary, stderr};
+
+/// Says how an object fares, as its controller would. With `made` it is created first, as a person would.
+fn status<K>(simulator: &Simulator, name: &str, made: Option<Value>, status: &Value)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Serialize + Debug,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let api: Api<K> = Api::all(simulator.cluster.admin());
+        if let Some(made) = made {
+            let made = serde_json::from_value(made).unwrap();
+            api.create(&PostParams::default(), &made).await.unwrap();
+        }
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    });
+}
 
 /// A cluster with a class that is ready, and a pool with a taint and a limit.
 fn cluster() -> Simulator {
     let simulator = Simulator::start();
     let subnet = |zone: &str| json!({"id": format!("02{zone}7-0d76e89c-d51e-46cf-af44-cd031a72f3d8"), "zone": format!("us-south-{zone}")});
     let class = json!({
-        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default", "generation": 1},
+        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
         "spec": {"region": "us-south", "vpc": "r006-cd031a72-f3d8-46cf-af44-0d76e89cd51e", "image": "ibm-ubuntu-24-04"},
-        "status": {"resolvedSubnets": [subnet("1"), subnet("2")], "conditions": [{
-            "type": "Ready", "status": "True", "reason": "Ready", "message": "", "observedGeneration": 1,
-            "lastTransitionTime": "2026-11-16T10:00:00Z"}]},
     });
     let pool = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "red"},
@@ -25,6 +51,10 @@ fn cluster() -> Simulator {
     });
     write::insert(&simulator.cluster, class);
     write::insert(&simulator.cluster, pool);
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Ready", "message": "ready", "observedGeneration": 1,
+        "lastTransitionTime": "2026-11-16T10:00:00Z"});
+    let resolved = json!({"resolvedSubnets": [subnet("1"), subnet("2")], "conditions": [ready]});
+    status::<IBMNodeClass>(&simulator, "default", None, &resolved);
     simulator
 }
 
@@ -102,18 +132,26 @@ fn the_claim_that_a_pod_waits_for_is_told_with_how_far_it_has_come_and_since_whe
     let condition = |type_: &str, status: &str, message: &str| json!({"type": type_, "status": status, "reason": "X", "message": message, "lastTransitionTime": "2026-11-16T10:01:00Z"});
     let claim = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-        "metadata": {"name": "red-x", "creationTimestamp": "2026-11-16T10:00:30Z", "labels": {"karpenter.sh/nodepool": "red"}},
+        "metadata": {"name": "red-x", "labels": {"karpenter.sh/nodepool": "red"}},
         "spec": {"nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
             "requirements": [], "resources": {"requests": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
             "taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]},
-        "status": {"conditions": [condition("Launched", "True", ""), condition("Registered", "Unknown", "the machine has not joined")]},
     });
-    write::insert(&simulator.cluster, claim);
+    let conditions = [
+        condition("Launched", "True", "bought"),
+        condition("Registered", "Unknown", "the machine has not joined"),
+    ];
+    status::<NodeClaim>(
+        &simulator,
+        "red-x",
+        Some(claim),
+        &json!({"conditions": conditions}),
+    );
     write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
     let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "p.1", "namespace": "default"},
         "eventTime": "2026-11-16T10:00:31.000000Z", "reason": "Nominated", "action": "Nominate", "type": "Normal",
         "note": "NodeClaim red-x", "reportingController": "karpenter-ibm.sh/controller", "reportingInstance": "x",
-        "regarding": {"kind": "Pod", "namespace": "default", "name": "p", "uid": "uid-p"}});
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"}});
     write::insert(&simulator.cluster, event);
     let (said, _) = explain(&simulator, &["p"]);
     assert!(said.contains("pod default/p waits for NodeClaim red-x"), "{said}");

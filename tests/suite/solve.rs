@@ -84,11 +84,12 @@ fn a_plan_is_a_table_with_its_price() {
 #[test]
 fn workloads_are_expanded_and_daemons_take_their_share() {
     let template = "selector: {}, template: {spec: {tolerations: [{operator: Exists}], containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}";
+    let large = template.replace("500m", "1500m");
     let workloads = format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 2, {template}}}}}\n---\n\
          {{apiVersion: batch/v1, kind: Job, metadata: {{name: once}}, spec: {{parallelism: 1, {template}}}}}\n---\n\
          {{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{replicas: 1, {template}}}}}\n---\n\
-         {{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: log, namespace: kube-system}}, spec: {{{template}}}}}\n---\n\
+         {{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: log, namespace: kube-system}}, spec: {{{large}}}}}\n---\n\
          {{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: web}}}}\n"
     );
     let output = solve(&format!("{POOL}{CLASS}{workloads}"), &[]);

@@ -129,16 +129,16 @@ fn waits(live: &Live, node: &Node, name: &str) -> Vec<String> {
 fn progress(claim: &NodeClaim) -> String {
     let made = claim.metadata.creation_timestamp.as_ref();
     let made = made.map_or_else(String::new, |made| format!(", made at {}", made.0));
-    let mut said = format!("NodeClaim {}{made}", claim.name_any());
+    let mut said = vec![format!("NodeClaim {}{made}", claim.name_any())];
     let allocation = claim
         .status
         .as_ref()
         .and_then(|status| status.allocation.as_ref());
     if let Some(allocation) = allocation {
-        said += &format!(
+        said.push(format!(
             ", a {} {} in {}",
             allocation.capacity_type, allocation.profile, allocation.zone
-        );
+        ));
     }
     let conditions = claim
         .status
@@ -156,18 +156,18 @@ fn progress(claim: &NodeClaim) -> String {
             Some(done) if done.status == "True" => since = Some(done.last_transition_time.0),
             known => {
                 let since = since.map_or_else(String::new, |since| format!(" since {since}"));
-                said += &format!(", which has{since} {left}");
+                said.push(format!(", which has{since} {left}"));
                 let message = known
                     .and_then(|known| known.message.as_deref())
                     .unwrap_or_default();
                 if !message.is_empty() {
-                    said += &format!(" ({message})");
+                    said.push(format!(" ({message})"));
                 }
-                return said;
+                return said.concat();
             }
         }
     }
-    said
+    said.concat()
 }
 
 fn to_be_bought(seen: &Seen, claim: &NewClaim, name: &str) -> String {
@@ -201,8 +201,12 @@ fn left_out(seen: &Seen, plan: &Plan, at: usize, name: &str) -> Vec<String> {
 /// What the controller has promised the pod last.
 fn nomination(events: &[Event], pod: &Pod) -> Option<String> {
     let about = |event: &&Event| {
-        let uid = event.regarding.as_ref().and_then(|about| about.uid.as_ref());
-        event.reason.as_deref() == Some(NOMINATED) && uid == pod.metadata.uid.as_ref()
+        let regarding = event.regarding.as_ref();
+        let same = regarding.is_some_and(|about| match &about.uid {
+            Some(uid) => Some(uid) == pod.metadata.uid.as_ref(),
+            None => about.name == pod.metadata.name,
+        });
+        event.reason.as_deref() == Some(NOMINATED) && same
     };
     let latest = events
         .iter()

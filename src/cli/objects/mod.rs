@@ -61,7 +61,11 @@ impl Objects {
             passed_over: Vec::new(),
         };
         self.see_pools(types_of, &mut seen);
-        let (bound, pending) = self.pods.iter().filter(|pod| is_alive(pod)).partition(is_bound);
+        let (bound, pending) = self
+            .pods
+            .iter()
+            .filter(|pod| is_alive(pod))
+            .partition(|pod| node_of(pod).is_some());
         let pending: Vec<&core::Pod> = pending;
         let pending: Vec<&core::Pod> = pending.into_iter().filter(|pod| waits_for_a_node(pod)).collect();
         seen.snapshot.pending = PodSet::of(&pending);
@@ -209,10 +213,6 @@ fn load(node: &mut Node, pod: &core::Pod, storage: &Storage) {
 pub(super) fn node_of(pod: &core::Pod) -> Option<&str> {
     let node = pod.spec.as_ref()?.node_name.as_deref();
     node.filter(|node| !node.is_empty())
-}
-
-fn is_bound(pod: &&core::Pod) -> bool {
-    node_of(pod).is_some()
 }
 
 /// Whether a pod runs or may yet run.

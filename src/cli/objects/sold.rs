@@ -98,18 +98,13 @@ pub(in crate::cli) fn types(
     let resolved = class
         .resolution()
         .and_then(|status| status.resolved_subnets.clone());
-    let in_zones: BTreeMap<String, String> = match resolved {
-        Some(subnets) => subnets
-            .into_iter()
-            .map(|subnet| (subnet.id, subnet.zone))
-            .collect(),
-        None => {
-            let zones = match &class.spec.zone {
-                Some(zone) => [zone.clone()].into(),
-                None => zones(region),
-            };
-            zones.into_iter().map(|zone| (zone.clone(), zone)).collect()
-        }
+    let in_zones: BTreeMap<String, String> = if let Some(subnets) = resolved {
+        let zonal = subnets.into_iter().map(|subnet| (subnet.id, subnet.zone));
+        zonal.collect()
+    } else {
+        let only = class.spec.zone.as_ref().map(|zone| [zone.clone()].into());
+        let zones: BTreeSet<String> = only.unwrap_or_else(|| zones(region));
+        zones.into_iter().map(|zone| (zone.clone(), zone)).collect()
     };
     let subnets = in_zones.into_iter().map(|(id, zone)| SubnetFacts {
         id,
@@ -125,7 +120,7 @@ pub(in crate::cli) fn types(
     if class.resolution().is_none()
         && let Some(selector) = &class.spec.image_selector
     {
-        facts.arch = selector.architecture().to_owned();
+        selector.architecture().clone_into(&mut facts.arch);
     }
     Ok(types_for(&facts, &kinds, withheld, factors, now))
 }
