@@ -183,7 +183,6 @@ fn pods(truth: &Truth<'_>, node: &str) -> Vec<Value> {
     let pods = state.store.list(&TableKey::of("", "pods"), None);
     pods.map(|stored| stored.value())
         .filter(|pod| pod["spec"]["nodeName"] == node)
-        .map(|pod| (*pod).clone())
         .collect()
 }
 
@@ -192,7 +191,7 @@ fn stored(truth: &Truth<'_>, group: &str, plural: &str, namespace: &str, name: &
     let stored = state
         .store
         .get(&TableKey::of(group, plural), &ObjectKey::new(namespace, name));
-    stored.map(|stored| (*stored.value()).clone())
+    stored.map(|stored| stored.value())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 impl World {
     /// A pool that takes what `spec` says besides the class.
-    async fn pool(&self, name: &str, spec: Value) -> NodePool {
+    pub(super) async fn pool(&self, name: &str, spec: Value) -> NodePool {
         let mut pool = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
             "spec": {"template": {"spec": {
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// A pod that the scheduler has found no node for. Its owner makes it anew.
-    async fn waiting(&self, name: &str, spec: Value) {
+    pub(super) async fn waiting(&self, name: &str, spec: Value) {
         let owner = json!([{
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": self.owner().await, "controller": true,
         }]);
@@ -78,7 +78,7 @@ impl World {
     }
 
     /// The kubelet of a node says what it has.
-    async fn report(&self, node: &str) {
+    pub(super) async fn report(&self, node: &str) {
         let nodes: Api<Node> = Api::all(self.kube.admin());
         let amounts = json!({"cpu": "2", "memory": "7Gi", "pods": "110", "ephemeral-storage": "80Gi"});
         let status = json!({"status": {"capacity": amounts, "allocatable": amounts}});
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// The scheduler puts a pod on a node.
-    async fn bind(&self, pod: &str, node: &str) {
+    pub(super) async fn bind(&self, pod: &str, node: &str) {
         let mut bound = self.pods().get(pod).await.unwrap();
         self.pods()
             .delete(pod, &DeleteParams::default().grace_period(0))
@@ -107,7 +107,7 @@ impl World {
             .unwrap();
     }
 
-    async fn all_claims(&self) -> Vec<NodeClaim> {
+    pub(super) async fn all_claims(&self) -> Vec<NodeClaim> {
         self.claims().list(&ListParams::default()).await.unwrap().items
     }
 
