@@ -432,8 +432,18 @@ async fn pod_on_spot(world: &World) -> String {
         })
         .await;
     let name = world.all_claims().await[0].name_any();
-    world.make_node(&name).await;
+    world.until_launched(&name).await;
+    world.join(&name).await;
+    world
+        .until("registered", ONE_POLL, async || {
+            world.is_true(&name, "Registered").await
+        })
+        .await;
     world.report(&name).await;
+    world.make_ready(&name).await;
+    world
+        .until("ready", ONE_POLL, async || world.is_true(&name, "Ready").await)
+        .await;
     world.bind("web", &name).await;
     world.clock.sleep(Duration::from_mins(2)).await;
     assert_eq!(world.all_claims().await.len(), 1);
