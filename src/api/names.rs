@@ -248,6 +248,10 @@ pub const REASON_GARBAGE_FOUND: &str = "GarbageFound";
 /// Reason of an event on an `IBMNodeClass`: so many machines belong to no claim that a person must confirm their deletion.
 pub const REASON_COLLECTION_STOPPED: &str = "CollectionStopped";
 
+/// Drift reason: the template of the NodePool was different when the claim was made.
+pub const DRIFT_NODE_POOL: &str = "NodePoolDrifted";
+/// Drift reason: the NodePool does not allow what the node is any more.
+pub const DRIFT_REQUIREMENTS: &str = "RequirementsDrifted";
 /// Drift reason: the class says that machines are made of something else now.
 pub const DRIFT_NODE_CLASS: &str = "NodeClassDrift";
 /// Drift reason: new machines boot another image.

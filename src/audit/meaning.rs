@@ -80,3 +80,101 @@ pub(super) fn repelled<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> O
         .iter()
         .find(|taint| taint.effect != Effect::PreferNoSchedule && !covered(taint))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::api::Operator;
+    use crate::model::taint::{Preferring, untolerated};
+
+    const WORDS: [&str; 6] = ["1", "2", "3", "9", "a", "b"];
+
+    fn word() -> impl Strategy<Value = String> {
+        prop::sample::select(&WORDS[..]).prop_map(str::to_owned)
+    }
+
+    fn values() -> impl Strategy<Value = Values> {
+        let listed = prop::collection::vec(word(), 1..4);
+        let number = prop::sample::select(vec!["1", "2", "3"]).prop_map(str::to_owned);
+        let one = prop_oneof![
+            (prop_oneof![Just(Operator::In), Just(Operator::NotIn)], listed),
+            (
+                prop_oneof![Just(Operator::Exists), Just(Operator::DoesNotExist)],
+                Just(Vec::new())
+            ),
+            (
+                prop_oneof![
+                    Just(Operator::Gt),
+                    Just(Operator::Lt),
+                    Just(Operator::Gte),
+                    Just(Operator::Lte)
+                ],
+                number.prop_map(|number| vec![number])
+            ),
+        ];
+        let one = one.prop_map(|(operator, values)| Values::of(operator, &values).unwrap());
+        prop::collection::vec(one, 1..4)
+            .prop_map(|all| all.iter().fold(Values::anything(), |sum, one| sum.and(one)))
+    }
+
+    fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
+        prop::collection::btree_map(word(), word(), 0..4)
+    }
+
+    fn selector() -> impl Strategy<Value = Selector> {
+        let some = || prop::collection::btree_set(word(), 1..3);
+        let condition = prop_oneof![
+            (word(), some()).prop_map(|(key, values)| Condition::In(key, values)),
+            (word(), some()).prop_map(|(key, values)| Condition::NotIn(key, values)),
+            word().prop_map(Condition::Exists),
+            word().prop_map(Condition::DoesNotExist),
+        ];
+        prop_oneof![
+            1 => Just(Selector::Nothing),
+            5 => prop::collection::btree_set(condition, 0..3).prop_map(Selector::All),
+        ]
+    }
+
+    fn effect() -> impl Strategy<Value = Effect> {
+        prop_oneof![
+            Just(Effect::NoSchedule),
+            Just(Effect::PreferNoSchedule),
+            Just(Effect::NoExecute)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn both_say_the_same_of_a_label(values in values(), state in prop::option::of(word())) {
+            prop_assert_eq!(allows(&values, state.as_deref()), values.allows_state(state.as_deref()));
+        }
+
+        #[test]
+        fn what_is_within_another_set_is_told_so(one in values(), two in values()) {
+            let both = one.and(&two);
+            let telling = telling_states([&both, &two].into_iter());
+            let allowed = |values: &Values, state: &Option<String>| allows(values, state.as_deref());
+            prop_assert!(telling.iter().all(|state| !allowed(&both, state) || allowed(&two, state)));
+        }
+
+        #[test]
+        fn both_say_the_same_of_a_selector(selector in selector(), labels in labels()) {
+            prop_assert_eq!(selects(&selector, &labels), selector.matches(&labels));
+        }
+
+        #[test]
+        fn both_say_the_same_of_taints(
+            taints in prop::collection::vec((word(), word(), effect()), 0..3),
+            tolerations in prop::collection::vec((prop::option::of(word()), prop::option::of(word()), prop::option::of(effect())), 0..3),
+        ) {
+            let taints: Vec<Taint> = taints.iter().map(|(key, value, effect)| Taint::new(key, value, *effect)).collect();
+            let tolerations: Vec<Toleration> = tolerations
+                .into_iter()
+                .map(|(key, value, effect)| Toleration { key, value, effect })
+                .collect();
+            prop_assert_eq!(repelled(&taints, &tolerations), untolerated(&taints, &tolerations, Preferring::Ignored));
+        }
+    }
+}

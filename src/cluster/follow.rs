@@ -127,7 +127,7 @@ impl Cluster {
             match event {
                 Ok(Event::Init) => self.with(Index::begin::<K>),
                 Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                    self.with(|index| index.apply(&object))
+                    self.with(|index| index.apply(&object));
                 }
                 Ok(Event::Delete(object)) => self.with(|index| index.remove(&object)),
                 Ok(Event::InitDone) => {

@@ -98,7 +98,7 @@ mod tests {
 
     const READY: &str = "2026-11-16T10:00:00Z";
 
-    fn claim(name: &str, pods: &str, status: Value) -> NodeClaim {
+    fn claim(name: &str, pods: &str, status: &Value) -> NodeClaim {
         serde_json::from_value(json!({
             "metadata": {
                 "name": name, "annotations": {names::NOMINATED_PODS: pods},
@@ -133,27 +133,27 @@ mod tests {
 
     #[test]
     fn a_claim_on_its_way_holds_its_pods_however_long_it_takes() {
-        let on_its_way = claim("a", "p,q", json!({}));
+        let on_its_way = claim("a", "p,q", &json!({}));
         assert_eq!(held(&[on_its_way], 100_000), pairs(&[("p", "a"), ("q", "a")]));
     }
 
     #[test]
     fn a_claim_that_goes_or_has_failed_holds_nobody() {
-        let mut going = claim("a", "p", json!({}));
+        let mut going = claim("a", "p", &json!({}));
         going.metadata.deletion_timestamp = Some(going.metadata.creation_timestamp.clone().unwrap());
         let failed = json!({"conditions": [{
             "type": "Launched", "status": "False", "reason": names::REASON_INSUFFICIENT_CAPACITY,
             "lastTransitionTime": READY,
         }]});
-        assert_eq!(held(&[going, claim("b", "q", failed)], 0), []);
+        assert_eq!(held(&[going, claim("b", "q", &failed)], 0), []);
     }
 
     #[test]
     fn a_ready_node_keeps_its_pods_for_a_while_and_longer_the_more_were_made_for_them() {
-        let first = || claim("a", "p", ready());
+        let first = || claim("a", "p", &ready());
         assert_eq!(held(&[first()], 29), pairs(&[("p", "a")]));
         assert_eq!(held(&[first()], 30), []);
-        let two = [first(), claim("bb", "p", ready())];
+        let two = [first(), claim("bb", "p", &ready())];
         assert_eq!(held(&two, 59), pairs(&[("p", "bb")]));
         assert_eq!(held(&two, 60), []);
         assert_eq!(patience(40), LAST);

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::context::Context;
 use crate::api::{Condition, IBMNodeClass, NodeClaim, names};
 use crate::cloud::{self, ClusterId, Machine, Ours};
-use crate::lifecycle::drift::{Drift, drift};
+use crate::lifecycle::drift::{Drift, drift, pool_drift};
 use crate::lifecycle::facts::Facts;
 
 /// Who owns what is written here.
@@ -53,11 +53,20 @@ pub async fn compare(context: &Context, cluster: ClusterId) -> Result<(), Error>
     for claim in running {
         let class = classes.get(&claim.spec.node_class_ref.name);
         if let Some((class, machine)) = class.zip(inventory.machine(&claim)) {
-            let found = drift(&claim, class, machine, inventory.groups(machine));
+            let found = drift_from_pool(context, &claim)
+                .or_else(|| drift(&claim, class, machine, inventory.groups(machine)));
             write(context, &claim, found).await?;
         }
     }
     Ok(())
+}
+
+/// How a claim differs from its pool, as far as that is known.
+fn drift_from_pool(context: &Context, claim: &NodeClaim) -> Option<Drift> {
+    let pool = claim.labels().get(names::NODE_POOL)?;
+    context
+        .cluster
+        .with(|index| pool_drift(claim, index.pools.get(pool)?))
 }
 
 async fn classes(context: &Context) -> Result<BTreeMap<String, IBMNodeClass>, Error> {

@@ -16,14 +16,88 @@ pub struct Metrics {
     ended: IntCounterVec,
     certificates: IntCounterVec,
     approved_by_others: IntGauge,
+    planning: Planning,
+    losing: Losing,
+}
+
+/// What is counted of plans for pods.
+#[derive(Clone, Debug)]
+struct Planning {
     panics: IntCounterVec,
     passes_failed: IntCounter,
     claims_made: IntCounter,
     pods_left_out: IntGauge,
+}
+
+/// What goes, and what is found that nobody answers for.
+#[derive(Clone, Debug)]
+struct Losing {
     drained: IntCounterVec,
     interrupted: IntCounterVec,
     found: IntGaugeVec,
     stopped: IntGauge,
+}
+
+impl Losing {
+    fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let drained = Opts::new(
+            "karpenter_ibm_pods_drained_total",
+            "Pods that were made to leave a node that goes.",
+        );
+        let interrupted = Opts::new(
+            "karpenter_ibm_interruptions_total",
+            "Machines that were found stopping, preempted or dead.",
+        );
+        let found = Opts::new(
+            "karpenter_ibm_garbage_found",
+            "What the last sweep found that nobody answers for.",
+        );
+        let all = Self {
+            drained: IntCounterVec::new(drained, &["manner"])?,
+            interrupted: IntCounterVec::new(interrupted, &["what"])?,
+            found: IntGaugeVec::new(found, &["kind"])?,
+            stopped: IntGauge::new(
+                "karpenter_ibm_garbage_collection_stopped",
+                "1 while so many machines belong to no claim that a person must confirm their deletion: should be 0.",
+            )?,
+        };
+        registry.register(Box::new(all.drained.clone()))?;
+        registry.register(Box::new(all.interrupted.clone()))?;
+        registry.register(Box::new(all.found.clone()))?;
+        registry.register(Box::new(all.stopped.clone()))?;
+        Ok(all)
+    }
+}
+
+impl Planning {
+    fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let all = Self {
+            panics: IntCounterVec::new(
+                Opts::new(
+                    "karpenter_ibm_decision_panics_total",
+                    "Decisions that ended in a panic: mistakes in this program.",
+                ),
+                &["decision"],
+            )?,
+            passes_failed: IntCounter::new(
+                "karpenter_ibm_provisioning_failures_total",
+                "Passes over pods that wait which ended before they were done.",
+            )?,
+            claims_made: IntCounter::new(
+                "karpenter_ibm_nodeclaims_made_total",
+                "NodeClaims that were made for pods.",
+            )?,
+            pods_left_out: IntGauge::new(
+                "karpenter_ibm_pods_without_a_place",
+                "Pods for which no node could be found or bought in the last plan.",
+            )?,
+        };
+        registry.register(Box::new(all.panics.clone()))?;
+        registry.register(Box::new(all.passes_failed.clone()))?;
+        registry.register(Box::new(all.claims_made.clone()))?;
+        registry.register(Box::new(all.pods_left_out.clone()))?;
+        Ok(all)
+    }
 }
 
 impl Metrics {
@@ -39,54 +113,10 @@ impl Metrics {
             "Rights by which kube-controller-manager approves the certificate requests of machines that join: should be 0.",
         )?;
         registry.register(Box::new(approved_by_others.clone()))?;
-        let passes_failed = IntCounter::new(
-            "karpenter_ibm_provisioning_failures_total",
-            "Passes over pods that wait which ended before they were done.",
-        )?;
-        registry.register(Box::new(passes_failed.clone()))?;
-        let claims_made = IntCounter::new(
-            "karpenter_ibm_nodeclaims_made_total",
-            "NodeClaims that were made for pods.",
-        )?;
-        registry.register(Box::new(claims_made.clone()))?;
-        let pods_left_out = IntGauge::new(
-            "karpenter_ibm_pods_without_a_place",
-            "Pods for which no node could be found or bought in the last plan.",
-        )?;
-        registry.register(Box::new(pods_left_out.clone()))?;
-        let found = Opts::new(
-            "karpenter_ibm_garbage_found",
-            "What the last sweep found that nobody answers for.",
-        );
-        let found = IntGaugeVec::new(found, &["kind"])?;
-        registry.register(Box::new(found.clone()))?;
-        let stopped = IntGauge::new(
-            "karpenter_ibm_garbage_collection_stopped",
-            "1 while so many machines belong to no claim that a person must confirm their deletion: should be 0.",
-        )?;
-        registry.register(Box::new(stopped.clone()))?;
         Ok(Self {
-            passes_failed,
-            claims_made,
-            pods_left_out,
-            panics: counter(
-                "karpenter_ibm_decision_panics_total",
-                "Decisions that ended in a panic: mistakes in this program.",
-                "decision",
-            )?,
+            planning: Planning::register(registry)?,
             approved_by_others,
-            found,
-            stopped,
-            interrupted: counter(
-                "karpenter_ibm_interruptions_total",
-                "Machines that were found stopping, preempted or dead.",
-                "what",
-            )?,
-            drained: counter(
-                "karpenter_ibm_pods_drained_total",
-                "Pods that were made to leave a node that goes.",
-                "manner",
-            )?,
+            losing: Losing::register(registry)?,
             certificates: counter(
                 "karpenter_ibm_certificate_requests_total",
                 "Certificate requests of machines and nodes that were decided.",
@@ -127,19 +157,21 @@ impl Metrics {
 
     /// A decision of that kind ended in a panic.
     pub fn panicked(&self, decision: &str) {
-        self.panics.with_label_values(&[decision]).inc();
+        self.planning.panics.with_label_values(&[decision]).inc();
     }
 
     /// A pass over pods that wait ended before it was done.
     pub fn pass_failed(&self) {
-        self.passes_failed.inc();
+        self.planning.passes_failed.inc();
     }
 
     /// A plan was carried out, and so many claims were made.
     pub fn planned(&self, plan: &Plan, claims: usize) {
-        self.claims_made.inc_by(u64::try_from(claims).unwrap_or_default());
+        self.planning
+            .claims_made
+            .inc_by(u64::try_from(claims).unwrap_or_default());
         let left_out = i64::try_from(plan.pods_left_out()).unwrap_or(i64::MAX);
-        self.pods_left_out.set(left_out);
+        self.planning.pods_left_out.set(left_out);
     }
 
     /// A step was carried out.
@@ -174,25 +206,25 @@ impl Metrics {
 
     /// A pod was `evicted`, or `deleted` since the time of its node was over.
     pub fn drained(&self, manner: &str) {
-        self.drained.with_label_values(&[manner]).inc();
+        self.losing.drained.with_label_values(&[manner]).inc();
     }
 
     /// A machine was found `stopping`, `preempted` or `dead`.
     pub fn interrupted(&self, what: &str) {
-        self.interrupted.with_label_values(&[what]).inc();
+        self.losing.interrupted.with_label_values(&[what]).inc();
     }
 
     /// A sweep has found this much.
     pub(super) fn found_garbage(&self, counts: &Counts) {
         for (kind, count) in counts {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            self.found.with_label_values(&[kind]).set(count);
+            self.losing.found.with_label_values(&[kind]).set(count);
         }
     }
 
     /// Whether a sweep waits for a person.
     pub(super) fn collection_stopped(&self, verdict: Verdict) {
-        self.stopped.set(i64::from(verdict == Verdict::Stop));
+        self.losing.stopped.set(i64::from(verdict == Verdict::Stop));
     }
 
     /// A certificate request was `approved` or `denied`.

@@ -1,23 +1,35 @@
 //! A Node that somebody deletes takes its claim along: the Node's finalizer holds it until its pods have left and its
-//! machine is gone, which is what the end of a claim does ([`super::node_claim`]).
+//! machine is gone, which is what the end of a claim does ([`super::node_claim`]). A Node without a claim is let go with its
+//! machine.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
+use serde_json::json;
 
 use super::context::Context;
 use super::events::{Kind, Story};
 use super::removal::{self, Judged};
 use crate::api::{NodeClaim, names};
+use crate::cloud::{self, ProviderId};
 use crate::lifecycle::facts::Facts;
 
-/// When a Node whose claim could not be deleted is tried again.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// When a Node that could not be let go is looked at again.
+const AGAIN_AFTER: Duration = Duration::from_secs(15);
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("asking the cluster: {0}")]
+    Kube(#[from] kube::Error),
+    #[error("asking the cloud: {0}")]
+    Cloud(#[from] cloud::Error),
+}
 
 /// Follows all Nodes, for as long as this is polled.
 pub async fn run(context: Context) {
@@ -48,12 +60,24 @@ pub async fn run(context: Context) {
             () = again => Some(std::mem::take(&mut left)),
         };
         for name in due.into_iter().flatten() {
-            if let Err(error) = take_claim_along(&context, &name).await {
-                tracing::warn!(%error, node = name, "the claim of a deleted node stays for now");
-                left.insert(name);
+            match serve(&context, &name).await {
+                Ok(Outcome::Done) => {}
+                Ok(Outcome::Later) => _ = left.insert(name),
+                Err(error) => {
+                    tracing::warn!(%error, node = name, "a deleted node stays for now");
+                    left.insert(name);
+                }
             }
         }
     }
+}
+
+/// What became of a Node that is being deleted.
+enum Outcome {
+    /// Its claim sees to it, or it is let go.
+    Done,
+    /// Its machine is still there, and no claim answers for it.
+    Later,
 }
 
 fn is_going(node: &PartialObjectMeta<Node>) -> bool {
@@ -61,24 +85,64 @@ fn is_going(node: &PartialObjectMeta<Node>) -> bool {
     node.metadata.deletion_timestamp.is_some() && node.finalizers().iter().any(ours)
 }
 
-/// Deletes the claim of a Node that is being deleted; both are read anew.
-async fn take_claim_along(context: &Context, name: &str) -> kube::Result<()> {
-    let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    let Some(claim) = claims.get_opt(name).await?.filter(|claim| !claim.is_deleting()) else {
-        return Ok(());
-    };
+/// Sees to a Node that is being deleted: its claim goes along, and where it has none, it is let go with its machine.
+/// Everything is read anew.
+async fn serve(context: &Context, name: &str) -> Result<Outcome, Error> {
     let nodes: Api<Node> = Api::all(context.client.clone());
-    let provider_id = claim
+    let node = nodes.get_opt(name).await?;
+    let going = |node: &Node| node.metadata.deletion_timestamp.is_some();
+    let Some(node) = node.filter(going) else {
+        return Ok(Outcome::Done);
+    };
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    match claims.get_opt(name).await? {
+        Some(claim) if !is_of(&node, &claim) => let_go(context, &node).await,
+        Some(claim) if !claim.is_deleting() => take_along(context, &claim).await,
+        Some(_) => Ok(Outcome::Done),
+        None => let_go(context, &node).await,
+    }
+}
+
+/// Whether a claim answers for a Node. One that does not know its machine yet may.
+fn is_of(node: &Node, claim: &NodeClaim) -> bool {
+    let own = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
+    let claimed = claim
         .status
         .as_ref()
         .and_then(|status| status.provider_id.as_ref());
-    let node = nodes.get_opt(name).await?.filter(|node| {
-        let own = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
-        node.metadata.deletion_timestamp.is_some() && own.is_some() && own == provider_id
-    });
-    if node.is_none() {
-        return Ok(());
+    claimed.is_none() || own == claimed
+}
+
+/// Takes our finalizer off a Node that no claim answers for, such as one whose claim was forced out, once its machine is
+/// gone. A machine that is there is garbage, and swept as such.
+async fn let_go(context: &Context, node: &Node) -> Result<Outcome, Error> {
+    let written = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
+    let Some(id) = written.and_then(|written| written.parse::<ProviderId>().ok()) else {
+        return Ok(Outcome::Done);
+    };
+    match context.cloud.get(id.instance()).await {
+        Ok(_) => return Ok(Outcome::Later),
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error.into()),
     }
+    let kept = node
+        .finalizers()
+        .iter()
+        .filter(|name| *name != names::TERMINATION_FINALIZER);
+    let kept: Vec<&String> = kept.collect();
+    let patch = json!({"metadata": {"resourceVersion": node.resource_version(), "finalizers": kept}});
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    match nodes
+        .patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+        .await
+    {
+        Ok(_) => Ok(Outcome::Done),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Outcome::Done),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn take_along(context: &Context, claim: &NodeClaim) -> Result<Outcome, Error> {
     let story = Story {
         kind: Kind::Normal,
         reason: names::REASON_NODE_DELETED,
@@ -86,9 +150,8 @@ async fn take_claim_along(context: &Context, name: &str) -> kube::Result<()> {
         note: "its node was deleted".to_owned(),
         transition: String::new(),
     };
-    removal::delete_claim(context, &claim, story).await.map(|judged| {
-        if judged == Judged::Deleted {
-            context.metrics.ended(names::REASON_NODE_DELETED);
-        }
-    })
+    if removal::delete_claim(context, claim, story).await? == Judged::Deleted {
+        context.metrics.ended(names::REASON_NODE_DELETED);
+    }
+    Ok(Outcome::Done)
 }

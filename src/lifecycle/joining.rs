@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt;
 
 use super::facts::Facts;
-use super::{Blocker, End, Limits, Observed, Sighting, Step};
+use super::{Blocker, End, Limits, Observed, Sighting, Step, leaving};
 use crate::api::{self, NodeClaim, names};
 use crate::clock::later;
 use crate::quantity::Quantity;
@@ -150,8 +150,9 @@ fn register(claim: &NodeClaim, node: &Node, observed: &Observed) -> Step {
 /// Takes away a Node whose machine is not there any more. It has the claim's name, so it was that of an earlier claim,
 /// which was forced out; it would keep the claim's own machine from joining.
 fn left_behind(node: &Node, observed: &Observed) -> Option<Step> {
-    let uid = node.metadata.uid.clone()?;
-    (observed.other_machine == Sighting::Absent).then_some(Step::DeleteNode { uid })
+    (observed.other_machine == Sighting::Absent)
+        .then(|| leaving::let_go(node))
+        .flatten()
 }
 
 /// The provider id of the Node of a claim's name, if the Node is older than the claim and another machine's. A Node that

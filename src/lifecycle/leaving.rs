@@ -226,11 +226,11 @@ fn gone(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timestamp)
         return step;
     }
     let node = observed.node.as_ref().filter(|node| is_same_machine(claim, node));
-    node.and_then(left_behind).unwrap_or(Step::ReleaseFinalizer)
+    node.and_then(let_go).unwrap_or(Step::ReleaseFinalizer)
 }
 
 /// What is to be done about the Node of a machine that is gone: it is deleted, and then let go.
-fn left_behind(node: &Node) -> Option<Step> {
+pub(super) fn let_go(node: &Node) -> Option<Step> {
     if node.metadata.deletion_timestamp.is_none() {
         return node.metadata.uid.clone().map(|uid| Step::DeleteNode { uid });
     }

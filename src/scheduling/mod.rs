@@ -35,7 +35,7 @@ pub use remedy::{Bond, Change, Remedy, remedy};
 
 use crate::model::Snapshot;
 use problem::Problem;
-use run::{Done, Growth, Order, Policy, Rest, Run};
+use run::{Done, Growth, Mark, Order, Policy, Rest, Run};
 
 /// What the user has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,15 +91,30 @@ fn policies(pods: usize) -> [Policy; 4] {
 pub fn solve(snapshot: &Snapshot, options: Options, budget: &mut dyn FnMut() -> bool) -> Plan {
     let mut problem = Problem::new(snapshot, options);
     let mut best: Option<(Score, Done, Rest)> = None;
+    let mut pace: Option<(Order, Vec<u64>)> = None;
     for policy in policies(snapshot.pending.members.len()) {
         let mut run = Run::new(&mut problem, policy);
-        let rest = run.place_all(budget);
+        // First fit is made to its end, unless it is beaten for certain: no plan is dearer.
+        let same_order = pace
+            .as_ref()
+            .filter(|(order, _)| *order == policy.order && policy.growth != Growth::First);
+        let mark = Mark {
+            best: best.as_ref().map(|(score, _, _)| (score.left_out, score.price)),
+            pace: same_order.map_or(&[], |(_, pace)| pace),
+        };
+        let mut rest = run.place_all(budget, mark);
+        if rest.given_up {
+            continue;
+        }
         let score = Score {
             left_out: rest.classes.iter().map(|(_, pods)| pods.len()).sum(),
             price: run.price,
             nodes: run.claims.len(),
         };
         let out_of_time = rest.out_of_time;
+        if same_order.is_none() {
+            pace = Some((policy.order, std::mem::take(&mut rest.pace)));
+        }
         if best.as_ref().is_none_or(|(known, _, _)| score < *known) {
             best = Some((score, run.done(), rest));
         }

@@ -72,6 +72,8 @@ struct Ladder {
     amounts: Vec<i64>,
     /// The types from each place on; one more, empty.
     from: Vec<Vec<u64>>,
+    /// The least that any type from each place on costs anywhere; one more, [`UNSOLD`].
+    floors: Vec<u64>,
 }
 
 /// What certain requirements leave of the types.
@@ -190,14 +192,17 @@ impl Template {
             .collect();
         sorted.sort_unstable();
         let mut from = vec![vec![0; words]; sorted.len() + 1];
+        let mut floors = vec![UNSOLD; sorted.len() + 1];
         for at in (0..sorted.len()).rev() {
             let (before, after) = from.split_at_mut(at + 1);
             before[at].copy_from_slice(&after[0]);
             bits::put(&mut before[at], sorted[at].1);
+            floors[at] = floors[at + 1].min(self.types[sorted[at].1].floor);
         }
         Ladder {
             amounts: sorted.into_iter().map(|(amount, _)| amount).collect(),
             from,
+            floors,
         }
     }
 
@@ -216,6 +221,15 @@ impl Template {
                 }
             }
         }
+    }
+
+    /// What any type that has room for these amounts costs at least, as far as one resource after the other says.
+    pub(super) fn floor_for(&self, wanted: impl Iterator<Item = i64>) -> u64 {
+        let floors = self.by_room.iter().zip(wanted).map(|(ladder, wanted)| {
+            let at = ladder.amounts.partition_point(|amount| *amount < wanted);
+            ladder.floors[at]
+        });
+        floors.max().unwrap_or_default()
     }
 
     /// Leaves only types whose daemons take none of these ports.

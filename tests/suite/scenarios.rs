@@ -109,6 +109,7 @@ fn every_scenario_has_a_test() {
             "crash-in-the-middle",
             "demo",
             "one-claim",
+            "pods",
             "preempted"
         ]
     );

@@ -7,9 +7,14 @@ fn pod(uid: &str, revision: u64, spec: Value, status: Value) -> Pod {
     let mut all = json!({
         "metadata": {"name": uid, "namespace": "default", "uid": uid, "resourceVersion": revision.to_string()},
         "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]},
-        "status": status,
     });
-    json_patch::merge(&mut all["spec"], &spec);
+    all["status"] = status;
+    let Value::Object(spec) = spec else {
+        panic!("a specification is an object");
+    };
+    for (field, value) in spec {
+        all["spec"][field] = value;
+    }
     serde_json::from_value(all).unwrap()
 }
 

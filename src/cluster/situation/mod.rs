@@ -35,7 +35,7 @@ impl Index {
         self.pods
             .waiting()
             .any(|(uid, seen)| self.counts(seen) && is_needy(uid))
-            || self.left_behind().any(|uid| is_needy(uid))
+            || self.left_behind().any(is_needy)
     }
 
     /// The cluster at `now`, given the types of each pool that can be used. Pods in `but` are left out of it.

@@ -27,7 +27,7 @@ fn pod(uid: &str, node: Option<&str>) -> ApiPod {
     .unwrap()
 }
 
-fn claim(name: &str, pods: &str, change: Value) -> NodeClaim {
+fn claim(name: &str, pods: &str, change: &Value) -> NodeClaim {
     let mut all = json!({
         "metadata": {
             "name": name, "uid": name, "labels": {"karpenter.sh/nodepool": "p"},
@@ -38,14 +38,18 @@ fn claim(name: &str, pods: &str, change: Value) -> NodeClaim {
             "nodeClassRef": {"group": "g", "kind": "k", "name": "n"},
         },
     });
-    json_patch::merge(&mut all, &change);
+    json_patch::merge(&mut all, change);
     serde_json::from_value(all).unwrap()
 }
 
 fn index(pods: &[ApiPod], claims: &[NodeClaim]) -> Index {
     let mut index = Index::default();
-    pods.iter().for_each(|pod| index.apply_pod(pod));
-    claims.iter().for_each(|claim| index.apply(claim));
+    for pod in pods {
+        index.apply_pod(pod);
+    }
+    for claim in claims {
+        index.apply(claim);
+    }
     index
 }
 
@@ -60,7 +64,7 @@ fn seen(index: &Index) -> Situation {
 
 #[test]
 fn a_pod_that_a_claim_is_on_its_way_for_is_not_planned_for_and_counts_there() {
-    let index = index(&[pod("a", None), pod("b", None)], &[claim("c", "a", json!({}))]);
+    let index = index(&[pod("a", None), pod("b", None)], &[claim("c", "a", &json!({}))]);
     let situation = seen(&index);
     assert_eq!(pending(&situation), ["b"]);
     let bound = &situation.snapshot.bound.members;
@@ -79,7 +83,7 @@ fn a_pod_that_a_claim_is_on_its_way_for_is_not_planned_for_and_counts_there() {
 #[test]
 fn pods_beyond_what_a_claim_has_room_for_are_planned_for() {
     let pods = [pod("a", None), pod("b", None), pod("c", None)];
-    let index = index(&pods, &[claim("x", "a,b,c", json!({}))]);
+    let index = index(&pods, &[claim("x", "a,b,c", &json!({}))]);
     assert_eq!(pending(&seen(&index)), ["c"]);
 }
 
@@ -88,7 +92,7 @@ fn the_pods_of_a_claim_that_goes_are_planned_for_before_they_are_evicted() {
     let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
     let index = index(
         &[pod("a", Some("c")), pod("b", Some("other"))],
-        &[claim("c", "", going)],
+        &[claim("c", "", &going)],
     );
     let situation = seen(&index);
     assert_eq!(pending(&situation), ["a"]);
@@ -122,7 +126,7 @@ fn pods_that_nobody_makes_anew_or_that_must_stay_are_not_planned_for_elsewhere()
     let mut ending = pod("ending", Some("c"));
     ending.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T09:59:00Z")).unwrap();
     let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
-    let index = index(&[bare, stays, ending], &[claim("c", "", going)]);
+    let index = index(&[bare, stays, ending], &[claim("c", "", &going)]);
     assert!(pending(&seen(&index)).is_empty());
 }
 
@@ -144,7 +148,7 @@ fn what_was_chosen_for_a_claim_says_what_its_node_will_have_before_it_is_there()
         "profile": "bxf-4x16", "zone": "z", "capacityType": "spot", "subnet": "s", "attempt": 1,
         "instanceName": "i", "since": "2026-11-16T09:59:00Z",
     }}});
-    let index = index(&[], &[claim("c", "", allocated)]);
+    let index = index(&[], &[claim("c", "", &allocated)]);
     let mut requirements = crate::model::Requirements::new();
     requirements.narrow(names::ARCH, &crate::model::Values::one_of(["amd64"]));
     let kind = crate::model::InstanceType {

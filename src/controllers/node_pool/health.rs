@@ -30,10 +30,18 @@ pub(super) struct Record(BTreeMap<String, Ring>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    /// `None` for one that joined, else what happened.
-    last: VecDeque<Option<String>>,
+    last: VecDeque<Outcome>,
     /// Claims that are there and were counted.
     counted: BTreeSet<String>,
+}
+
+/// What became of a machine.
+#[derive(Debug)]
+enum Outcome {
+    /// It has joined.
+    Joined,
+    /// It was given up before, and why.
+    Failed(String),
 }
 
 impl Record {
@@ -64,24 +72,28 @@ impl Record {
 
 impl Ring {
     fn health(&self) -> Option<Health> {
-        let failures: Vec<&String> = self.last.iter().flatten().collect();
+        let failures = self.last.iter().filter_map(|outcome| match outcome {
+            Outcome::Joined => None,
+            Outcome::Failed(why) => Some(why),
+        });
+        let failures: Vec<&String> = failures.collect();
         let last = failures.last().filter(|_| failures.len() >= FAILURES_MAX);
         match last {
             Some(last) => Some(Health::Unhealthy((*last).clone())),
-            None if self.last.iter().any(Option::is_none) => Some(Health::Healthy),
+            None if self.last.len() > failures.len() => Some(Health::Healthy),
             None => None,
         }
     }
 }
 
 /// What became of a claim's machine: `None` while that is open. Want of capacity says nothing about joining.
-fn outcome(claim: &NodeClaim) -> Option<Option<String>> {
+fn outcome(claim: &NodeClaim) -> Option<Outcome> {
     if claim.is(names::NODE_REGISTERED) {
-        return Some(None);
+        return Some(Outcome::Joined);
     }
     let end = claim.end()?;
     (end.reason != names::REASON_INSUFFICIENT_CAPACITY)
-        .then(|| Some(format!("{}: {}", end.reason, end.message)))
+        .then(|| Outcome::Failed(format!("{}: {}", end.reason, end.message)))
 }
 
 #[cfg(test)]

@@ -99,12 +99,12 @@ mod tests {
 
     use super::*;
 
-    fn pool(spec: Value) -> NodePool {
+    fn pool(spec: &Value) -> NodePool {
         let mut all = json!({"metadata": {"name": "p"}, "spec": {"template": {"spec": {
             "requirements": [],
             "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
         }}}});
-        json_patch::merge(&mut all["spec"], &spec);
+        json_patch::merge(&mut all["spec"], spec);
         serde_json::from_value(all).unwrap()
     }
 
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn a_pool_is_ready_with_its_class() {
-        assert_eq!(judge(&pool(json!({})), Some(&class("True"))), Verdict::Ready);
+        assert_eq!(judge(&pool(&json!({})), Some(&class("True"))), Verdict::Ready);
     }
 
     #[test]
     fn what_is_wrong_with_the_class_is_told() {
-        let problem = |class: Option<&IBMNodeClass>| match judge(&pool(json!({})), class) {
+        let problem = |class: Option<&IBMNodeClass>| match judge(&pool(&json!({})), class) {
             Verdict::Class(problem) => problem,
             other => panic!("{other:?}"),
         };
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_pool_of_somebody_else_is_left_alone() {
-        let foreign = pool(json!({"template": {"spec": {"nodeClassRef": {"group": "karpenter.k8s.aws"}}}}));
+        let foreign = pool(&json!({"template": {"spec": {"nodeClassRef": {"group": "karpenter.k8s.aws"}}}}));
         assert_eq!(judge(&foreign, None), Verdict::Foreign);
     }
 
@@ -159,7 +159,7 @@ mod tests {
             json!({"disruption": {"budgets": [{"nodes": "101%"}]}}),
         ];
         for spec in bad {
-            let verdict = judge(&pool(spec.clone()), Some(&class("True")));
+            let verdict = judge(&pool(&spec), Some(&class("True")));
             assert!(matches!(verdict, Verdict::Invalid(_)), "{spec}: {verdict:?}");
         }
     }

@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    fn pool(replicas: i64, limits: Value) -> NodePool {
+    fn pool(replicas: i64, limits: &Value) -> NodePool {
         serde_json::from_value(json!({
             "metadata": {"name": "p", "uid": "u"},
             "spec": {"replicas": replicas, "limits": limits, "template": {"spec": {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn missing_claims_are_made_under_names_that_follow_from_what_is_there() {
-        let pool = pool(3, json!({}));
+        let pool = pool(3, &json!({}));
         let first = change(&pool, &[]);
         assert_eq!(first.make.len(), 3);
         assert_eq!(
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_limit_counts_claims_that_go_still() {
-        let pool = pool(3, json!({"nodes": "2"}));
+        let pool = pool(3, &json!({"nodes": "2"}));
         let mut going = claim("a", 0);
         going.metadata.deletion_timestamp = going.metadata.creation_timestamp.clone();
         assert_eq!(change(&pool, &[&going]).make.len(), 1);
@@ -134,7 +134,7 @@ mod tests {
             claim("raw", 0),
         ];
         let all: Vec<&NodeClaim> = all.iter().collect();
-        assert_eq!(change(&pool(1, json!({})), &all).delete, ["raw", "young"]);
-        assert_eq!(change(&pool(3, json!({})), &all), Change::default());
+        assert_eq!(change(&pool(1, &json!({})), &all).delete, ["raw", "young"]);
+        assert_eq!(change(&pool(3, &json!({})), &all), Change::default());
     }
 }

@@ -58,10 +58,9 @@ async fn make_one(context: &Context, solved: &Solved, new: &NewClaim) -> Result<
         min_values: Some(new.min_values),
     };
     let name = name_for(pool, &identity(context, &wanted.pods));
-    let claim = match manifest(pool, name.clone(), &wanted) {
-        Ok(claim) => claim,
-        // The solver has read the same requirements, so they have a meaning.
-        Err(_) => return Err(Error::Unmade(1)),
+    // The solver has read the same requirements, so they have a meaning.
+    let Ok(claim) = manifest(pool, name.clone(), &wanted) else {
+        return Err(Error::Unmade(1));
     };
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     let doing = "making a claim";

@@ -4,12 +4,16 @@
 //! be resolved proves nothing about machines. Images, subnets and security groups are compared with the machine itself,
 //! whatever a claim was stamped with; the rest by hash, and only hashes that were computed in the same way.
 
+mod pool;
+
 use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
 use crate::api::{IBMNodeClass, Ingredients, NODE_CLASS_HASH_VERSION, NodeClaim, names};
 use crate::model::Machine;
+
+pub use pool::pool_drift;
 
 /// How a machine differs from what its class asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,9 @@ use super::problem::Problem;
 use super::space::ReqId;
 use super::topology::{Counts, Obstacle, Question};
 
+/// With fewer classes than this a pass takes less than a millisecond.
+const CLASSES_PACED: usize = 64;
+
 /// How a pass decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
@@ -61,6 +64,29 @@ pub(super) struct Run<'p, 'a> {
     /// The types that templates sell under certain requirements, as far as reasons have asked.
     pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
     types: Vec<u64>,
+    /// What a claim would have to have room for; kept so that looking needs no memory of its own.
+    total: Vec<i64>,
+}
+
+/// What a pass is measured against while it is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark<'m> {
+    /// How many pods the best pass so far leaves out, and what it costs.
+    pub(super) best: Option<(usize, u64)>,
+    /// What a pass in the same order had cost after each class; empty if there is none.
+    pub(super) pace: &'m [u64],
+}
+
+impl Mark<'_> {
+    /// Whether a pass that has left out so many pods and costs so much after so many of all classes will not win. Prices
+    /// only grow. A pass that looks further than another must be ahead of it at every quarter of the way, where there is
+    /// a way: with few classes there is no time to be saved.
+    fn is_out_of_reach(&self, left_out: usize, price: u64, (done, of): (usize, usize)) -> bool {
+        let beaten = self.best.is_some_and(|best| (left_out, price) > best);
+        let quarter = of >= CLASSES_PACED && done < of && done.is_multiple_of(of / 4);
+        let before = done.checked_sub(1).and_then(|at| self.pace.get(at));
+        beaten || (quarter && before.is_some_and(|before| price >= *before))
+    }
 }
 
 /// What a pass has done, without the problem.
@@ -101,6 +127,10 @@ pub(super) struct Rest {
     pub(super) untried: std::collections::BTreeSet<usize>,
     /// Whether time ran out.
     pub(super) out_of_time: bool,
+    /// Whether the pass was given up, since it would not have won.
+    pub(super) given_up: bool,
+    /// What the pass had cost after each class.
+    pub(super) pace: Vec<u64>,
 }
 
 /// The turn of one pod: what it asks at one stage, with what others allow now.
@@ -141,6 +171,7 @@ impl<'p, 'a> Run<'p, 'a> {
             price: 0,
             sold: std::collections::BTreeMap::new(),
             types: Vec::new(),
+            total: Vec::new(),
             problem,
         }
     }
@@ -173,17 +204,20 @@ impl<'p, 'a> Run<'p, 'a> {
             price: done.price,
             sold: std::collections::BTreeMap::new(),
             types: Vec::new(),
+            total: Vec::new(),
         }
     }
 
-    /// Places what can be placed while `budget` allows it.
-    pub(super) fn place_all(&mut self, budget: &mut dyn FnMut() -> bool) -> Rest {
+    /// Places what can be placed while `budget` allows it, and while that may win against `mark`.
+    pub(super) fn place_all(&mut self, budget: &mut dyn FnMut() -> bool, mark: Mark<'_>) -> Rest {
         let mut waiting: Vec<(usize, Vec<usize>)> = self
             .order()
             .into_iter()
             .map(|class| (class, self.problem.classes[class].members.clone()))
             .collect();
         let mut done = Rest::default();
+        let classes = waiting.len();
+        let mut left_out = 0;
         loop {
             let before = self.placed.len();
             let mut next = Vec::new();
@@ -195,14 +229,19 @@ impl<'p, 'a> Run<'p, 'a> {
                     continue;
                 }
                 let rest = self.place_class(class, &pods);
-                if rest.is_empty() {
-                    continue;
-                }
                 // Only where others are can make a place possible that was not.
-                if self.problem.classes[class].may_improve() {
+                if !rest.is_empty() && self.problem.classes[class].may_improve() {
                     next.push((class, rest));
-                } else {
+                } else if !rest.is_empty() {
+                    left_out += rest.len();
                     done.classes.push((class, rest));
+                }
+                if done.pace.len() < classes {
+                    done.pace.push(self.price);
+                }
+                if mark.is_out_of_reach(left_out, self.price, (done.pace.len(), classes)) {
+                    done.given_up = true;
+                    return done;
                 }
             }
             if next.is_empty() || self.placed.len() == before || done.out_of_time {

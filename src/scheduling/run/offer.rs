@@ -28,23 +28,33 @@ impl Run<'_, '_> {
         (req, part): (ReqId, ReqId),
     ) -> Option<Becomes> {
         let bin = self.nodes() + claim;
+        let mut total = std::mem::take(&mut self.total);
+        total.clear();
         let class = &self.problem.classes[turn.class];
         let held = &self.claims[claim];
+        let sums = held.used.iter().zip(&class.requests);
+        total.extend(sums.map(|(used, more)| used + more));
         let mut load = Load {
             template: held.template,
-            total: held
-                .used
-                .iter()
-                .zip(&class.requests)
-                .map(|(used, more)| used + more)
-                .collect(),
+            total,
             ports: Vec::new(),
             before: Some(held.kind),
         };
         if !self.problem.templates[load.template].daemon_ports.is_empty() {
             load.ports = [&self.bins.ports[bin][..], &class.ports].concat();
         }
-        self.settle(turn, &load, req, part)
+        let becomes = self.settle(turn, &load, req, part);
+        self.total = load.total;
+        becomes
+    }
+
+    /// What a claim that is there costs more at least if it takes a pod, whatever labels are asked for.
+    pub(super) fn least_growth(&self, turn: &Turn<'_>, claim: usize) -> u64 {
+        let held = &self.claims[claim];
+        let requests = &self.problem.classes[turn.class].requests;
+        let sums = held.used.iter().zip(requests).map(|(used, more)| used + more);
+        let floor = self.problem.templates[held.template].floor_for(sums);
+        floor.saturating_sub(held.price)
     }
 
     /// A claim of its own, from the first pools by weight that can have one, and the cheapest of those.

@@ -104,14 +104,17 @@ impl Run<'_, '_> {
                 if bin < self.nodes() {
                     return Some((Spot::Node { bin }, 0));
                 }
-                let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else {
-                    continue;
-                };
-                if best
-                    .as_ref()
-                    .is_none_or(|(_, least, tight)| (more, rest) < (*least, *tight))
-                {
-                    best = Some((spot, more, rest));
+                let known = best.as_ref().map(|(_, least, tight)| (*least, *tight));
+                // What cannot be the cheapest need not be worked out.
+                let dearer = left == Left::Reach
+                    && known.is_some_and(|(least, _)| self.least_growth(turn, bin - self.nodes()) > least);
+                if !dearer {
+                    let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else {
+                        continue;
+                    };
+                    if known.is_none_or(|known| (more, rest) < known) {
+                        best = Some((spot, more, rest));
+                    }
                 }
                 seen += 1;
                 if seen >= look {

@@ -5,8 +5,8 @@
 //! [`Book`] of what it saw (requests under way, machines, changes of claims, whom a third party touched) and asks each
 //! check in turn. Safety (S) is judged at once; liveness (L) when the world has been healed and has had its time.
 //!
-//! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to
-//! budgets, pods and offerings (S5 to S7, S9, S10, S19, L1, L5 to L9, L12) comes with the features it is about.
+//! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to budgets and
+//! offerings (S5, S6, S9, S10, S19, L5 to L8, L12) comes with the features it is about.
 
 mod book;
 mod changes;
@@ -18,6 +18,7 @@ mod leftovers;
 mod limits;
 mod manners;
 mod ownership;
+mod pods;
 mod purchases;
 mod quiet;
 mod release;
@@ -162,6 +163,7 @@ impl Judge {
                 Box::new(secrets::Secrets::new(&settings)),
                 Box::new(trust::Trust),
                 Box::new(leftovers::Leftovers),
+                Box::new(pods::Pods),
                 Box::new(replicas::Replicas),
                 Box::new(quiet::Quiet),
             ],

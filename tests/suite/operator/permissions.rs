@@ -96,6 +96,8 @@ async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() 
         let [machine] = world.living().try_into().unwrap();
         world.cloud.preempt(&machine.id).unwrap();
         world.until_gone("preempted").await;
+        world.pool("fixed", json!({"replicas": 1})).await;
+        world.until_claims(1).await;
     })
     .await;
     let mut controllers = used(&world, chart::CONTROLLER);

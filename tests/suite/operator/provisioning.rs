@@ -111,7 +111,7 @@ impl World {
         self.claims().list(&ListParams::default()).await.unwrap().items
     }
 
-    async fn until_claims(&self, count: usize) -> Vec<NodeClaim> {
+    pub(super) async fn until_claims(&self, count: usize) -> Vec<NodeClaim> {
         let end = self.clock.instant() + SOON;
         while self.all_claims().await.len() != count {
             if self.clock.instant() > end {
@@ -148,7 +148,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_does() {
     let world = World::new();
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         let pool = json!({"template": {
             "metadata": {"labels": {"team": "shop"}, "annotations": {"note": "x"}},
             "spec": {
@@ -158,7 +158,10 @@ async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_d
             },
         }});
         let pool = world.pool("shop", pool).await;
-        let tolerant = json!({"tolerations": [{"key": "shop", "operator": "Exists"}]});
+        let tolerant = json!({
+            "tolerations": [{"key": "shop", "operator": "Exists"}],
+            "containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}],
+        });
         world.waiting("a", tolerant.clone()).await;
         world.waiting("b", tolerant).await;
         let [claim] = world.until_claims(1).await.try_into().unwrap();
@@ -178,7 +181,7 @@ async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_d
         assert_eq!(claim.spec.taints.as_ref().unwrap()[0].key, "shop");
         assert_eq!(claim.spec.startup_taints.as_ref().unwrap()[0].key, "begin");
         let requests = claim.spec.resources.as_ref().unwrap().requests.as_ref().unwrap();
-        assert_eq!(serde_json::to_value(requests).unwrap()["cpu"], json!("2"));
+        assert_eq!(serde_json::to_value(requests).unwrap()["cpu"], json!("1"));
         let types = claim
             .spec
             .requirements
@@ -191,14 +194,14 @@ async fn pods_that_wait_get_a_claim_that_names_them_and_says_all_that_the_pool_d
         world.clock.sleep(Duration::from_mins(5)).await;
         assert_eq!(world.all_claims().await.len(), 1, "nothing is bought twice");
         assert_eq!(world.notes("Nominated").await.len(), 2, "each pod is told once");
-    })
+    }))
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn limits_hold_with_everything_counted_and_the_pod_left_out_is_told_why_once() {
     let world = World::new();
-    while_working(world.replica(), async {
+    while_working(world.replica(), Box::pin(async {
         world.pool("small", json!({"limits": {"cpu": "4", "nodes": "1"}})).await;
         for pod in ["a", "b", "c"] {
             let one_each = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
@@ -211,7 +214,7 @@ async fn limits_hold_with_everything_counted_and_the_pod_left_out_is_told_why_on
         assert_eq!(world.all_claims().await.len(), 1);
         let told = world.notes("FailedScheduling").await;
         assert_eq!(told.len(), 2, "one for each pod: {told:?}");
-    })
+    }))
     .await;
 }
 
@@ -225,17 +228,21 @@ async fn an_offering_that_is_withheld_is_not_planned_for_and_comes_back() {
             "spec": {"key": "spot:*:*", "reason": "Quota", "until": "2026-11-16T10:05:00Z"},
         }),
     );
-    while_working(world.replica(), async {
-        let only_spot = json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]);
-        world
-            .pool("spot", json!({"template": {"spec": {"requirements": only_spot}}}))
-            .await;
-        world.waiting("a", json!({})).await;
-        world.until_told("FailedScheduling", "Quota").await;
-        assert!(world.all_claims().await.is_empty());
-        world.clock.sleep(Duration::from_mins(5)).await;
-        world.until_claims(1).await;
-    })
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let only_spot =
+                json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]);
+            world
+                .pool("spot", json!({"template": {"spec": {"requirements": only_spot}}}))
+                .await;
+            world.waiting("a", json!({})).await;
+            world.until_told("FailedScheduling", "Quota").await;
+            assert!(world.all_claims().await.is_empty());
+            world.clock.sleep(Duration::from_mins(5)).await;
+            world.until_claims(1).await;
+        }),
+    )
     .await;
 }
 
@@ -255,94 +262,104 @@ async fn a_pod_with_which_planning_panics_is_told_so_and_nobody_else_waits_for_i
         ..context
     };
     let factory = factory_of(World::settings("one"), |edges| edges, poison);
-    while_working(factory(world.edges(User::admin())), async {
-        world.pool("default", json!({})).await;
-        for pod in ["a", "b", "poisoned", "d"] {
-            world.waiting(pod, json!({"priority": 0})).await;
-        }
-        let params = PatchParams::default();
-        let label = json!({"metadata": {"labels": {"poison": "yes"}}});
-        world
-            .pods()
-            .patch("poisoned", &params, &Patch::Merge(label))
-            .await
-            .unwrap();
-        let [claim] = world.until_claims(1).await.try_into().unwrap();
-        assert_eq!(claim.annotations()[names::NOMINATED_PODS].split(',').count(), 3);
-        world.until_told("FailedScheduling", "this pod is poison").await;
-        world.clock.sleep(Duration::from_mins(10)).await;
-        assert_eq!(world.notes("FailedScheduling").await.len(), 1);
-        world
-            .waiting(
-                "e",
-                json!({"nodeSelector": {"topology.kubernetes.io/zone": "us-south-3"}}),
-            )
-            .await;
-        world.until_claims(2).await;
-    })
+    while_working(
+        factory(world.edges(User::admin())),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            for pod in ["a", "b", "poisoned", "d"] {
+                world.waiting(pod, json!({"priority": 0})).await;
+            }
+            let params = PatchParams::default();
+            let label = json!({"metadata": {"labels": {"poison": "yes"}}});
+            world
+                .pods()
+                .patch("poisoned", &params, &Patch::Merge(label))
+                .await
+                .unwrap();
+            let [claim] = world.until_claims(1).await.try_into().unwrap();
+            assert_eq!(claim.annotations()[names::NOMINATED_PODS].split(',').count(), 3);
+            world.until_told("FailedScheduling", "this pod is poison").await;
+            world.clock.sleep(Duration::from_mins(10)).await;
+            assert_eq!(world.notes("FailedScheduling").await.len(), 1);
+            world
+                .waiting(
+                    "e",
+                    json!({"nodeSelector": {"topology.kubernetes.io/zone": "us-south-3"}}),
+                )
+                .await;
+            world.until_claims(2).await;
+        }),
+    )
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_claims_of_a_pool_go_when_it_goes() {
     let world = World::new();
-    while_working(world.replica(), async {
-        world.pool("default", json!({})).await;
-        world.waiting("a", json!({})).await;
-        let [claim] = world.until_claims(1).await.try_into().unwrap();
-        world.until_launched(&claim.name_any()).await;
-        let pools: Api<NodePool> = Api::all(world.kube.admin());
-        pools
-            .delete("default", &DeleteParams::background())
-            .await
-            .unwrap();
-        world.until_gone(&claim.name_any()).await;
-        assert!(world.cloud.instances().is_empty());
-        world.clock.sleep(Duration::from_mins(1)).await;
-        assert!(
-            world.all_claims().await.is_empty(),
-            "nothing is bought for a pool that is gone"
-        );
-    })
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.waiting("a", json!({})).await;
+            let [claim] = world.until_claims(1).await.try_into().unwrap();
+            world.until_launched(&claim.name_any()).await;
+            let pools: Api<NodePool> = Api::all(world.kube.admin());
+            pools
+                .delete("default", &DeleteParams::background())
+                .await
+                .unwrap();
+            world.until_gone(&claim.name_any()).await;
+            assert!(world.cloud.instances().is_empty());
+            world.clock.sleep(Duration::from_mins(1)).await;
+            assert!(
+                world.all_claims().await.is_empty(),
+                "nothing is bought for a pool that is gone"
+            );
+        }),
+    )
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_node_that_goes_are_planned_for_before_they_are_evicted() {
     let world = World::new();
-    while_working(world.replica(), async {
-        world.pool("default", json!({})).await;
-        world.waiting("a", json!({})).await;
-        let [claim] = world.until_claims(1).await.try_into().unwrap();
-        let name = claim.name_any();
-        world.until_launched(&name).await;
-        world.join(&name).await;
-        world
-            .until("registered", SOON, async || {
-                world.is_true(&name, "Registered").await
-            })
-            .await;
-        world.report(&name).await;
-        world.make_ready(&name).await;
-        world
-            .until("ready", SOON, async || world.is_true(&name, "Ready").await)
-            .await;
-        world.bind("a", &name).await;
-        world.clock.sleep(Duration::from_mins(2)).await;
-        assert_eq!(world.all_claims().await.len(), 1);
-        let nodes: Api<Node> = Api::all(world.kube.admin());
-        let tainted = json!({"spec": {"taints": [{"key": names::DISRUPTED_TAINT, "effect": "NoSchedule"}]}});
-        nodes
-            .patch(&name, &PatchParams::default(), &Patch::Merge(tainted))
-            .await
-            .unwrap();
-        let claims = world.until_claims(2).await;
-        let uid = world.pods().get("a").await.unwrap().uid().unwrap();
-        let new = claims.iter().find(|claim| claim.name_any() != name).unwrap();
-        assert_eq!(new.annotations()[names::NOMINATED_PODS], uid);
-        world.clock.sleep(Duration::from_mins(2)).await;
-        assert_eq!(world.all_claims().await.len(), 2);
-    })
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.waiting("a", json!({})).await;
+            let [claim] = world.until_claims(1).await.try_into().unwrap();
+            let name = claim.name_any();
+            world.until_launched(&name).await;
+            world.join(&name).await;
+            world
+                .until("registered", SOON, async || {
+                    world.is_true(&name, "Registered").await
+                })
+                .await;
+            world.report(&name).await;
+            world.make_ready(&name).await;
+            world
+                .until("ready", SOON, async || world.is_true(&name, "Ready").await)
+                .await;
+            world.bind("a", &name).await;
+            world.clock.sleep(Duration::from_mins(2)).await;
+            assert_eq!(world.all_claims().await.len(), 1);
+            let nodes: Api<Node> = Api::all(world.kube.admin());
+            let tainted =
+                json!({"spec": {"taints": [{"key": names::DISRUPTED_TAINT, "effect": "NoSchedule"}]}});
+            nodes
+                .patch(&name, &PatchParams::default(), &Patch::Merge(tainted))
+                .await
+                .unwrap();
+            let claims = world.until_claims(2).await;
+            let uid = world.pods().get("a").await.unwrap().uid().unwrap();
+            let new = claims.iter().find(|claim| claim.name_any() != name).unwrap();
+            assert_eq!(new.annotations()[names::NOMINATED_PODS], uid);
+            world.clock.sleep(Duration::from_mins(2)).await;
+            assert_eq!(world.all_claims().await.len(), 2);
+        }),
+    )
     .await;
 }
 
@@ -356,87 +373,258 @@ async fn two_who_both_believe_to_lead_make_one_claim() {
         operator::factory(settings)(world.edges(User::admin()))
     };
     let both = futures::future::join(replica("one", super::NAMESPACE), replica("two", "default"));
-    while_working(futures::FutureExt::map(both, |_| ()), async {
-        world.clock.sleep(Duration::from_secs(30)).await;
-        world.pool("default", json!({})).await;
-        for pod in ["a", "b", "c"] {
-            world.waiting(pod, json!({})).await;
-        }
-        world.until_claims(1).await;
-        world.clock.sleep(Duration::from_mins(5)).await;
-        assert_eq!(world.all_claims().await.len(), 1);
-    })
+    while_working(
+        futures::FutureExt::map(both, |_| ()),
+        Box::pin(async {
+            world.clock.sleep(Duration::from_secs(30)).await;
+            world.pool("default", json!({})).await;
+            for pod in ["a", "b", "c"] {
+                world.waiting(pod, json!({})).await;
+            }
+            world.until_claims(1).await;
+            world.clock.sleep(Duration::from_mins(5)).await;
+            assert_eq!(world.all_claims().await.len(), 1);
+        }),
+    )
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_static_pool_has_as_many_claims_as_it_says() {
     let world = World::new();
-    while_working(world.replica(), async {
-        world
-            .pool("fixed", json!({"replicas": 2, "limits": {"nodes": "3"}}))
-            .await;
-        world.until_claims(2).await;
-        let pools: Api<NodePool> = Api::all(world.kube.admin());
-        let more = json!({"spec": {"replicas": 5}});
-        pools
-            .patch("fixed", &PatchParams::default(), &Patch::Merge(more))
-            .await
-            .unwrap();
-        world.until_claims(3).await;
-        world.clock.sleep(Duration::from_mins(1)).await;
-        assert_eq!(world.all_claims().await.len(), 3, "the limit holds");
-        let fewer = json!({"spec": {"replicas": 1}});
-        pools
-            .patch("fixed", &PatchParams::default(), &Patch::Merge(fewer))
-            .await
-            .unwrap();
-        world
-            .until("one claim", Duration::from_mins(5), async || {
-                world.all_claims().await.len() == 1
-            })
-            .await;
-    })
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world
+                .pool("fixed", json!({"replicas": 2, "limits": {"nodes": "3"}}))
+                .await;
+            world.until_claims(2).await;
+            let pools: Api<NodePool> = Api::all(world.kube.admin());
+            let more = json!({"spec": {"replicas": 5}});
+            pools
+                .patch("fixed", &PatchParams::default(), &Patch::Merge(more))
+                .await
+                .unwrap();
+            world.until_claims(3).await;
+            world.clock.sleep(Duration::from_mins(1)).await;
+            assert_eq!(world.all_claims().await.len(), 3, "the limit holds");
+            let fewer = json!({"spec": {"replicas": 1}});
+            pools
+                .patch("fixed", &PatchParams::default(), &Patch::Merge(fewer))
+                .await
+                .unwrap();
+            world
+                .until("one claim", Duration::from_mins(5), async || {
+                    world.all_claims().await.len() == 1
+                })
+                .await;
+        }),
+    )
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_says_whether_it_can_be_used_and_what_it_has() {
     let world = World::new();
-    while_working(world.replica(), async {
-        let pool = world.pool("default", json!({})).await;
-        let pools: Api<NodePool> = Api::all(world.kube.admin());
-        let says = async |type_: &str| {
-            let status = pools.get("default").await.unwrap().status.unwrap_or_default();
-            let conditions = status.conditions.unwrap_or_default();
-            conditions
-                .into_iter()
-                .find(|it| it.type_ == type_)
-                .map(|it| it.status)
-        };
-        world
-            .until("ready", SOON, async || {
-                says("Ready").await.as_deref() == Some("True")
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let pool = world.pool("default", json!({})).await;
+            let pools: Api<NodePool> = Api::all(world.kube.admin());
+            let says = async |type_: &str| {
+                let status = pools.get("default").await.unwrap().status.unwrap_or_default();
+                let conditions = status.conditions.unwrap_or_default();
+                conditions
+                    .into_iter()
+                    .find(|it| it.type_ == type_)
+                    .map(|it| it.status)
+            };
+            world
+                .until("ready", SOON, async || {
+                    says("Ready").await.as_deref() == Some("True")
+                })
+                .await;
+            let stamped = pools.get("default").await.unwrap();
+            assert_eq!(stamped.annotations()[names::NODE_POOL_HASH], pool.hash());
+            world.waiting("a", json!({})).await;
+            let [claim] = world.until_claims(1).await.try_into().unwrap();
+            world.until_launched(&claim.name_any()).await;
+            world
+                .until("one node", SOON, async || {
+                    pools.get("default").await.unwrap().status.unwrap().nodes == Some(1)
+                })
+                .await;
+            world.unclassed().await;
+            world
+                .until("not ready", SOON, async || {
+                    says("NodeClassReady").await.as_deref() == Some("False")
+                })
+                .await;
+            assert_eq!(says("Ready").await.as_deref(), Some("False"));
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() {
+    let world = World::new();
+    let asks = |amounts: Value| json!({"containers": [{"name": "a", "image": "a", "resources": {"requests": amounts}}]});
+    let label = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
+    let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            label("zone", "In", json!(["a"])), label("zone", "NotIn", json!(["a"])),
+        ]}],
+    }}}});
+    let spreads: Vec<Value> = (0..1000)
+        .map(|number| {
+            json!({
+                "topologyKey": format!("example.com/key-{number}"), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "web"}},
             })
-            .await;
-        let stamped = pools.get("default").await.unwrap();
-        assert_eq!(stamped.annotations()[names::NODE_POOL_HASH], pool.hash());
-        world.waiting("a", json!({})).await;
-        let [claim] = world.until_claims(1).await.try_into().unwrap();
-        world.until_launched(&claim.name_any()).await;
-        world
-            .until("one node", SOON, async || {
-                pools.get("default").await.unwrap().status.unwrap().nodes == Some(1)
-            })
-            .await;
-        world.unclassed().await;
-        world
-            .until("not ready", SOON, async || {
-                says("NodeClassReady").await.as_deref() == Some("False")
-            })
-            .await;
-        assert_eq!(says("Ready").await.as_deref(), Some("False"));
-    })
+        })
+        .collect();
+    let near_itself = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}]}}});
+    let bad = [
+        ("enormous", asks(json!({"cpu": "1000000000000000"}))),
+        ("unknown", asks(json!({"example.com/unicorn": "1"}))),
+        ("contradiction", affinity),
+        ("spreads", json!({"topologySpreadConstraints": spreads})),
+        ("cycle", near_itself),
+    ];
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            for (name, spec) in &bad {
+                world.waiting(name, spec.clone()).await;
+            }
+            world.waiting("zero", asks(json!({"cpu": "0"}))).await;
+            world.waiting("good", json!({})).await;
+            world
+                .until("everybody is told", SOON, async || {
+                    world.notes("FailedScheduling").await.len() == bad.len()
+                })
+                .await;
+            let named: usize = world
+                .all_claims()
+                .await
+                .iter()
+                .map(|claim| claim.annotations()[names::NOMINATED_PODS].split(',').count())
+                .sum();
+            assert_eq!(named, 2, "the others are served");
+            world.clock.sleep(Duration::from_mins(5)).await;
+            assert_eq!(world.notes("FailedScheduling").await.len(), bad.len());
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_that_allow_nothing_make_nothing_and_delete_nothing() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.waiting("a", json!({})).await;
+            let [claim] = world.until_claims(1).await.try_into().unwrap();
+            world.until_launched(&claim.name_any()).await;
+            let pools: Api<NodePool> = Api::all(world.kube.admin());
+            for limits in [
+                json!({"cpu": "0"}),
+                json!({"cpu": "1"}),
+                json!({"cpu": null, "example.com/unicorn": "0"}),
+            ] {
+                let patch = json!({"spec": {"limits": limits}});
+                pools
+                    .patch("default", &PatchParams::default(), &Patch::Merge(patch))
+                    .await
+                    .unwrap();
+                world
+                    .waiting(
+                        &format!("b{}", limits.to_string().len()),
+                        json!({"nodeSelector": {"topology.kubernetes.io/zone": "us-south-3"}}),
+                    )
+                    .await;
+                world.clock.sleep(Duration::from_mins(1)).await;
+                let claims = world.all_claims().await;
+                let expected = if limits["cpu"].is_null() { 2 } else { 1 };
+                assert!(claims.len() <= expected, "{limits}: {}", claims.len());
+                assert!(
+                    claims.iter().any(|it| it.name_any() == claim.name_any()),
+                    "{limits}"
+                );
+            }
+        }),
+    )
+    .await;
+}
+
+/// A claim is made and deleted by others before any watch shows it; once that left a provisioner waiting for a day.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_came_and_went_unseen_blocks_nobody() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            for number in 0..20 {
+                let name = format!("ghost-{number}");
+                world.claim(&name).await;
+                world.delete(&name).await;
+            }
+            world.waiting("a", json!({})).await;
+            world
+                .until("a claim for the pod", SOON, async || {
+                    let claims = world.all_claims().await;
+                    claims
+                        .iter()
+                        .any(|claim| claim.annotations().contains_key(names::NOMINATED_PODS))
+                })
+                .await;
+        }),
+    )
+    .await;
+}
+
+/// A node that joins and never takes the pod that it was made for is not followed by one after another.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_node_never_takes_does_not_buy_one_node_after_another() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.waiting("a", json!({})).await;
+            for _ in 0..40 {
+                for claim in world.all_claims().await {
+                    let name = claim.name_any();
+                    if world.is_true(&name, "Launched").await && !world.is_true(&name, "Registered").await {
+                        let nodes: Api<Node> = Api::all(world.kube.admin());
+                        if nodes.get_opt(&name).await.unwrap().is_none() {
+                            world.join(&name).await;
+                        }
+                    } else if world.is_true(&name, "Registered").await && !world.is_true(&name, "Ready").await
+                    {
+                        // It says that it has less than was promised.
+                        let amounts = json!({"cpu": "500m", "memory": "512Mi", "pods": "1"});
+                        let status = json!({"status": {"capacity": amounts, "allocatable": amounts}});
+                        let nodes: Api<Node> = Api::all(world.kube.admin());
+                        nodes
+                            .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
+                            .await
+                            .unwrap();
+                        world.make_ready(&name).await;
+                    }
+                }
+                world.clock.sleep(Duration::from_secs(30)).await;
+            }
+            let bought = world.all_claims().await.len();
+            assert!((2..=6).contains(&bought), "{bought} nodes in twenty minutes");
+        }),
+    )
     .await;
 }
 
@@ -446,7 +634,7 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
     for last in 1.. {
         let (world, effects) = (World::new(), Effects::up_to(last));
         world.pool("default", json!({})).await;
-        for (pod, zone) in [("a", "us-south-1"), ("b", "us-south-2"), ("c", "us-south-1")] {
+        for (pod, zone) in [("a", "us-south-1"), ("b", "us-south-2")] {
             world
                 .waiting(
                     pod,
@@ -485,15 +673,20 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
         }
         while_working(world.replica_named("second"), async {
             done().await;
-            world.clock.sleep(Duration::from_mins(2)).await;
+            world.clock.sleep(Duration::from_secs(40)).await;
         })
         .await;
-        let claims = world.all_claims().await;
+        let claims: Vec<String> = world
+            .all_claims()
+            .await
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect();
+        let log = effects.log();
         assert_eq!(
             claims.len(),
             2,
-            "after a crash upon effect {last} of {:#?}: {claims:#?}",
-            effects.log()
+            "after a crash upon effect {last} of {log:#?}: {claims:?}"
         );
         assert_eq!(world.living().len(), 2, "after a crash upon effect {last}");
     }
