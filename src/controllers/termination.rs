@@ -41,9 +41,10 @@ pub async fn run(context: Context) {
     let mut left: BTreeSet<String> = BTreeSet::new();
     loop {
         let again = async {
-            match left.is_empty() {
-                true => std::future::pending().await,
-                false => context.clock.sleep(AGAIN_AFTER).await,
+            if left.is_empty() {
+                std::future::pending().await
+            } else {
+                context.clock.sleep(AGAIN_AFTER).await;
             }
         };
         let due = tokio::select! {

@@ -88,7 +88,7 @@ fn a_high_number_alone_makes_no_pod_critical() {
 #[test]
 fn a_tier_waits_for_the_terminating_pods_of_the_one_before() {
     let going = pod("a", |pod| {
-        pod["metadata"]["deletionTimestamp"] = at(30).to_string().into()
+        pod["metadata"]["deletionTimestamp"] = at(30).to_string().into();
     });
     let daemon = pod("b", |pod| owned_by(pod, "DaemonSet"));
     let pods = [going, daemon];
@@ -108,7 +108,7 @@ fn what_need_not_leave_is_neither_evicted_nor_waited_for() {
     let done = pod("done", |pod| pod["status"]["phase"] = "Succeeded".into());
     let failed = pod("failed", |pod| pod["status"]["phase"] = "Failed".into());
     let stuck = pod("stuck", |pod| {
-        pod["metadata"]["deletionTimestamp"] = at(-61).to_string().into()
+        pod["metadata"]["deletionTimestamp"] = at(-61).to_string().into();
     });
     assert!(
         drain(
@@ -125,7 +125,7 @@ fn what_need_not_leave_is_neither_evicted_nor_waited_for() {
 fn a_pod_that_is_not_to_be_disrupted_holds_the_node_and_says_until_when() {
     let annotated = |value: &str| {
         pod("a", |pod| {
-            pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": value})
+            pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": value});
         })
     };
     assert_eq!(
@@ -219,7 +219,7 @@ fn a_deadline_deletes_each_pod_in_time_for_its_own_grace_whatever_protects_it() 
 fn a_pod_that_would_outlive_the_deadline_is_told_again_once() {
     let going = |end: i64| {
         pod("a", |pod| {
-            pod["metadata"]["deletionTimestamp"] = at(end).to_string().into()
+            pod["metadata"]["deletionTimestamp"] = at(end).to_string().into();
         })
     };
     let drained = drain(&[going(900)], &[], Some(300), 100);

@@ -110,7 +110,7 @@ mod tests {
         let now = "2026-11-17T10:00:00Z";
         assert_eq!(names_of(&claims, now), ["00", "01", "02", "03", "04"]);
         for claim in &mut claims {
-            if claim.name_any() < "03".to_owned() {
+            if claim.name_any().as_str() < "03" {
                 claim.metadata.deletion_timestamp = claim.metadata.creation_timestamp.clone();
             }
         }

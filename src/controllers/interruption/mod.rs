@@ -196,7 +196,7 @@ impl Watch {
         match (&what, claim) {
             (Interruption::Stopping, Some(claim)) => handle::stopping(&self.context, claim, machine).await?,
             (Interruption::Preempted, Some(claim)) => {
-                handle::preempted(&self.context, claim, machine).await?
+                handle::preempted(&self.context, claim, machine).await?;
             }
             (Interruption::Preempted, None) => handle::preempted_orphan(&self.context, machine).await?,
             (Interruption::Dead(why), Some(claim)) => {

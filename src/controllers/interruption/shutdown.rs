@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    fn node(status: &str, message: &str, labels: serde_json::Value) -> Node {
+    fn node(status: &str, message: &str, labels: &serde_json::Value) -> Node {
         serde_json::from_value(json!({
             "metadata": {"name": "a", "labels": labels},
             "spec": {"providerID": "ibm:///us-south/0717_1"},
@@ -75,13 +75,13 @@ mod tests {
         let ours = json!({"karpenter.sh/registered": "true"});
         let word = "node is shutting down";
         assert_eq!(
-            shutting_down(&node("False", word, ours.clone())).as_deref(),
+            shutting_down(&node("False", word, &ours)).as_deref(),
             Some("0717_1")
         );
         let several = "container runtime network not ready, node is shutting down";
-        assert!(shutting_down(&node("False", several, ours.clone())).is_some());
-        assert_eq!(shutting_down(&node("True", word, ours.clone())), None);
-        assert_eq!(shutting_down(&node("False", "PLEG is not healthy", ours)), None);
-        assert_eq!(shutting_down(&node("False", word, json!({}))), None);
+        assert!(shutting_down(&node("False", several, &ours)).is_some());
+        assert_eq!(shutting_down(&node("True", word, &ours)), None);
+        assert_eq!(shutting_down(&node("False", "PLEG is not healthy", &ours)), None);
+        assert_eq!(shutting_down(&node("False", word, &json!({}))), None);
     }
 }

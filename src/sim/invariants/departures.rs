@@ -51,7 +51,7 @@ impl Check for Departures {
         };
         match request.edge {
             Edge::Cloud if request.method == Method::DELETE => {
-                self.gives_back(request, entry, book, truth, found)
+                self.gives_back(request, entry, book, truth, found);
             }
             Edge::Cloud => {}
             Edge::Kube => judge_pod(request, entry.at, truth, found),
@@ -225,7 +225,7 @@ mod tests {
         json!([{"key": DISRUPTED_TAINT, "effect": "NoSchedule"}])
     }
 
-    fn pod(stage: &Stage, tolerations: Value) {
+    fn pod(stage: &Stage, tolerations: &Value) {
         write::insert(
             &stage.server,
             json!({
@@ -240,7 +240,7 @@ mod tests {
         let mut stage = Stage::new().await;
         let path = leaving(&mut stage, taint()).await;
         stage.look();
-        pod(&stage, json!([{"operator": "Exists"}]));
+        pod(&stage, &json!([{"operator": "Exists"}]));
         stage.pass(5).await;
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
@@ -263,7 +263,7 @@ mod tests {
         let mut stage = Stage::new().await;
         let path = leaving(&mut stage, taint()).await;
         stage.look();
-        pod(&stage, json!([]));
+        pod(&stage, &json!([]));
         stage.pass(5).await;
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
         assert_eq!(stage.blamed(), ["S9"]);
@@ -273,7 +273,7 @@ mod tests {
     async fn an_eviction_says_which_pod_is_meant() {
         let mut stage = Stage::new().await;
         leaving(&mut stage, taint()).await;
-        pod(&stage, json!([]));
+        pod(&stage, &json!([]));
         let named = r#"{"deleteOptions":{"preconditions":{"uid":"1","resourceVersion":"2"}}}"#;
         stage.sends(0, Edge::Kube, &Method::POST, EVICTION, named);
         assert!(stage.blamed().is_empty());
@@ -285,12 +285,12 @@ mod tests {
     async fn a_pod_is_deleted_only_when_no_more_time_is_left_than_its_own() {
         let mut stage = Stage::new().await;
         leaving(&mut stage, taint()).await;
-        pod(&stage, json!([]));
+        pod(&stage, &json!([]));
         stage.sends(0, Edge::Kube, &Method::DELETE, POD, "");
         assert_eq!(stage.blamed(), ["S6"], "nobody said how long it may take");
         let mut stage = Stage::new().await;
         leaving(&mut stage, taint()).await;
-        pod(&stage, json!([]));
+        pod(&stage, &json!([]));
         let deadline = json!({TERMINATION_TIMESTAMP: "2026-11-16T10:04:00Z"});
         stage
             .patch("a", json!({"metadata": {"annotations": deadline}}))

@@ -421,3 +421,81 @@ async fn an_hour_of_refusals_and_nonsense_touches_nothing_and_afterwards_all_goe
         .await;
     }
 }
+
+/// A pool, and a pod that runs on a spot node of it; the node's claim.
+async fn pod_on_spot(world: &World) -> String {
+    world.pool("default", json!({})).await;
+    world.waiting("web", json!({})).await;
+    world
+        .until("claimed", Duration::from_secs(20), async || {
+            world.all_claims().await.len() == 1
+        })
+        .await;
+    let name = world.all_claims().await[0].name_any();
+    world.until_launched(&name).await;
+    world.join(&name).await;
+    world
+        .until("registered", ONE_POLL, async || {
+            world.is_true(&name, "Registered").await
+        })
+        .await;
+    world.report(&name).await;
+    world.make_ready(&name).await;
+    world
+        .until("ready", ONE_POLL, async || world.is_true(&name, "Ready").await)
+        .await;
+    world.bind("web", &name).await;
+    world.clock.sleep(Duration::from_mins(2)).await;
+    assert_eq!(world.all_claims().await.len(), 1);
+    name
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_replacement_is_claimed_within_15_seconds_of_an_early_signal_and_else_within_a_poll_and_2_seconds()
+ {
+    for (early, bound) in [(true, Duration::from_secs(15)), (false, ONE_POLL)] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            let name = pod_on_spot(&world).await;
+            let lost = world
+                .read(&name)
+                .await
+                .unwrap()
+                .status
+                .unwrap()
+                .allocation
+                .unwrap();
+            assert_eq!(lost.capacity_type, "spot");
+            world.preempt(&name).await;
+            if early {
+                world.shut_down(&name).await;
+            }
+            world
+                .until("replaced", bound, async || world.all_claims().await.len() == 2)
+                .await;
+            let claims = world.all_claims().await;
+            let new = claims
+                .iter()
+                .find(|claim| claim.name_any() != name)
+                .unwrap()
+                .name_any();
+            world.until_launched(&new).await;
+            let bought = world
+                .read(&new)
+                .await
+                .unwrap()
+                .status
+                .unwrap()
+                .allocation
+                .unwrap();
+            assert_ne!(
+                (&bought.profile, &bought.zone, &bought.capacity_type),
+                (&lost.profile, &lost.zone, &lost.capacity_type),
+                "another zone or profile"
+            );
+            world.until_gone(&name).await;
+            assert_eq!(world.all_claims().await.len(), 1, "one replacement is enough");
+        })
+        .await;
+    }
+}

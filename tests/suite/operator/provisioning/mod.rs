@@ -79,7 +79,7 @@ impl World {
     }
 
     /// The kubelet of a node says what it has.
-    async fn report(&self, node: &str) {
+    pub(super) async fn report(&self, node: &str) {
         let nodes: Api<Node> = Api::all(self.kube.admin());
         let amounts = json!({"cpu": "2", "memory": "7Gi", "pods": "110", "ephemeral-storage": "80Gi"});
         let status = json!({"status": {"capacity": amounts, "allocatable": amounts}});
@@ -91,7 +91,7 @@ impl World {
     }
 
     /// The scheduler puts a pod on a node.
-    async fn bind(&self, pod: &str, node: &str) {
+    pub(super) async fn bind(&self, pod: &str, node: &str) {
         let mut bound = self.pods().get(pod).await.unwrap();
         self.pods()
             .delete(pod, &DeleteParams::default().grace_period(0))
