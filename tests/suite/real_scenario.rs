@@ -79,7 +79,9 @@ impl Place {
 /// Applies an object, as soon as its kind is served.
 async fn apply(client: &kube::Client, object: &Value) {
     let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
-    let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
+    let (group, version) = text("/apiVersion")
+        .split_once('/')
+        .unwrap_or(("", text("/apiVersion")));
     let kind = GroupVersionKind::gvk(group, version, text("/kind"));
     let (resource, capabilities) = pinned_kind(client, &kind).await.unwrap();
     let api: Api<DynamicObject> = match capabilities.scope {
@@ -97,10 +99,18 @@ async fn install(client: &kube::Client) {
     for definition in definitions().unwrap() {
         apply(client, &definition.object).await;
     }
-    apply(client, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})).await;
+    apply(
+        client,
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+    )
+    .await;
     for name in [ACCOUNT, JOINER] {
         let metadata = json!({"name": name, "namespace": NAMESPACE});
-        apply(client, &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).await;
+        apply(
+            client,
+            &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        )
+        .await;
     }
     for object in chart::objects().unwrap() {
         apply(client, &object).await;
@@ -117,7 +127,7 @@ async fn operator(place: &Place, admin: &kube::Client) -> kube::Client {
         .await
         .unwrap();
     place.client(AuthInfo {
-        token: given.status.map(|status| status.token.into()),
+        token: given.status.and_then(|status| status.token).map(Into::into),
         ..AuthInfo::default()
     })
 }
@@ -140,11 +150,18 @@ async fn one_claim_is_bought_used_and_given_back_on_a_real_control_plane() {
     let Some((place, admin)) = Place::of_environment() else {
         return;
     };
-    tokio::time::timeout(SERVED_WITHIN, install(&admin)).await.unwrap();
+    tokio::time::timeout(SERVED_WITHIN, install(&admin))
+        .await
+        .unwrap();
     let clock = Clock::system();
     let (cloud, options) = hurried(&clock);
     let mut actors = JoinSet::new();
-    actors.spawn(machines::run(cloud.clone(), Arc::new(Tcp), clock.clone(), options));
+    actors.spawn(machines::run(
+        cloud.clone(),
+        Arc::new(Tcp),
+        clock.clone(),
+        options,
+    ));
     let surroundings = Surroundings {
         region: REGION.to_owned(),
         namespace: NAMESPACE.to_owned(),
@@ -181,5 +198,7 @@ async fn one_claim_is_bought_used_and_given_back_on_a_real_control_plane() {
         crash: Arc::new(|_| ()),
     };
     let mut told = |line: Line| println!("{line}");
-    play(&scenario, &hands, &mut told).await.unwrap_or_else(|failure| panic!("{failure}"));
+    play(&scenario, &hands, &mut told)
+        .await
+        .unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -25,7 +25,11 @@ impl Check for Trust {
         for change in book.changed.claims.iter().filter(|change| !change.deleted) {
             let claim = &change.after;
             let newly = |kind| {
-                is_true(claim, kind) && !change.before.as_deref().is_some_and(|before| is_true(before, kind))
+                is_true(claim, kind)
+                    && !change
+                        .before
+                        .as_deref()
+                        .is_some_and(|before| is_true(before, kind))
             };
             if newly(NODE_REGISTERED) {
                 registered(claim, entry.at, book, truth, found);
