@@ -145,7 +145,7 @@ fn hurried(clock: &Clock) -> (Cloud, MachineOptions) {
 }
 
 #[tokio::test]
-#[ignore = "needs a real control plane of its own: hack/test scenario"]
+#[ignore = "needs a real control plane of its own: hack/control-plane up, and env"]
 async fn one_claim_is_bought_used_and_given_back_on_a_real_control_plane() {
     let Some((place, admin)) = Place::of_environment() else {
         return;

@@ -3,13 +3,16 @@
 //! The newer revision of an object wins, and what was lifted is remembered with its revision, so that a late answer or
 //! event never brings back what is gone. There is no bound of size and no time to live: an entry that dropped out would
 //! offer what is withheld. Whether a hold is over is judged on reading, by the time that is given.
+//!
+//! The cache is one that never waits: moka's other kind does its upkeep by the machine's clock inside of what is awaited,
+//! and the same seed had two histories.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use moka::future::Cache;
 use moka::ops::compute::Op;
+use moka::sync::Cache;
 
 use super::hold;
 use crate::api::{OfferingKey, UnavailableOffering};
@@ -43,22 +46,22 @@ impl Holdings {
     }
 
     /// Takes in an object as it was written or seen.
-    pub(super) async fn apply(&self, object: &UnavailableOffering) {
+    pub(super) fn apply(&self, object: &UnavailableOffering) {
         // One whose key means nothing withholds nothing.
         if let Some(key) = object.key() {
             let state = State::Held(Box::new(object.clone()));
-            self.put(key, revision(object), state).await;
+            self.put(key, revision(object), state);
         }
     }
 
     /// Takes in that an object is gone.
-    pub(super) async fn lift(&self, object: &UnavailableOffering) {
+    pub(super) fn lift(&self, object: &UnavailableOffering) {
         if let Some(key) = object.key() {
-            self.put(key, revision(object), State::Lifted).await;
+            self.put(key, revision(object), State::Lifted);
         }
     }
 
-    async fn put(&self, key: OfferingKey, revision: u64, state: State) {
+    fn put(&self, key: OfferingKey, revision: u64, state: State) {
         let newer = |known: Option<moka::Entry<OfferingKey, Entry>>| {
             let known = known.map(moka::Entry::into_value);
             // A deletion may be told with the revision that the object had before it.
@@ -67,9 +70,9 @@ impl Holdings {
                 _ => known.revision >= revision,
             });
             let entry = Entry { revision, state };
-            std::future::ready(if outdated { Op::Nop } else { Op::Put(entry) })
+            if outdated { Op::Nop } else { Op::Put(entry) }
         };
-        self.0.entry(key).and_compute_with(newer).await;
+        self.0.entry(key).and_compute_with(newer);
     }
 
     /// A list begins: what is known now and does not turn up in it is gone, unless it is written meanwhile.
@@ -84,21 +87,21 @@ impl Holdings {
     }
 
     /// An object of the list.
-    pub(super) async fn listed(&self, listing: &mut Listing, object: &UnavailableOffering) {
+    pub(super) fn listed(&self, listing: &mut Listing, object: &UnavailableOffering) {
         if let Some(key) = object.key() {
             listing.before.remove(&key);
         }
-        self.apply(object).await;
+        self.apply(object);
     }
 
     /// The list is at its end.
-    pub(super) async fn end(&self, listing: Listing) {
+    pub(super) fn end(&self, listing: Listing) {
         for (key, before) in listing.before {
             let gone = |known: Option<moka::Entry<OfferingKey, Entry>>| {
                 let unchanged = known.is_some_and(|known| known.value().revision == before);
-                std::future::ready(if unchanged { Op::Remove } else { Op::Nop })
+                if unchanged { Op::Remove } else { Op::Nop }
             };
-            self.0.entry(key).and_compute_with(gone).await;
+            self.0.entry(key).and_compute_with(gone);
         }
     }
 
@@ -169,44 +172,44 @@ mod tests {
         seconds.next()
     }
 
-    #[tokio::test]
-    async fn the_newer_revision_wins_in_whatever_order_they_come() {
+    #[test]
+    fn the_newer_revision_wins_in_whatever_order_they_come() {
         let holdings = Holdings::new();
-        holdings.apply(&object(7, 70)).await;
-        holdings.apply(&object(5, 50)).await;
+        holdings.apply(&object(7, 70));
+        holdings.apply(&object(5, 50));
         assert_eq!(until(&holdings), Some(70));
-        holdings.lift(&object(6, 50)).await;
+        holdings.lift(&object(6, 50));
         assert_eq!(until(&holdings), Some(70), "an older object was deleted");
-        holdings.lift(&object(8, 70)).await;
+        holdings.lift(&object(8, 70));
         assert_eq!(until(&holdings), None);
-        holdings.apply(&object(7, 70)).await;
+        holdings.apply(&object(7, 70));
         assert_eq!(until(&holdings), None, "a late answer brings nothing back");
-        holdings.apply(&object(9, 90)).await;
+        holdings.apply(&object(9, 90));
         assert_eq!(until(&holdings), Some(90));
     }
 
-    #[tokio::test]
-    async fn a_list_drops_what_it_does_not_have_unless_it_is_written_meanwhile() {
+    #[test]
+    fn a_list_drops_what_it_does_not_have_unless_it_is_written_meanwhile() {
         let holdings = Holdings::new();
-        holdings.apply(&object(5, 50)).await;
+        holdings.apply(&object(5, 50));
         let listing = holdings.listing();
-        holdings.end(listing).await;
+        holdings.end(listing);
         assert_eq!(until(&holdings), None);
-        holdings.apply(&object(6, 60)).await;
+        holdings.apply(&object(6, 60));
         let listing = holdings.listing();
-        holdings.apply(&object(7, 70)).await;
-        holdings.end(listing).await;
+        holdings.apply(&object(7, 70));
+        holdings.end(listing);
         assert_eq!(until(&holdings), Some(70));
         let mut listing = holdings.listing();
-        holdings.listed(&mut listing, &object(6, 60)).await;
-        holdings.end(listing).await;
+        holdings.listed(&mut listing, &object(6, 60));
+        holdings.end(listing);
         assert_eq!(until(&holdings), Some(70), "listed, if not as new as known");
     }
 
-    #[tokio::test]
-    async fn a_hold_is_over_at_its_time() {
+    #[test]
+    fn a_hold_is_over_at_its_time() {
         let holdings = Holdings::new();
-        holdings.apply(&object(5, 50)).await;
+        holdings.apply(&object(5, 50));
         assert!(holdings.at(at(49)).iter().next().is_some());
         assert!(holdings.at(at(50)).iter().next().is_none());
         assert!(holdings.over(at(49)).is_empty());

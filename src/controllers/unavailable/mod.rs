@@ -94,7 +94,7 @@ impl Unavailable {
         for _ in 0..TRIES_MAX {
             let present = objects.get_opt(&name).await.map_err(failed)?;
             let written = match hold::next(present, key, cause, &self.holds, self.clock.now()) {
-                Next::Enough(enough) => return Ok(self.counts(&enough).await),
+                Next::Enough(enough) => return Ok(self.counts(&enough)),
                 Next::Create(object) => objects.create(&PostParams::default(), &object).await,
                 Next::Replace(object) => objects.replace(&name, &PostParams::default(), &object).await,
             };
@@ -102,7 +102,7 @@ impl Unavailable {
                 Ok(object) => {
                     tracing::info!(%key, until = %object.spec.until, reason = cause.as_str(), "withheld an offering");
                     self.metrics.withheld(cause.as_str());
-                    return Ok(self.counts(&object).await);
+                    return Ok(self.counts(&object));
                 }
                 // Somebody else was there first: look again.
                 Err(kube::Error::Api(status)) if has_changed(&status) => {}
@@ -112,8 +112,8 @@ impl Unavailable {
         Err(Error::Contended(key.to_string()))
     }
 
-    async fn counts(&self, object: &UnavailableOffering) -> Hold {
-        self.holdings.apply(object).await;
+    fn counts(&self, object: &UnavailableOffering) -> Hold {
+        self.holdings.apply(object);
         Hold {
             until: object.spec.until.0,
             reason: object.spec.reason.clone(),
@@ -162,7 +162,7 @@ impl Unavailable {
         let mut listing = Listing::default();
         loop {
             match events.try_next().await {
-                Ok(Some(event)) => self.take(event, &mut listing).await,
+                Ok(Some(event)) => self.take(event, &mut listing),
                 Ok(None) => return,
                 // The stream goes on: it tries again after a while.
                 Err(error) => tracing::warn!(%error, "watching the withheld offerings"),
@@ -170,16 +170,16 @@ impl Unavailable {
         }
     }
 
-    async fn take(&self, event: Event<UnavailableOffering>, listing: &mut Listing) {
+    fn take(&self, event: Event<UnavailableOffering>, listing: &mut Listing) {
         match event {
             Event::Init => *listing = self.holdings.listing(),
-            Event::InitApply(object) => self.holdings.listed(listing, &object).await,
+            Event::InitApply(object) => self.holdings.listed(listing, &object),
             Event::InitDone => {
-                self.holdings.end(std::mem::take(listing)).await;
+                self.holdings.end(std::mem::take(listing));
                 self.knowledge.send_replace(Knowledge::Whole);
             }
-            Event::Apply(object) => self.holdings.apply(&object).await,
-            Event::Delete(object) => self.holdings.lift(&object).await,
+            Event::Apply(object) => self.holdings.apply(&object),
+            Event::Delete(object) => self.holdings.lift(&object),
         }
     }
 
@@ -191,7 +191,7 @@ impl Unavailable {
                 resource_version: object.resource_version(),
             });
             match self.objects().delete(&object.name_any(), &as_known).await {
-                Ok(_) => self.holdings.lift(&object).await,
+                Ok(_) => self.holdings.lift(&object),
                 Err(kube::Error::Api(status)) if has_changed(&status) => {}
                 Err(error) => tracing::warn!(%error, object = object.name_any(), "cannot lift a hold"),
             }

@@ -52,7 +52,10 @@ fn one_at_a_time(id: &str, at: Duration, book: &Book, found: &mut Findings) {
 pub(in crate::sim) fn bought_for(request: &Request) -> Option<String> {
     let creates =
         request.edge == Edge::Cloud && request.method == Method::POST && request.path == "/v1/instances";
-    let body: Value = serde_json::from_slice(&request.body).ok().filter(|_| creates)?;
+    if !creates {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(&request.body).ok()?;
     let name: InstanceName = own_name(body["name"].as_str()?).parse().ok()?;
     Some(name.claim_uid())
 }

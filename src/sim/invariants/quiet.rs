@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::book::Book;
 use super::{Check, Findings, Truth};
 use crate::sim::history::{Edge, Entry, What, Who};
-use crate::sim::world::effects::effect;
+use crate::sim::world::effects::{Deed, Verb, effect};
 
 /// How soon after healing nobody is refused for want of rights any more.
 const WORKS_AGAIN: Duration = Duration::from_mins(1);
@@ -26,7 +26,7 @@ impl Check for Quiet {
         let quiet = book
             .quiet_since
             .is_some_and(|since| since <= sent.at && book.machine_changed < since);
-        if quiet && deed.is_some() && status.is_some_and(|status| status < 300) {
+        if quiet && deed.as_ref().is_some_and(needs_a_reason) && status.is_some_and(|status| status < 300) {
             let message = format!("{} {} although nothing happened", request.method, request.path);
             found.blame("L4", entry.at, message);
         }
@@ -39,6 +39,11 @@ impl Check for Quiet {
             found.blame("L10", entry.at, message);
         }
     }
+}
+
+/// Time alone is the reason to take away a record of what was withheld, which stays for as long again as that was.
+fn needs_a_reason(deed: &Deed) -> bool {
+    deed.verb != Verb::Delete || deed.kind != "unavailableofferings"
 }
 
 #[cfg(test)]
@@ -70,6 +75,19 @@ mod tests {
         write(&mut stage, CLAIM, Some(409));
         assert!(stage.blamed().is_empty());
         write(&mut stage, CLAIM, Some(200));
+        assert_eq!(stage.blamed(), ["L4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_withheld_is_forgotten_when_its_time_has_come() {
+        let mut stage = Stage::new().await;
+        stage.pass(1).await;
+        stage.settles();
+        let offering = "/apis/karpenter-ibm.sh/v1alpha1/unavailableofferings/spot.all";
+        let number = stage.sends(0, Edge::Kube, &Method::DELETE, offering, "");
+        stage.hears(0, number, Some(200), "{}");
+        assert!(stage.blamed().is_empty());
+        write(&mut stage, offering, Some(200));
         assert_eq!(stage.blamed(), ["L4"]);
     }
 

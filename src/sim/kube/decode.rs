@@ -32,7 +32,10 @@ pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> 
     if matches!(ask.content_type.as_str(), "" | "application/json") {
         complaints.extend(duplicates::complaints(body));
     }
-    complaints.extend(take_unknown(kind, &mut object)?);
+    complaints.extend(unknown(kind, &object)?);
+    if kind.custom().is_some() {
+        settle_metadata(kind, &mut object)?;
+    }
     let warnings = judge(ask.options.field_validation, complaints)?;
     Ok(Decoded { object, warnings })
 }
@@ -120,19 +123,17 @@ pub fn unknown_fields(
     validation: FieldValidation,
     object: &Value,
 ) -> Result<Vec<String>, Refusal> {
-    judge(validation, take_unknown(kind, &mut object.clone())?)
+    judge(validation, unknown(kind, object)?)
 }
 
-/// Complains about fields that the kind does not have. Those of built-in kinds, and of the metadata of all, are taken
-/// out; what else a definition does not know goes later.
-fn take_unknown(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Refusal> {
+fn unknown(kind: &Kind, object: &Value) -> Result<Vec<String>, Refusal> {
     let unknown = match kind.schema() {
         Some(schema) => {
-            let mut unknown = settle_metadata(kind, object)?;
+            let mut unknown = settle_metadata(kind, &mut object.clone())?;
             unknown.extend(schema.unknown_fields(object));
             unknown
         }
-        None => builtin::conform(&kind.api_version(), &kind.kind, object)
+        None => builtin::conform(&kind.api_version(), &kind.kind, &mut object.clone())
             .map_err(|mismatch| mistyped(kind, &mismatch))?,
     };
     Ok(unknown

@@ -232,15 +232,11 @@ async fn try_change(
     let pods_own = matches!(subresource, Some("ephemeralcontainers" | "resize"));
     let asked = pods_own.then(|| sent.clone());
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
-    admission::settle(kind, &mut object)?;
-    if let Some(mut asked) = asked {
-        // What is asked for on a pod's own paths is owned even where it is not done: a real server does not look.
-        admission::settle(kind, &mut asked)?;
-        managed::updated(kind, ask, server, old_value, record, &mut asked);
-        managed::carry(&asked, &mut object);
-    } else {
-        managed::updated(kind, ask, server, old_value, record, &mut object);
-    }
+    // What is asked for on a pod's own paths is owned even where it is not done: a real server does not look.
+    let mut owned = asked.unwrap_or_else(|| object.clone());
+    admission::settle(kind, &mut owned)?;
+    managed::updated(kind, ask, server, old_value, record, &mut owned);
+    managed::carry(&owned, &mut object);
     certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
         kind,

@@ -168,7 +168,10 @@ fn plain(status: StatusCode, text: &'static str) -> Response {
 pub fn optimistic(verb: Verb, body: &[u8]) -> Optimistic {
     let names_it = || {
         // Asked of every write, of which few are refused for it: only what is looked for is read.
-        if let Ok(versions) = serde_json::from_slice::<Versions>(body) {
+        // A JSON patch is a list, which would pass for the fields of an object in their order.
+        if body.first() == Some(&b'{')
+            && let Ok(versions) = serde_json::from_slice::<Versions>(body)
+        {
             return versions.are_named();
         }
         let object: serde_json::Value = serde_json::from_slice(body).unwrap_or(json!(null));
