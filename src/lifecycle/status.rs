@@ -116,29 +116,16 @@ pub fn refused(claim: &NodeClaim, message: &str, now: Timestamp) -> NodeClaimSta
     said(claim, names::LAUNCHED, ("False", reason), message, now)
 }
 
-/// With a condition that is not true. One whose status stays keeps its time.
+/// With a condition that is not true.
 fn said(
     claim: &NodeClaim,
     type_: &str,
-    (word, reason): (&str, &str),
+    word: (&str, &str),
     message: &str,
     now: Timestamp,
 ) -> NodeClaimStatus {
     let mut status = owned(claim);
-    let conditions = status.conditions.get_or_insert_default();
-    let same = conditions
-        .iter()
-        .find(|it| it.type_ == type_ && it.status == word);
-    let since = same.map_or_else(|| now.into(), |it| it.last_transition_time);
-    conditions.retain(|it| it.type_ != type_);
-    conditions.push(Condition {
-        type_: type_.to_owned(),
-        status: word.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-        last_transition_time: since,
-        observed_generation: claim.metadata.generation,
-    });
+    state(&mut status, claim, type_, word, message, now);
     status
 }
 
@@ -215,19 +202,37 @@ fn owned(claim: &NodeClaim) -> NodeClaimStatus {
     }
 }
 
-/// Makes a condition true; one that is true already keeps its time.
+/// Makes a condition true; one that is true already stays as it is.
 fn fulfill(status: &mut NodeClaimStatus, condition: &str, claim: &NodeClaim, now: Timestamp) {
-    if claim.is(condition) {
-        return;
+    if !claim.is(condition) {
+        state(status, claim, condition, ("True", condition), "", now);
     }
+}
+
+/// States a condition. One whose status stays keeps its time, and no change is earlier than the one before it, which may
+/// have been written by a clock that was ahead.
+fn state(
+    status: &mut NodeClaimStatus,
+    claim: &NodeClaim,
+    type_: &str,
+    (word, reason): (&str, &str),
+    message: &str,
+    now: Timestamp,
+) {
     let conditions = status.conditions.get_or_insert_default();
-    conditions.retain(|it| it.type_ != condition);
+    let before = conditions.iter().find(|it| it.type_ == type_);
+    let since = match before {
+        Some(before) if before.status == word => before.last_transition_time,
+        Some(before) => before.last_transition_time.max(now.into()),
+        None => now.into(),
+    };
+    conditions.retain(|it| it.type_ != type_);
     conditions.push(Condition {
-        type_: condition.to_owned(),
-        status: "True".to_owned(),
-        reason: Some(condition.to_owned()),
-        message: Some(String::new()),
-        last_transition_time: now.into(),
+        type_: type_.to_owned(),
+        status: word.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: since,
         observed_generation: claim.metadata.generation,
     });
 }

@@ -1,4 +1,4 @@
-//! After healing. L2: machines and claims match. L3: claims that are being deleted are gone. S18: network interfaces and
+//! After healing. L2: machines and claims match, but for machines that work and of which people were told. L3: claims that are being deleted are gone. S18: network interfaces and
 //! volumes went with their machines.
 
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::book::{Book, own_name};
 use super::claims::{conditions, is_true};
 use super::{Check, Findings, Truth};
-use crate::api::names::{LAUNCHED, NODE_INITIALIZED};
+use crate::api::names::{LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_GARBAGE_FOUND};
 use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
 use crate::sim::kube::kind::TableKey;
@@ -52,12 +52,35 @@ fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>, found: &mut Findings)
         };
         let renamed = own_name(&machine.name) != machine.name;
         let claimed = claims.iter().any(|claim| object::uid(claim) == uid);
-        if !claimed || renamed {
+        if (!claimed || renamed) && !was_told_of(&machine.id, truth) {
             let (name, status) = (&machine.name, machine.status);
             let message = format!("machine {name} ({status}) belongs to no claim");
             found.blame("L2", truth.since_start, message);
         }
     }
+}
+
+/// Whether people were told of a machine that is not collected: its Node is ready, or so many belong to no claim that
+/// somebody must confirm it.
+fn was_told_of(id: &str, truth: &Truth<'_>) -> bool {
+    let state = truth.kube.state();
+    let told = |reason: &str| {
+        let mut events = state.store.list(&TableKey::of("", "events"), None);
+        events.any(|stored| {
+            let event = stored.shared();
+            let note = event["message"].as_str().or(event["note"].as_str());
+            event["reason"] == reason && note.is_some_and(|note| note.contains(id))
+        })
+    };
+    let mut nodes = state.store.list(&TableKey::of("", "nodes"), None);
+    let works = nodes.any(|stored| is_ready_node(&stored.shared(), id));
+    works && told(REASON_GARBAGE_FOUND) || told(REASON_COLLECTION_STOPPED)
+}
+
+fn is_ready_node(node: &Value, machine: &str) -> bool {
+    let provider_id = node["spec"]["providerID"].as_str().unwrap_or_default();
+    let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    provider_id.ends_with(machine) && conditions(node).iter().any(ready)
 }
 
 /// A claim has its machine, or says why not.

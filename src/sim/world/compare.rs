@@ -79,9 +79,11 @@ fn excesses<'a>(calm: &Counts, outcome: &'a Outcome) -> BTreeMap<(Verb, &'a str)
     all
 }
 
-/// Offerings are withheld as often as the cloud is short of something, which is what faults are about.
+/// Offerings are withheld as often as the cloud is short of something, and interfaces and volumes are swept as often as it
+/// leaves them behind, which is what faults are about.
 fn is_counted(deed: &Deed) -> bool {
-    deed.verb != Verb::Update && deed.kind != "unavailableofferings"
+    let by_faults = ["unavailableofferings", "virtual_network_interfaces", "volumes"];
+    deed.verb != Verb::Update && !by_faults.contains(&deed.kind.as_str())
 }
 
 /// How often something is done to an object without faults. Once is nothing strange: whether a claim that lives for
