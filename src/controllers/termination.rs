@@ -42,7 +42,7 @@ pub async fn run(context: Context) {
     loop {
         let again = async {
             if left.is_empty() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } else {
                 context.clock.sleep(AGAIN_AFTER).await;
             }

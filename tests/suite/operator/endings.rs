@@ -106,7 +106,7 @@ async fn a_node_that_stays_unhealthy_is_repaired_and_never_more_than_a_fifth_of_
         for name in ["a", "b"] {
             world.unhealthy(name).await;
         }
-        world.clock.sleep(Duration::from_mins(60)).await;
+        world.clock.sleep(Duration::from_hours(1)).await;
         assert_eq!(world.leaving().await, 0, "half of the pool: it is not the nodes");
         assert_eq!(world.told("NodeRepairBlocked").await.len(), 2);
         world.make_ready("b").await;

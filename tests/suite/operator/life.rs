@@ -281,7 +281,7 @@ async fn the_table_that_kubectl_prints_shows_type_capacity_zone_and_node() {
             .body(Vec::new());
         let table: Value = world.kube.admin().request(table.unwrap()).await.unwrap();
         let texts = |list: &Value, at: &str| -> Vec<String> {
-            let cell = |it: &Value| it.pointer(at).unwrap().as_str().unwrap().to_owned();
+            let cell = |it: &Value| it.pointer(at).unwrap().as_str().unwrap_or_default().to_owned();
             list.as_array().unwrap().iter().map(cell).collect()
         };
         let columns = texts(&table["columnDefinitions"], "/name");

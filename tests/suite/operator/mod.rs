@@ -26,6 +26,7 @@ mod replicas;
 mod shortage;
 mod twins;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -249,11 +250,16 @@ impl World {
     }
 }
 
-/// Plays `story` while `replica` works.
-async fn while_working<T>(replica: impl Future<Output = ()>, story: impl Future<Output = T>) -> T {
-    tokio::select! {
-        biased;
-        told = story => told,
-        () = replica => panic!("the replica ended"),
-    }
+/// Plays `story` while `replica` works. On the heap: stories are long.
+fn while_working<'a, T>(
+    replica: impl Future<Output = ()> + 'a,
+    story: impl Future<Output = T> + 'a,
+) -> Pin<Box<dyn Future<Output = T> + 'a>> {
+    Box::pin(async {
+        tokio::select! {
+            biased;
+            told = story => told,
+            () = replica => panic!("the replica ended"),
+        }
+    })
 }
