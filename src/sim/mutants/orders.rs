@@ -89,9 +89,9 @@ impl Blind {
 impl Exchange for Blind {
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
         self.learn(&request);
-        let lists = request.method() == Method::GET && request.uri().path().ends_with("/instances");
+        let reads = request.method() == Method::GET && request.uri().path().contains("/instances");
         let answer = self.inner.exchange(request).await?;
-        match self.own().filter(|_| lists) {
+        match self.own().filter(|_| reads) {
             Some(own) => Ok(answer.map(|body| renamed(&body, &own))),
             None => Ok(answer),
         }

@@ -394,6 +394,7 @@ async fn a_node_left_behind_kept_its_successor_from_joining() {
         world.initialized("a").await;
         let first = world.living().remove(0);
         world.force_out(&first.id).await;
+        world.silence("a").await;
         world.clock.sleep(Duration::from_secs(1)).await;
         world.claim("a").await;
         world.until_launched("a").await;

@@ -8,7 +8,7 @@ use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
 use karpenter_ibm::sim::ibm;
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::{World, while_working};
@@ -74,6 +74,12 @@ impl World {
             claims.patch(&name, &params, &Patch::Merge(held)).await.unwrap();
             let settled = claims.patch_status(&name, &params, &Patch::Merge(status)).await;
             settled.unwrap();
+            let node = json!({
+                "metadata": {"name": name},
+                "spec": {"providerID": format!("ibm:///us-south/{}", machine.id)},
+            });
+            let node = serde_json::from_value(node).unwrap();
+            self.nodes().create(&PostParams::default(), &node).await.unwrap();
         }
     }
 

@@ -32,6 +32,16 @@ impl World {
         self.delete(&name).await;
     }
 
+    /// Nothing is heard of a Node any more. As long as it is ready, its machine is not collected.
+    pub(super) async fn silence(&self, node: &str) {
+        let silent = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+        let (nodes, params) = (self.nodes(), PatchParams::default());
+        nodes
+            .patch_status(node, &params, &Patch::Merge(silent))
+            .await
+            .unwrap();
+    }
+
     fn mutant(&self, mutant: Mutant) -> BoxFuture<'static, ()> {
         mutant.factory(Self::settings("one"))(self.edges(User::admin()))
     }

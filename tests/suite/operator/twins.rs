@@ -50,6 +50,7 @@ async fn a_twin_cluster_in_the_same_account_is_never_touched() {
         one.until_gone("deleted").await;
         // A machine without a claim: the sweep of its own cluster takes it, and only that.
         one.force_out(&owned[0][2]).await;
+        one.silence("orphaned").await;
         one.until("swept", Duration::from_mins(6), async || {
             one.cloud.instance(&owned[0][2]).is_none()
         })
