@@ -1,6 +1,6 @@
 //! Spot machines that the cloud takes back, and machines that end in other ways.
 //!
-//! Three signals lead to one handler ([`handle`]). Every minute all spot machines are listed, every page; a word from a
+//! Three signals lead to one handler (`handle`). Every minute all spot machines are listed, every page; a word from a
 //! kubelet that is being shut down, or one pushed by the cloud, makes that machine be looked at within a second, and then
 //! every few seconds until it is clear what becomes of it. More than three such machines are looked at by one list.
 //! Whatever the signal, only what the VPC API says about the machine itself is acted upon; a read that failed changes
