@@ -8,6 +8,10 @@ use super::{Check, Findings, Truth};
 use crate::sim::history::{Edge, Entry, What, Who};
 use crate::sim::world::effects::{Deed, Verb, effect};
 
+/// What nodes report is looked at, and classes are resolved anew, every five minutes: what changed before all was well may
+/// be written down that much later.
+const ROUND: Duration = Duration::from_secs(330);
+
 /// How soon after healing nobody is refused for want of rights any more.
 const WORKS_AGAIN: Duration = Duration::from_mins(1);
 
@@ -26,7 +30,9 @@ impl Check for Quiet {
         let quiet = book
             .quiet_since
             .is_some_and(|since| since <= sent.at && book.machine_changed < since);
-        if quiet && deed.as_ref().is_some_and(needs_a_reason) && status.is_some_and(|status| status < 300) {
+        let calm_for = book.quiet_since.map(|since| sent.at.saturating_sub(since));
+        let unreasoned = |deed: &Deed| needs_a_reason(deed, calm_for.unwrap_or_default());
+        if quiet && deed.as_ref().is_some_and(unreasoned) && status.is_some_and(|status| status < 300) {
             let message = format!("{} {} although nothing happened", request.method, request.path);
             found.blame("L4", entry.at, message);
         }
@@ -42,8 +48,12 @@ impl Check for Quiet {
 }
 
 /// Time alone is the reason to take away a record of what was withheld, which stays for as long again as that was.
-fn needs_a_reason(deed: &Deed) -> bool {
-    deed.verb != Verb::Delete || deed.kind != "unavailableofferings"
+fn needs_a_reason(deed: &Deed, calm_for: Duration) -> bool {
+    match (deed.verb, deed.kind.as_str()) {
+        (Verb::Delete, "unavailableofferings") => false,
+        (Verb::Update, "ibmnodeclasses/status") => calm_for > ROUND,
+        _ => true,
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +98,19 @@ mod tests {
         stage.hears(0, number, Some(200), "{}");
         assert!(stage.blamed().is_empty());
         write(&mut stage, offering, Some(200));
+        assert_eq!(stage.blamed(), ["L4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_class_learned_is_written_within_its_round_and_not_later() {
+        let mut stage = Stage::new().await;
+        stage.pass(1).await;
+        stage.settles();
+        let class = "/apis/karpenter-ibm.sh/v1alpha1/ibmnodeclasses/default/status";
+        write(&mut stage, class, Some(200));
+        assert!(stage.blamed().is_empty());
+        stage.pass(ROUND.as_secs() + 1).await;
+        write(&mut stage, class, Some(200));
         assert_eq!(stage.blamed(), ["L4"]);
     }
 

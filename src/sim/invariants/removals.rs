@@ -106,9 +106,9 @@ fn is_healthy(machine: &Machine, now: Duration, book: &Book, truth: &Truth<'_>) 
 }
 
 /// Whether a claim may go although its machine is well: it has lived as long as it may, or its Node is deleted, gone, or
-/// has been unhealthy for long.
+/// has been unhealthy for long. Or a Node of its name, that of another machine which is gone.
 fn is_due(request: &Request, truth: &Truth<'_>) -> bool {
-    let Some(target) = Target::parse(&request.path).filter(|it| it.plural == "nodeclaims") else {
+    let Some(target) = Target::parse(&request.path) else {
         return false;
     };
     let state = truth.kube.state();
@@ -119,6 +119,9 @@ fn is_due(request: &Request, truth: &Truth<'_>) -> bool {
             .get(&TableKey::of(group, plural), &key)
             .map(|it| it.value())
     };
+    if target.plural != "nodeclaims" {
+        return stored("", "nodes").is_some_and(|node| is_left_behind(&node, truth));
+    }
     let Some(claim) = stored("karpenter.sh", "nodeclaims") else {
         return true;
     };
@@ -145,6 +148,13 @@ fn is_due(request: &Request, truth: &Truth<'_>) -> bool {
         since.is_some_and(|since| truth.now >= later(since, ILL_FOR))
     });
     expired || (was_node && (lost || ill))
+}
+
+/// Whether a Node is what is left of a machine that is gone: that of an earlier claim of the name, which was forced out.
+fn is_left_behind(node: &Value, truth: &Truth<'_>) -> bool {
+    let provider_id = node["spec"]["providerID"].as_str().unwrap_or_default();
+    let machine = provider_id.rsplit('/').next().filter(|id| !id.is_empty());
+    machine.is_some_and(|id| truth.cloud.instance(id).is_none())
 }
 
 fn is_registered(machine: &Machine, book: &Book, truth: &Truth<'_>) -> bool {
