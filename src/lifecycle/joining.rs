@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use kube::ResourceExt;
 
 use super::facts::Facts;
@@ -155,13 +155,15 @@ fn left_behind(node: &Node, observed: &Observed) -> Option<Step> {
         .flatten()
 }
 
-/// The provider id of the Node of a claim's name, if the Node is older than the claim and another machine's. A Node that
-/// came later is no leftover: whoever made it may be about to say more.
+/// The provider id of the Node of a claim's name, if the Node is older than the claim, another machine's, and not ready. A
+/// Node that came later is no leftover: whoever made it may be about to say more. One that is ready has a machine, even if
+/// the cloud answers 404 for it.
 pub fn other_machine<'a>(claim: &NodeClaim, node: &'a Node) -> Option<&'a str> {
     let is_older = node.metadata.creation_timestamp < claim.metadata.creation_timestamp;
     let other = provider_id(node).filter(|id| claim_provider_id(claim) != Some(*id))?;
     let waits = claim.is_launched() && !claim.is(names::NODE_REGISTERED);
-    (is_older && waits).then_some(other)
+    let is_silent = readiness(node).is_none_or(|ready| ready.status != "True");
+    (is_older && waits && is_silent).then_some(other)
 }
 
 /// Whether the Node has the claim's labels and lasting taints and may take pods. Startup taints go by themselves, so
@@ -254,15 +256,18 @@ fn node_taint(taint: &api::Taint) -> Taint {
     }
 }
 
+/// What the Node says of its readiness.
+fn readiness(node: &Node) -> Option<&NodeCondition> {
+    let mut conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
+    conditions.find(|condition| condition.type_ == "Ready")
+}
+
 /// What a Node still lacks before it is ready for work, for people.
 fn unprepared(claim: &NodeClaim, node: &Node) -> Option<String> {
     if !is_same_machine(claim, node) {
         return Some("its node has another provider id now".to_owned());
     }
-    let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
-    let ready = conditions
-        .into_iter()
-        .find(|condition| condition.type_ == "Ready");
+    let ready = readiness(node);
     if ready.is_none_or(|ready| ready.status != "True") {
         let why = ready.and_then(|ready| ready.message.clone()).unwrap_or_default();
         return Some(format!("its node is not ready: {why}"));

@@ -202,3 +202,22 @@ fn a_node_that_does_not_become_ready_ends_the_claim_and_what_it_lacks_is_told() 
     let with = reports(json!({"cpu": "4", "nvidia.com/gpu": "1"}));
     assert_eq!(step(&claim, &with, 1000), "change-node");
 }
+
+#[test]
+fn only_a_node_that_is_silent_can_be_what_another_machine_left_behind() {
+    let mut claim = launched();
+    claim.metadata.creation_timestamp = Some(serde_json::from_value(json!("2026-11-16T10:00:00Z")).unwrap());
+    let of_another = |ready: &str| {
+        node(|node| {
+            node["metadata"]["creationTimestamp"] = json!("2026-11-16T09:00:00Z");
+            node["spec"]["providerID"] = json!("ibm:///us-south/another");
+            node["status"]["conditions"] = json!([{"type": "Ready", "status": ready}]);
+        })
+    };
+    assert_eq!(
+        other_machine(&claim, &of_another("Unknown")),
+        Some("ibm:///us-south/another")
+    );
+    // The cloud answers 404 for what is there now and then; a node that is ready has a machine.
+    assert_eq!(other_machine(&claim, &of_another("True")), None);
+}
