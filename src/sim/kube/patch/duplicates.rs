@@ -18,87 +18,42 @@ pub fn complaints(json: &[u8]) -> Vec<String> {
 /// The paths of fields that are there twice, in the order in which they are met: `data.k`, `spec.ports[0].name`.
 /// Nothing if the text is no JSON at all.
 pub fn find(json: &[u8]) -> Vec<String> {
-    // Hardly anybody writes a field twice: where they stand is worked out only then.
-    let mut any = false;
-    let looked = Glance(&mut any).deserialize(&mut serde_json::Deserializer::from_slice(json));
-    if looked.is_err() || !any {
-        return Vec::new();
-    }
     let mut found = Vec::new();
-    let mut reader = serde_json::Deserializer::from_slice(json);
     let walk = Walk {
-        path: String::new(),
+        at: Place::Top,
         found: &mut found,
     };
-    match walk.deserialize(&mut reader) {
+    match walk.deserialize(&mut serde_json::Deserializer::from_slice(json)) {
         Ok(()) => found,
         Err(_) => Vec::new(),
     }
 }
 
-/// Sees whether any field is there twice.
-struct Glance<'a>(&'a mut bool);
-
-impl<'de> DeserializeSeed<'de> for Glance<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
+/// Where a value stands. Spelled out only where it is told: hardly anybody writes a field twice.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Top,
+    Field(&'a Self, &'a str),
+    Item(&'a Self, usize),
 }
 
-impl<'de> Visitor<'de> for Glance<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = BTreeSet::new();
-        while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
-            *self.0 |= !seen.insert(name);
-            map.next_value_seed(Glance(&mut *self.0))?;
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Top => Ok(()),
+            Self::Field(Place::Top, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(Glance(&mut *self.0))?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
     }
 }
 
 /// The name of a field, not copied unless it is written with escapes.
-#[derive(Deserialize)]
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 struct Walk<'a> {
-    path: String,
+    at: Place<'a>,
     found: &'a mut Vec<String>,
 }
 
@@ -119,31 +74,27 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = BTreeSet::new();
-        while let Some(name) = map.next_key::<String>()? {
-            let path = if self.path.is_empty() {
-                name.clone()
-            } else {
-                format!("{}.{name}", self.path)
-            };
-            if seen.insert(name) {
-                map.next_value_seed(Walk {
-                    path,
-                    found: &mut *self.found,
-                })?;
-            } else {
-                self.found.push(path);
+        while let Some(name) = map.next_key::<Name<'de>>()? {
+            let at = Place::Field(&self.at, &name.0);
+            if seen.contains(&name) {
+                self.found.push(at.to_string());
                 map.next_value::<IgnoredAny>()?;
+                continue;
             }
+            map.next_value_seed(Walk {
+                at,
+                found: &mut *self.found,
+            })?;
+            seen.insert(name);
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0_usize;
-        let element = |index: usize| format!("{}[{index}]", self.path);
         while items
             .next_element_seed(Walk {
-                path: element(index),
+                at: Place::Item(&self.at, index),
                 found: &mut *self.found,
             })?
             .is_some()
