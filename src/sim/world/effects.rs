@@ -97,6 +97,7 @@ const NO_EFFECT: &[&str] = &[
     "serviceaccounts/token",
     "tokenreviews",
     "subjectaccessreviews",
+    "selfsubjectreviews",
     "selfsubjectaccessreviews",
     "selfsubjectrulesreviews",
     "localsubjectaccessreviews",

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use karpenter_ibm::api::NodeClaim;
+use karpenter_ibm::clock::Clock;
+use karpenter_ibm::operator;
+use karpenter_ibm::sim::kube::identity::User;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
@@ -70,28 +73,37 @@ async fn a_claim_goes_when_it_has_lived_as_long_as_it_may() {
         assert!((3600..=3605).contains(&age), "{age}");
         world.until_gone("a").await;
         assert_eq!(world.told("Expired").await[0].0, "NodeClaim a");
-        world.clock.sleep(Duration::from_hours(10)).await;
+        world.clock.sleep(Duration::from_hours(2)).await;
         assert!(world.read("b").await.is_some());
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_jumps_ten_years_and_back_expires_nobody() {
+async fn an_operator_whose_clock_is_ten_years_ahead_expires_nobody() {
     let world = World::new();
     while_working(world.replica(), async {
         for name in ["a", "b", "c"] {
-            world.claim_that_expires(name, "720h").await;
+            world.claim_that_expires(name, "3h").await;
             world.until_launched(name).await;
             world.make_node(name).await;
         }
-        world.clock.sleep(Duration::from_mins(2)).await;
-        world.clock.set_skew(SignedDuration::from_hours(24 * 3650));
-        world.clock.sleep(Duration::from_mins(10)).await;
-        world.clock.set_skew(SignedDuration::ZERO);
-        world.clock.sleep(Duration::from_mins(30)).await;
+    })
+    .await;
+    // The next to lead never saw the clock right; it is set right in the end.
+    let clock = Clock::simulated(world.clock.now());
+    clock.set_skew(SignedDuration::from_hours(24 * 3650));
+    let mut edges = world.edges(User::admin());
+    edges.clock = clock.clone();
+    let replica = operator::factory(World::settings("two"))(edges);
+    while_working(replica, async {
+        clock.sleep(Duration::from_hours(1)).await;
         assert_eq!(world.leaving().await, 0);
-        assert_eq!(world.living().len(), 3);
+        clock.set_skew(SignedDuration::ZERO);
+        clock.sleep(Duration::from_mins(110)).await;
+        assert_eq!((world.leaving().await, world.living().len()), (0, 3));
+        clock.sleep(Duration::from_hours(1)).await;
+        assert!(!world.told("Expired").await.is_empty());
     })
     .await;
 }
