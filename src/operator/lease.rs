@@ -20,7 +20,7 @@ pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// How often it is renewed, or tried for.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 /// One attempt; far below the deadline, or one slow request would cost the leadership.
-const ATTEMPT: Duration = Duration::from_secs(3);
+pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// What to do about a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,16 +143,13 @@ impl<'a> Holding<'a> {
         }
     }
 
-    /// Looks who holds the Lease without trying for it, so that whether it has expired is known when it is needed.
-    pub(super) async fn look(&self, known: &mut Knowledge) {
-        let read = tokio::time::timeout(self.context.clock.real(ATTEMPT), self.leases.get_opt(&self.name));
-        if let Ok(Ok(Some(lease))) = read.await {
-            self.sight(known, &lease);
-        }
+    /// Whether it is this one.
+    pub(super) fn is(&self, lease: &Lease) -> bool {
+        lease.metadata.name.as_deref() == Some(&self.name)
     }
 
     /// When the Lease was last seen to change, this time included.
-    fn sight<'k>(&self, known: &'k mut Knowledge, lease: &Lease) -> &'k Sighting {
+    pub(super) fn sight<'k>(&self, known: &'k mut Knowledge, lease: &Lease) -> &'k Sighting {
         let (version, now) = (lease.resource_version(), self.context.clock.instant());
         match &mut known.seen {
             Some(seen) if seen.version == version => {}

@@ -7,9 +7,12 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::ListParams;
 use tokio::sync::Mutex;
 
-use super::lease::{Attempt, Holding, Knowledge, RENEW_DEADLINE, RETRY};
+use super::lease::{ATTEMPT, Attempt, Holding, Knowledge, RENEW_DEADLINE, RETRY};
 use crate::api::names;
 use crate::controllers::Context;
 
@@ -47,8 +50,24 @@ impl<'a> ZoneLeases<'a> {
     /// Follows who holds them, for as long as this is polled.
     pub(super) async fn watch(&self) {
         loop {
-            join_all(self.zones.iter().map(Zone::look)).await;
+            self.look().await;
             self.context.clock.sleep(RETRY).await;
+        }
+    }
+
+    /// Looks at all of them in one request, so that whether one has expired is known when it is needed.
+    async fn look(&self) {
+        let leases: Api<Lease> =
+            Api::namespaced(self.context.client.clone(), &self.context.settings.namespace);
+        let all = ListParams::default();
+        let read = tokio::time::timeout(self.context.clock.real(ATTEMPT), leases.list(&all));
+        let Ok(Ok(read)) = read.await else {
+            return;
+        };
+        for zone in &self.zones {
+            if let Some(lease) = read.items.iter().find(|lease| zone.lease.is(lease)) {
+                zone.lease.sight(&mut *zone.known.lock().await, lease);
+            }
         }
     }
 
@@ -95,10 +114,6 @@ impl<'a> ZoneLeases<'a> {
 }
 
 impl Zone<'_> {
-    async fn look(&self) {
-        self.lease.look(&mut *self.known.lock().await).await;
-    }
-
     async fn attempt(&self) -> Attempt {
         self.lease.attempt(&mut *self.known.lock().await).await
     }

@@ -132,9 +132,19 @@ fn beginning(world: &Shape, millis: u64, rng: &mut Rng) -> u64 {
     }
 }
 
+/// A minute after somebody did something, perhaps asked for a machine.
+fn while_machines_boot(world: &Shape, millis: u64, rng: &mut Rng) -> u64 {
+    let moment = rng.choice(&world.moments).copied().unwrap_or_default();
+    let after = moment + Duration::from_secs(rng.u64(40..75));
+    u64::try_from(after.as_millis()).map_or(0, |after| after.min(millis * 9 / 10))
+}
+
 fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> Injection {
     let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(10);
-    let at = beginning(world, millis, rng);
+    let at = match name {
+        FaultName::Meddling(MeddlingKind::ImpostorNode) => while_machines_boot(world, millis, rng),
+        _ => beginning(world, millis, rng),
+    };
     let fault = fault(name, world, rng);
     let span = Duration::from_millis(span(name, rng).min(millis - at));
     let lasts = if is_momentary(&fault) {

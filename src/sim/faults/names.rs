@@ -120,6 +120,7 @@ fault_names! {
         ConfusingMachine = "c17-confusing-machine", "somebody makes a machine whose name resembles one of ours";
         NameTaken = "c2-name-taken", "somebody takes the very name that a claim of ours needs";
         KeyRotated = "c6-key-rotated", "every token that is out is revoked";
+        ImpostorNode = "k14-impostor-node", "somebody makes the Node of a machine of ours before its kubelet does";
     }
     world {
         Crash = "k1-crash", "a replica dies right after an effect, and starts again with empty memory";

@@ -338,9 +338,9 @@ impl State {
             .is_some_and(|instance| instance.class == Class::Spot);
         if spot && self.faults.hits(FaultKind::Preemption, "instances.run") {
             // Where spot capacity runs dry, a machine may be taken back before it has booted.
-            let soon = self.faults.pick(4) == 0;
+            let soon = self.faults.pick(3) == 0;
             let within = if soon {
-                Duration::from_mins(1)
+                Duration::from_secs(20)
             } else {
                 Duration::from_hours(1)
             };

@@ -411,7 +411,8 @@ fn answer_with(
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
         Box::pin(async move {
-            let task = tokio::spawn(super::handling::handle(cloud, route, params, request));
+            let handling = Box::pin(super::handling::handle(cloud, route, params, request));
+            let task = tokio::spawn(handling);
             task.await.unwrap_or_else(|_| super::handling::lost())
         })
     }

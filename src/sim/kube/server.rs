@@ -185,7 +185,8 @@ impl ApiServer {
 
 /// Each request runs in a task of its own: a client that vanishes never undoes or halves a write.
 async fn handle(Shared(server): Shared<ApiServer>, request: Request<Body>) -> Response {
-    match tokio::spawn(async move { server.answer(request).await }).await {
+    // Boxed: spawning moves a future several times, and this one has kilobytes.
+    match tokio::spawn(Box::pin(async move { server.answer(request).await })).await {
         Ok(response) => response,
         Err(_) => Refusal::internal("the request handler panicked").into_response(),
     }

@@ -39,7 +39,7 @@ pub use product::{Product, Surroundings};
 
 /// How long nothing may happen when everything is as it should be. Sweeps, resyncs and token renewals all come round in
 /// this time.
-pub const QUIET: Duration = Duration::from_mins(20);
+pub const QUIET: Duration = Duration::from_mins(15);
 
 /// What a run is made of.
 pub struct Setup {

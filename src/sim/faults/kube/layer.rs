@@ -74,7 +74,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (inner, desk) = (self.inner.clone(), self.desk.clone());
         Box::pin(async move {
-            match tokio::spawn(travel(inner, desk, request)).await {
+            match tokio::spawn(Box::pin(travel(inner, desk, request))).await {
                 Ok(answer) => answer,
                 Err(panicked) => Err(panicked.into()),
             }

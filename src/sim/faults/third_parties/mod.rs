@@ -4,7 +4,7 @@
 //! fits, nothing happens. Each act is told before it is done, with the name of its object.
 
 use fastrand::Rng;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
@@ -73,6 +73,7 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) {
         MeddlingKind::Recreated => meddler.recreate_claim(rng).await,
         MeddlingKind::StripFinalizer => meddler.strip_finalizer(rng).await,
         MeddlingKind::DeleteNode => meddler.delete_node(rng).await,
+        MeddlingKind::ImpostorNode => meddler.pose_as_node(rng).await,
         MeddlingKind::AddTaint
         | MeddlingKind::RemoveTaints
         | MeddlingKind::EditLabels
@@ -198,6 +199,26 @@ impl Meddler<'_> {
             .map(drop)
     }
 
+    /// A Node for a machine that has not joined yet: name and provider id are right, the address is not its own.
+    async fn pose_as_node(&self, rng: &mut Rng) -> Result<(), kube::Error> {
+        let mut claims = self.claims().list(&ListParams::default()).await?.items;
+        claims.retain(|claim| provider_id(claim).is_some() && claim.data["status"]["nodeName"].is_null());
+        let Some(claim) = self.meddling.pick(&claims, ResourceExt::name_any, rng) else {
+            return Ok(());
+        };
+        let name = claim.name_any();
+        self.tell(&format!("nodes/{name}"));
+        let mut node = Node::default();
+        node.metadata.name = Some(name.clone());
+        node.spec.get_or_insert_default().provider_id = provider_id(&claim).map(str::to_owned);
+        node.status.get_or_insert_default().addresses = Some(vec![NodeAddress {
+            type_: "InternalIP".to_owned(),
+            address: "192.0.2.66".to_owned(),
+        }]);
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        nodes.create(&PostParams::default(), &node).await.map(drop)
+    }
+
     async fn edit_node(&self, rng: &mut Rng) -> Result<(), kube::Error> {
         let Some(node) = self.some_node(rng).await? else {
             return Ok(());
@@ -211,6 +232,10 @@ impl Meddler<'_> {
             .await
             .map(drop)
     }
+}
+
+fn provider_id(claim: &DynamicObject) -> Option<&str> {
+    claim.data["status"]["providerID"].as_str()
 }
 
 /// What becomes of a Node.

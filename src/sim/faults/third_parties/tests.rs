@@ -194,3 +194,22 @@ async fn the_name_of_a_claim_is_taken_by_a_machine_that_is_not_ours() {
     assert_eq!(town.meddle(MeddlingKind::DeleteMachine).await, [""; 0]);
     assert_eq!(town.cloud.instances()[0].status, "pending");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_impostor_makes_the_node_of_a_machine_that_has_not_joined() {
+    let town = Town::new().await;
+    let launched =
+        |node: Value| json!({"status": {"providerID": "ibm:///us-south/0717_1", "nodeName": node}});
+    for (name, node) in [("a", json!("a")), ("b", Value::Null)] {
+        town.claim(name).await;
+        let status = Patch::Merge(launched(node));
+        let (claims, params) = (town.claims(), PatchParams::default());
+        claims.patch_status(name, &params, &status).await.unwrap();
+    }
+    let told = town.meddle(MeddlingKind::ImpostorNode).await;
+    assert_eq!(told, ["k14-impostor-node nodes/b"]);
+    let nodes: Api<Node> = Api::all(town.server.admin());
+    let node = nodes.get("b").await.unwrap();
+    assert_eq!(node.spec.unwrap().provider_id.unwrap(), "ibm:///us-south/0717_1");
+    assert_eq!(node.status.unwrap().addresses.unwrap()[0].address, "192.0.2.66");
+}

@@ -36,7 +36,7 @@ pub struct CloudEdge {
 impl Exchange for CloudEdge {
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
         let (to, answer) = oneshot::channel();
-        tokio::spawn(carry(self.clone(), request, to));
+        tokio::spawn(Box::pin(carry(self.clone(), request, to)));
         let lost = |_| Err(ExchangeError::Lost("the connection was lost".to_owned()));
         answer.await.unwrap_or_else(lost)
     }

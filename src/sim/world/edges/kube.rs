@@ -152,7 +152,7 @@ impl Service<Request<Sending>> for Recording {
     /// From here on the request is on its way: its task is nobody's but its own.
     fn call(&mut self, request: Request<Sending>) -> Self::Future {
         let (to, answer) = oneshot::channel();
-        tokio::spawn(carry(self.clone(), request, to));
+        tokio::spawn(Box::pin(carry(self.clone(), request, to)));
         Box::pin(async move {
             match answer.await {
                 Ok(answer) => answer,
