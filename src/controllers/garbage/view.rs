@@ -249,6 +249,8 @@ async fn holds(context: &Context, claim: &NodeClaim, end: &End) -> Result<bool, 
     let sighting = look(context.cloud.as_ref(), Some(&id), &allocation.instance_name).await?;
     Ok(match (end, sighting) {
         (End::Vanished, Sighting::Absent) => true,
+        // Somebody else took the name that its machine left behind.
+        (End::Vanished, Sighting::Present(other)) => other.id != id,
         (End::Dead(_), Sighting::Present(machine)) => machine.is_dead(),
         _ => false,
     })

@@ -186,6 +186,32 @@ async fn a_claim_whose_machine_somebody_deleted_is_given_up() {
     .await;
 }
 
+/// What is found under the name then is not its machine.
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_machine_somebody_deleted_and_whose_name_a_stranger_took_is_given_up() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let [machine] = world.living().try_into().unwrap();
+        let cloud = world.seen();
+        cloud.delete(&machine.id).await.unwrap();
+        world
+            .until("deleted", Duration::from_mins(2), async || {
+                world.cloud.instances().is_empty()
+            })
+            .await;
+        let demo = cloud.resource_group(Some("demo")).await.unwrap().unwrap();
+        let stranger = world.order_named(machine.name, &demo);
+        let stranger = cloud.create(&stranger).await.unwrap();
+        world.until_gone("a").await;
+        assert_eq!(world.reasons().await, ["MachineVanished"]);
+        let [left] = world.living().try_into().unwrap();
+        assert_eq!(left.id, stranger.id);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_machine_without_a_claim_is_collected_and_a_strangers_is_not() {
     let world = World::new();
@@ -195,27 +221,10 @@ async fn a_machine_without_a_claim_is_collected_and_a_strangers_is_not() {
     let account = world.cloud.account();
     let cloud = world.seen();
     let demo = cloud.resource_group(Some("demo")).await.unwrap().unwrap();
-    let order = |uid: &str, resource_group: &str| Order {
-        name: InstanceName::new(cluster, uid).unwrap().to_string(),
-        profile: "bxf-2x8".to_owned(),
-        zone: account.zones[0].clone(),
-        capacity_type: CapacityType::OnDemand,
-        vpc: account.vpc.clone(),
-        subnet: account.subnets[0].clone(),
-        image: account.image.clone(),
-        security_groups: Vec::new(),
-        ssh_keys: Vec::new(),
-        resource_group: resource_group.to_owned(),
-        placement_target: None,
-        trusted_profile: None,
-        boot_volume: VolumeOrder::default(),
-        data_volumes: Vec::new(),
-        tags: BTreeSet::new(),
-        user_data: None,
-        send_by: world.clock.instant() + Duration::from_secs(5),
-    };
-    let orphan = order("00000000-0000-4000-8000-000000000001", &account.resource_group);
-    let stranger = order("00000000-0000-4000-8000-000000000002", &demo);
+    let named = |uid: &str| InstanceName::new(cluster, uid).unwrap().to_string();
+    let orphan = named("00000000-0000-4000-8000-000000000001");
+    let orphan = world.order_named(orphan, &account.resource_group);
+    let stranger = world.order_named(named("00000000-0000-4000-8000-000000000002"), &demo);
     cloud.create(&orphan).await.unwrap();
     cloud.create(&stranger).await.unwrap();
     while_working(world.replica(), async {
@@ -306,6 +315,30 @@ async fn the_table_that_kubectl_prints_shows_type_capacity_zone_and_node() {
 }
 
 impl World {
+    /// A small machine on demand.
+    fn order_named(&self, name: String, resource_group: &str) -> Order {
+        let account = self.cloud.account();
+        Order {
+            name,
+            profile: "bxf-2x8".to_owned(),
+            zone: account.zones[0].clone(),
+            capacity_type: CapacityType::OnDemand,
+            vpc: account.vpc.clone(),
+            subnet: account.subnets[0].clone(),
+            image: account.image,
+            security_groups: Vec::new(),
+            ssh_keys: Vec::new(),
+            resource_group: resource_group.to_owned(),
+            placement_target: None,
+            trusted_profile: None,
+            boot_volume: VolumeOrder::default(),
+            data_volumes: Vec::new(),
+            tags: BTreeSet::new(),
+            user_data: None,
+            send_by: self.clock.instant() + Duration::from_secs(5),
+        }
+    }
+
     /// A Node as a kubelet on the claim's machine registers it, not ready yet.
     pub(super) async fn join(&self, name: &str) -> Api<Node> {
         let nodes: Api<Node> = Api::all(self.kube.admin());
