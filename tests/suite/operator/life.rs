@@ -197,6 +197,7 @@ async fn a_machine_without_a_claim_is_collected_and_a_strangers_is_not() {
     let demo = cloud.resource_group(Some("demo")).await.unwrap().unwrap();
     let order = |uid: &str, resource_group: &str| Order {
         name: InstanceName::new(cluster, uid).unwrap().to_string(),
+        attempt: 1,
         profile: "bxf-2x8".to_owned(),
         zone: account.zones[0].clone(),
         capacity_type: CapacityType::OnDemand,
