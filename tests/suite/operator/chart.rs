@@ -39,7 +39,13 @@ fn the_template_renders_every_file_and_the_chart_has_no_other() {
     files.sort();
     assert_eq!(
         files,
-        ["controller.yaml", "events.yaml", "joiner.yaml", "release.yaml"]
+        [
+            "controller.yaml",
+            "events.yaml",
+            "joiner.yaml",
+            "leases.yaml",
+            "release.yaml"
+        ]
     );
     for file in files {
         assert!(template.contains(&format!("\"files/{file}\"")), "{file}");
