@@ -3,22 +3,17 @@
 //! Everything is in one process, on a clock that jumps: the operator, the API server and the account. So the memory is
 //! that of all three. `--small` buys ten, to see that it runs; `--claims=100` as many.
 
+mod stage;
+
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use karpenter_ibm::api::NodeClaim;
-use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::entropy::Entropy;
-use karpenter_ibm::ibm::Transports;
-use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{self, Edges, RawSettings, Settings};
+use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{self, Cloud};
-use karpenter_ibm::sim::kube::identity::Keys;
-use karpenter_ibm::sim::kube::{ApiServer, Options, write};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
@@ -47,7 +42,7 @@ fn main() -> Result<()> {
         bought.requests,
         bought.orders,
         bought.most,
-        peak_memory_mb().unwrap_or_default(),
+        stage::peak_memory_mb()?,
     )?;
     Ok(())
 }
@@ -62,19 +57,8 @@ struct Bought {
 
 async fn buy(count: usize) -> Result<Bought> {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse()?);
-    let (kube, cloud) = (cluster(&clock)?, account(&clock));
-    let exchange = Arc::new(cloud.exchange());
-    let edges = Edges {
-        kube: kube.admin(),
-        ibm: Transports {
-            cloud: exchange.clone(),
-            metadata: exchange,
-        },
-        clock: clock.clone(),
-        entropy: Entropy::seeded(1),
-        registry: prometheus::Registry::new(),
-    };
-    write::insert(&kube, class(&cloud));
+    let cloud = account(&clock);
+    let kube = stage::cluster(&clock, &cloud)?;
     let claims: Api<NodeClaim> = Api::all(kube.admin());
     let started = clock.instant();
     let story = async {
@@ -97,7 +81,7 @@ async fn buy(count: usize) -> Result<Bought> {
     tokio::select! {
         biased;
         told = story => told?,
-        () = operator::factory(settings()?)(edges) => anyhow::bail!("the operator ended"),
+        () = operator::factory(stage::settings()?)(stage::edges(&kube, &cloud, &clock)) => anyhow::bail!("the operator ended"),
     }
     let mut tens: BTreeMap<i64, usize> = BTreeMap::new();
     let (mut requests, mut orders) = (0, 0);
@@ -120,22 +104,6 @@ async fn launched(claims: &Api<NodeClaim>) -> Result<usize> {
     Ok(all.items.iter().filter(is_launched).count())
 }
 
-fn cluster(clock: &Clock) -> Result<ApiServer> {
-    let kube = ApiServer::new(Options {
-        clock: clock.clone(),
-        seed: 1,
-        keys: Keys::Fixed,
-    });
-    for definition in definitions()? {
-        write::insert(&kube, definition.object);
-    }
-    write::insert(
-        &kube,
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter-ibm"}}),
-    );
-    Ok(kube)
-}
-
 /// An account in which thousands of machines have room.
 fn account(clock: &Clock) -> Cloud {
     let mut options = ibm::Options::new("us-south", 7, clock.clone());
@@ -147,26 +115,6 @@ fn account(clock: &Clock) -> Cloud {
     options.stock.standard = 100_000;
     options.stock.spot = 100_000;
     Cloud::new(options)
-}
-
-fn settings() -> Result<Settings> {
-    let mut settings = Settings::validate(&RawSettings {
-        api_key: Some(Secret::new("demo-api-key".to_owned())),
-        region: Some("us-south".to_owned()),
-        namespace: Some("karpenter-ibm".to_owned()),
-        pod: Some("one".to_owned()),
-        ..RawSettings::default()
-    })?;
-    settings.controllers.user_data = Some("#cloud-config\nhostname: NODE_NAME\n".to_owned());
-    Ok(settings)
-}
-
-fn class(cloud: &Cloud) -> serde_json::Value {
-    let account = cloud.account();
-    json!({
-        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
-        "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
-    })
 }
 
 fn claim(number: usize) -> Result<NodeClaim> {
@@ -181,12 +129,4 @@ fn claim(number: usize) -> Result<NodeClaim> {
         },
     });
     serde_json::from_value(claim).context("a claim")
-}
-
-/// The most memory that this process ever had.
-fn peak_memory_mb() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib / 1000)
 }

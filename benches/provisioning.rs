@@ -4,28 +4,23 @@
 //! Prints how long it took beyond the batch window, how many writes it took, and the most memory that this process, API
 //! server and cloud included, has used.
 
+mod stage;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
-use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::entropy::Entropy;
-use karpenter_ibm::ibm::Transports;
-use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{self, Edges, RawSettings, Settings};
+use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{self, Cloud};
-use karpenter_ibm::sim::kube::identity::{Keys, User};
-use karpenter_ibm::sim::kube::{ApiServer, Audit, Options, write};
+use karpenter_ibm::sim::kube::{Audit, write};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-
-const NAMESPACE: &str = "karpenter-ibm";
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args();
@@ -41,7 +36,9 @@ fn main() -> Result<()> {
 
 async fn measure(pods: usize) -> Result<()> {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse()?);
-    let (kube, cloud) = servers(&clock)?;
+    let cloud = Cloud::new(ibm::Options::new("us-south", 7, clock.clone()));
+    let kube = stage::cluster(&clock, &cloud)?;
+    write::insert(&kube, pool());
     let writes: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
     let claims = Arc::new(AtomicUsize::new(0));
     let (counted, made) = (writes.clone(), claims.clone());
@@ -56,7 +53,7 @@ async fn measure(pods: usize) -> Result<()> {
             *counted.entry(last.to_owned()).or_default() += 1;
         }
     }));
-    let replica = operator::factory(settings()?)(edges(&kube, &cloud, &clock));
+    let replica = operator::factory(stage::settings()?)(stage::edges(&kube, &cloud, &clock));
     let story = async {
         // Until the class is resolved and what is sold was read.
         clock.sleep(Duration::from_secs(5)).await;
@@ -97,70 +94,23 @@ async fn measure(pods: usize) -> Result<()> {
     if let Ok(writes) = writes.lock() {
         writeln!(out, "objects made: {writes:?}")?;
     }
-    writeln!(out, "most memory of the whole process: {}", most_memory()?)?;
+    writeln!(
+        out,
+        "most memory of the whole process: {} MB",
+        stage::peak_memory_mb()?
+    )?;
     Ok(())
 }
 
-fn servers(clock: &Clock) -> Result<(ApiServer, Cloud)> {
-    let kube = ApiServer::new(Options {
-        clock: clock.clone(),
-        seed: 1,
-        keys: Keys::Fixed,
-    });
-    for definition in definitions()? {
-        write::insert(&kube, definition.object);
-    }
-    write::insert(
-        &kube,
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
-    );
-    let cloud = Cloud::new(ibm::Options::new("us-south", 7, clock.clone()));
-    let account = cloud.account();
-    write::insert(
-        &kube,
-        json!({
-            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
-            "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
-        }),
-    );
-    write::insert(
-        &kube,
-        json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
-            "spec": {"template": {"spec": {
-                "requirements": [],
-                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
-            }}},
-        }),
-    );
-    Ok((kube, cloud))
-}
-
-fn settings() -> Result<Settings> {
-    let raw = RawSettings {
-        api_key: Some(Secret::new("demo-api-key".to_owned())),
-        region: Some("us-south".to_owned()),
-        namespace: Some(NAMESPACE.to_owned()),
-        pod: Some("one".to_owned()),
-        ..RawSettings::default()
-    };
-    let mut settings = Settings::validate(&raw)?;
-    settings.controllers.user_data = Some("#cloud-config\n".to_owned());
-    Ok(settings)
-}
-
-fn edges(kube: &ApiServer, cloud: &Cloud, clock: &Clock) -> Edges {
-    let exchange = Arc::new(cloud.exchange());
-    Edges {
-        kube: kube.retrying_client_as(User::admin()),
-        ibm: Transports {
-            cloud: exchange.clone(),
-            metadata: exchange,
-        },
-        clock: clock.clone(),
-        entropy: Entropy::seeded(1),
-        registry: prometheus::Registry::new(),
-    }
+/// A pool for everything.
+fn pool() -> serde_json::Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {"template": {"spec": {
+            "requirements": [],
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+        }}},
+    })
 }
 
 fn pod(number: usize) -> serde_json::Value {
@@ -176,10 +126,4 @@ fn pod(number: usize) -> serde_json::Value {
         "status": {"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
     })
-}
-
-fn most_memory() -> Result<String> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    Ok(line.context("no VmHWM")?.trim().to_owned())
 }

@@ -7,40 +7,27 @@ use std::num::NonZeroU64;
 
 use super::limits::{OverLimit, PoolLimits};
 use super::{Choice, SubnetFacts};
-use crate::api::{CapacityType, NodeClaim, names};
+use crate::api::NodeClaim;
 use crate::model::InstanceType;
 
-/// Addresses and spot machines that are promised.
+/// What is promised: addresses, and what the limits of a pool count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// By subnet, addresses that the cloud still counts as free.
     addresses: BTreeMap<String, u64>,
-    spot_machines: u64,
-    spot_machines_max: Option<u64>,
     limits: Option<PoolLimits>,
 }
 
-/// More was promised than there is.
+/// More addresses of a subnet were promised than are free.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Overdrawn {
-    /// A subnet has fewer free addresses than were promised.
-    #[error("{promised} addresses of subnet {subnet} are promised, but {free} are free")]
-    Subnet {
-        /// Its id.
-        subnet: String,
-        /// How many were promised.
-        promised: u64,
-        /// How many are free.
-        free: u64,
-    },
-    /// More spot machines were promised than may be.
-    #[error("{promised} spot machines are promised, but the limit is {limit}")]
-    Spot {
-        /// How many were promised.
-        promised: u64,
-        /// How many there may be.
-        limit: u64,
-    },
+#[error("{promised} addresses of subnet {subnet} are promised, but {free} are free")]
+pub struct Overdrawn {
+    /// Its id.
+    pub subnet: String,
+    /// How many were promised.
+    pub promised: u64,
+    /// How many are free.
+    pub free: u64,
 }
 
 impl Ledger {
@@ -57,21 +44,11 @@ impl Ledger {
             else {
                 continue;
             };
-            if held.capacity_type == names::CAPACITY_TYPE_SPOT {
-                ledger.spot_machines += 1;
-            }
             if held.instance_id.as_ref().is_none_or(|id| !counted.contains(id)) {
                 ledger.promise_address(&held.subnet);
             }
         }
         ledger
-    }
-
-    /// The same where the account may have no more spot machines than this.
-    #[must_use]
-    pub fn with_spot_limit(mut self, limit: u64) -> Self {
-        self.spot_machines_max = Some(limit);
-        self
     }
 
     /// The same where the pool that is bought for has these limits.
@@ -90,9 +67,6 @@ impl Ledger {
     /// Promises what was chosen.
     pub fn promise(&mut self, choice: &Choice) {
         self.promise_address(&choice.subnet);
-        if choice.capacity_type == CapacityType::Spot {
-            self.spot_machines += 1;
-        }
     }
 
     fn promise_address(&mut self, subnet: &str) {
@@ -105,32 +79,20 @@ impl Ledger {
         NonZeroU64::new(subnet.free.saturating_sub(promised))
     }
 
-    /// Whether one more spot machine may be bought.
-    pub fn has_room_for_spot(&self) -> bool {
-        self.spot_machines_max
-            .is_none_or(|most| self.spot_machines < most)
-    }
-
     /// Whether everything that is promised is there. A subnet that is not listed promises nothing.
     pub fn check(&self, subnets: &[SubnetFacts]) -> Result<(), Overdrawn> {
         for subnet in subnets {
             let promised = self.addresses.get(&subnet.id).copied().unwrap_or_default();
             if promised > subnet.free {
                 let (subnet, free) = (subnet.id.clone(), subnet.free);
-                return Err(Overdrawn::Subnet {
+                return Err(Overdrawn {
                     subnet,
                     promised,
                     free,
                 });
             }
         }
-        match self.spot_machines_max {
-            Some(limit) if self.spot_machines > limit => Err(Overdrawn::Spot {
-                promised: self.spot_machines,
-                limit,
-            }),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -179,15 +141,6 @@ mod tests {
     }
 
     #[test]
-    fn every_spot_machine_counts_for_the_limit() {
-        let claims = [claim("spot", "one", Some("old")), claim("on-demand", "one", None)];
-        let ledger = Ledger::of(&claims, &["old".to_owned()].into());
-        assert!(ledger.has_room_for_spot());
-        assert!(ledger.clone().with_spot_limit(2).has_room_for_spot());
-        assert!(!ledger.with_spot_limit(1).has_room_for_spot());
-    }
-
-    #[test]
     fn what_is_overdrawn_is_named() {
         let ledger = Ledger::of(&[claim("spot", "one", None)], &BTreeSet::new());
         assert_eq!(ledger.check(&[subnet("one", 1)]), Ok(()));
@@ -196,13 +149,5 @@ mod tests {
             overdrawn.to_string(),
             "1 addresses of subnet one are promised, but 0 are free"
         );
-        let limited = ledger.with_spot_limit(0);
-        assert!(matches!(
-            limited.check(&[]),
-            Err(Overdrawn::Spot {
-                promised: 1,
-                limit: 0
-            })
-        ));
     }
 }

@@ -203,9 +203,6 @@ fn place<'a>(
         Availability::Unsold(Unsold::NoAddress) => return Err(Obstacle::NoAddress(offering.zone.clone())),
         Availability::Unsold(unsold) => return Err(Obstacle::Unsold(*unsold)),
     }
-    if offering.capacity_type == CapacityType::Spot && !ledger.has_room_for_spot() {
-        return Err(Obstacle::SpotQuota);
-    }
     let there = subnets.iter().filter(|subnet| subnet.zone == offering.zone);
     let left = there.filter_map(|subnet| Some((ledger.left_in(subnet)?, subnet)));
     left.min_by_key(|(left, subnet)| (Reverse(*left), &subnet.id))

@@ -215,24 +215,6 @@ fn a_label_that_nothing_has_is_named() {
 }
 
 #[test]
-fn the_quota_of_spot_machines_sends_the_next_to_on_demand() {
-    let both = vec![
-        offering("z-1", Spot, Some(5)),
-        offering("z-1", OnDemand, Some(20)),
-    ];
-    let types = [instance_type("a", 4, 16, both)];
-    let full = Ledger::default().with_spot_limit(0);
-    let choice = choose(&wish(&[BOTH], 1), &types, &subnets(), &full).unwrap();
-    assert_eq!(choice.capacity_type, OnDemand);
-    let why_not = choose(&wish(&[SPOT], 1), &types, &subnets(), &full).unwrap_err();
-    assert!(
-        why_not.to_string().contains("no room for another spot machine"),
-        "{why_not}"
-    );
-    assert_eq!(why_not.hope(), Hope::Sometime);
-}
-
-#[test]
 fn a_wish_is_what_the_claim_requires_and_requests() {
     let claim = |requests: serde_json::Value| {
         serde_json::from_value::<NodeClaim>(json!({
@@ -406,15 +388,14 @@ proptest! {
 
     #[test]
     fn the_ledger_never_overdraws_a_subnet_and_uses_every_address(
-        wishes in prop::collection::vec(any_wish(), 1..20), types in any_types(), subnets in any_subnets(), limit in 0u64..9,
+        wishes in prop::collection::vec(any_wish(), 1..20), types in any_types(), subnets in any_subnets(),
     ) {
-        let mut ledger = Ledger::default().with_spot_limit(limit);
+        let mut ledger = Ledger::default();
         for wish in &wishes {
             if let Ok(choice) = choose(wish, &types, &subnets, &ledger) {
                 ledger.promise(&choice);
             } else {
-                let left = buyable(wish, &types, &subnets, &ledger);
-                prop_assert!(left.iter().all(|it| it.capacity_type == Spot && !ledger.has_room_for_spot()));
+                prop_assert_eq!(buyable(wish, &types, &subnets, &ledger), []);
             }
             prop_assert_eq!(ledger.check(&subnets), Ok(()));
         }

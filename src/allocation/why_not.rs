@@ -24,8 +24,6 @@ pub struct WhyNot {
     pub no_address: BTreeSet<String>,
     /// Types with which the pool would have more than it may, by resource: the nearest of them, and how many.
     pub over_limit: BTreeMap<String, (OverLimit, usize)>,
-    /// Spot offerings for which the quota has no room.
-    pub over_spot_quota: usize,
 }
 
 /// How much the largest type that comes into question lacks.
@@ -59,7 +57,6 @@ pub(super) enum Obstacle {
     Unsold(Unsold),
     Withheld { until: Timestamp, reason: String },
     NoAddress(String),
-    SpotQuota,
 }
 
 impl WhyNot {
@@ -75,7 +72,6 @@ impl WhyNot {
                 *first = until.min(*first);
             }
             Obstacle::NoAddress(zone) => drop(self.no_address.insert(zone)),
-            Obstacle::SpotQuota => self.over_spot_quota += 1,
         }
     }
 
@@ -101,9 +97,9 @@ impl WhyNot {
         });
     }
 
-    /// Whether waiting can help, and how long: what fits must be withheld, without an address, over quota or over a limit.
+    /// Whether waiting can help, and how long: what fits must be withheld, without an address, or over a limit.
     pub fn hope(&self) -> Hope {
-        if !self.no_address.is_empty() || self.over_spot_quota > 0 || !self.over_limit.is_empty() {
+        if !self.no_address.is_empty() || !self.over_limit.is_empty() {
             return Hope::Sometime;
         }
         let first = self.withheld.values().map(|(_, until)| *until).min();
@@ -121,12 +117,6 @@ impl WhyNot {
         if !self.no_address.is_empty() {
             let zones: Vec<&str> = self.no_address.iter().map(String::as_str).collect();
             said.push(format!("no subnet has an address left in {}", zones.join(", ")));
-        }
-        if self.over_spot_quota > 0 {
-            let count = self.over_spot_quota;
-            said.push(format!(
-                "the quota has no room for another spot machine ({count} offerings)"
-            ));
         }
         for (over, count) in self.over_limit.values() {
             said.push(format!("{over} ({count} types)"));

@@ -29,6 +29,7 @@ mod taint;
 mod time;
 mod unavailable_offering;
 mod violation;
+mod wanted_node;
 mod wire;
 
 pub use condition::Condition;

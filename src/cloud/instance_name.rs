@@ -75,7 +75,7 @@ impl InstanceName {
 
     /// The name that the machine of a failed attempt is given, to free its own at once.
     pub fn of_failed_attempt(&self, attempt: u32) -> String {
-        format!("{self}-x{attempt}")
+        of_attempt(&self.to_string(), attempt)
     }
 }
 
@@ -103,6 +103,11 @@ impl FromStr for InstanceName {
         };
         parse().ok_or_else(|| NotOurs(text.to_owned()))
     }
+}
+
+/// The name of one attempt under a name.
+pub(super) fn of_attempt(name: &str, attempt: u32) -> String {
+    format!("{name}-x{attempt}")
 }
 
 /// Lower-case hexadecimal only: `from_str_radix` would also take upper case and a sign, and two texts would be one name.

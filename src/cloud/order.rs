@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use super::ClusterId;
+use super::{ClusterId, instance_name};
 use crate::api::CapacityType;
 
 /// A machine to be bought.
@@ -12,6 +12,8 @@ use crate::api::CapacityType;
 pub struct Order {
     /// The one name of the claim's machine.
     pub name: String,
+    /// Which attempt this is, from one on.
+    pub attempt: u32,
     /// Which kind.
     pub profile: String,
     /// Where.
@@ -44,6 +46,17 @@ pub struct Order {
     pub user_data: Option<String>,
     /// A purchase rests on a consistent read and is not sent when that has become old: then nothing is done.
     pub send_by: Instant,
+}
+
+impl Order {
+    /// What the machine's interface and volumes are named after. An order that fails half way leaves one of them
+    /// behind, and a volume that is kept outlives its machine: under the same names the next attempt would be refused.
+    pub fn stem(&self) -> String {
+        match self.attempt {
+            0 | 1 => self.name.clone(),
+            attempt => instance_name::of_attempt(&self.name, attempt),
+        }
+    }
 }
 
 /// A volume to be made with a machine. What is `None` is left to the cloud.

@@ -86,6 +86,9 @@ impl Buying<'_> {
     /// The order is made only on what the check has let pass. The same attempt goes on with another choice: an order
     /// for the first may yet be carried out, and has the same name.
     fn order(&self, allocation: &Allocation) -> Step {
+        if let Some(why) = self.claim.fault() {
+            return self.unbought(allocation, why);
+        }
         match (&self.observed.standing, self.observed.credential) {
             (Standing::Unknown, _) => Step::Retry,
             (Standing::Lost, _) => self.allocate(Some(allocation), allocation.attempt),
@@ -101,6 +104,19 @@ impl Buying<'_> {
                 }
             }
         }
+    }
+
+    /// Nothing can be bought under the names of this attempt: something holds one of them that is no machine of ours, as
+    /// an order that failed half way leaves it. The next attempt has other names, but for the machine.
+    fn unbought(&self, allocation: &Allocation, why: &str) -> Step {
+        if allocation.attempt >= self.limits.faults {
+            return Step::GiveUp(End {
+                condition: names::LAUNCHED,
+                reason: names::REASON_LAUNCH_FAILED,
+                message: why.to_owned(),
+            });
+        }
+        self.try_again(allocation)
     }
 
     /// An intent that is held back counts against all others, so it does not stand for ever. It is taken back when no

@@ -239,7 +239,7 @@ pub fn needs_choice(claim: &NodeClaim, machine: &Sighting, standing: &Standing) 
     match (claim.allocation(), machine) {
         _ if !is_on_its_way(claim) => false,
         (None, _) => true,
-        (Some(_), Sighting::Absent) => bought || *standing == Standing::Lost,
+        (Some(_), Sighting::Absent) => bought || *standing == Standing::Lost || claim.fault().is_some(),
         (Some(_), Sighting::Present(machine)) => bought && machine.status == MachineStatus::Deleting,
         (Some(_), Sighting::Unknown) => false,
     }

@@ -33,8 +33,6 @@ mod placing;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
-mod real_scenario;
-#[cfg(test)]
 mod runtime;
 #[cfg(test)]
 mod scenarios;
@@ -44,5 +42,7 @@ mod simulator;
 mod solve;
 #[cfg(test)]
 mod unavailable;
+#[cfg(test)]
+mod whole;
 #[cfg(test)]
 mod workloads;

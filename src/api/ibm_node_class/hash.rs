@@ -183,13 +183,89 @@ mod tests {
         assert!(told["userData"].starts_with("8 bytes, hash "), "{told:?}");
     }
 
+    #[test]
+    fn nor_does_that_of_a_class_which_says_everything() {
+        let full = json!({
+            "sshKeys": ["k"], "resourceGroup": "g", "placementTarget": "p", "trustedProfile": "t",
+            "userDataAppend": "#!/bin/sh", "kubelet": {"maxPods": 60, "clusterDNS": ["10.0.0.2"]},
+            "bootstrap": {"repository": {}},
+            "blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {"capacity": 200}}],
+        });
+        assert_eq!(hash(&full), "FULL");
+    }
+
+    /// What a volume may say, in part.
+    fn any_volume() -> impl Strategy<Value = Value> {
+        let spec = (prop::option::of(10i64..12), prop::option::of(any::<bool>()));
+        (any::<bool>(), prop::option::of(spec)).prop_map(|(is_root, spec)| {
+            let mut volume = json!({});
+            if is_root {
+                volume["rootVolume"] = true.into();
+            }
+            if let Some((capacity, goes)) = spec {
+                volume["volumeSpec"] = json!({});
+                if let Some(capacity) = capacity {
+                    volume["volumeSpec"]["capacity"] = capacity.into();
+                }
+                if let Some(goes) = goes {
+                    volume["volumeSpec"]["deleteOnTermination"] = goes.into();
+                }
+            }
+            volume
+        })
+    }
+
+    fn any_spec() -> impl Strategy<Value = Value> {
+        let keys = prop::collection::vec("[a-c]{1,2}", 0..5);
+        let servers = prop::collection::vec("10\\.0\\.0\\.[1-3]", 0..4);
+        let volumes = prop::collection::vec(any_volume(), 0..4);
+        (keys, servers, volumes).prop_map(|(keys, servers, volumes)| {
+            json!({"sshKeys": keys, "kubelet": {"clusterDNS": servers}, "blockDeviceMappings": volumes})
+        })
+    }
+
+    /// Every list the other way round.
+    fn turned(value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().rev().map(turned).collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(key, value)| (key.clone(), turned(value)))
+                .collect(),
+            other => other.clone(),
+        }
+    }
+
+    /// With what an API server writes where nothing is said.
+    fn defaulted(spec: &Value) -> Value {
+        let mut spec = spec.clone();
+        for volume in array(&mut spec, "blockDeviceMappings") {
+            let unsaid = volume.get("rootVolume").is_none();
+            if unsaid {
+                volume["rootVolume"] = false.into();
+            }
+            if let Some(spec) = volume.get_mut("volumeSpec")
+                && spec.get("deleteOnTermination").is_none()
+            {
+                spec["deleteOnTermination"] = true.into();
+            }
+        }
+        spec
+    }
+
     proptest! {
         #[test]
-        fn the_order_of_lists_does_not_count(mut keys in prop::collection::vec("[a-c]{1,2}", 0..5), by in 0usize..5) {
-            let before = hash(&json!({"sshKeys": keys}));
-            let by = by.min(keys.len());
-            keys.rotate_left(by);
-            prop_assert_eq!(before, hash(&json!({"sshKeys": keys})));
+        fn neither_the_order_of_lists_counts_nor_whether_a_default_is_written(spec in any_spec()) {
+            let before = hash(&spec);
+            prop_assert_eq!(&before, &hash(&turned(&spec)));
+            prop_assert_eq!(&before, &hash(&defaulted(&spec)));
+        }
+
+        #[test]
+        fn a_key_more_or_less_is_another_machine(spec in any_spec()) {
+            let mut more = spec.clone();
+            more["sshKeys"].as_array_mut().unwrap().push("another".into());
+            prop_assert_ne!(hash(&spec), hash(&more));
         }
     }
 }

@@ -3,10 +3,10 @@
 use super::{NodeClaim, NodeClaimSpec, NodeClaimStatus};
 use crate::api::condition::{self, Detail};
 use crate::api::node_pool::quantities;
-use crate::api::pattern;
-use crate::api::requirement::{self, NodePoolKey};
+use crate::api::requirement::NodePoolKey;
 use crate::api::taint;
 use crate::api::violation::{Field, Violation, Violations};
+use crate::api::wanted_node::WantedNode;
 
 use super::DEFAULT_EXPIRE_AFTER;
 
@@ -66,21 +66,16 @@ impl NodeClaimSpec {
     }
 
     fn validate(&self, at: Field<'_>, found: &mut Violations) {
-        requirement::validate(
-            &self.requirements,
-            NodePoolKey::Allowed,
-            at.at("requirements"),
-            found,
-        );
-        self.node_class_ref.validate(at.at("nodeClassRef"), found);
-        taint::validate(self.taints.as_ref(), at.at("taints"), found);
-        taint::validate(self.startup_taints.as_ref(), at.at("startupTaints"), found);
-        if let Some(expiry) = &self.expire_after {
-            pattern::EXPIRY.check(expiry, at.at("expireAfter"), found);
-        }
-        if let Some(period) = &self.termination_grace_period {
-            pattern::DURATION.check(period, at.at("terminationGracePeriod"), found);
-        }
+        let wanted = WantedNode {
+            requirements: &self.requirements,
+            pool_key: NodePoolKey::Allowed,
+            node_class_ref: &self.node_class_ref,
+            taints: self.taints.as_ref(),
+            startup_taints: self.startup_taints.as_ref(),
+            expire_after: self.expire_after.as_deref(),
+            termination_grace_period: self.termination_grace_period.as_deref(),
+        };
+        wanted.validate(at, found);
         let resources = at.at("resources");
         let requests = self
             .resources

@@ -9,12 +9,11 @@ use super::{
 use crate::api::condition::{self, Detail, at_most};
 use crate::api::names;
 use crate::api::pattern;
-use crate::api::requirement::{
-    self, NodePoolKey, in_restricted_domain, is_label_value, name_problem, restriction,
-};
+use crate::api::requirement::{NodePoolKey, in_restricted_domain, is_label_value, name_problem, restriction};
 use crate::api::schema::{LABEL_VALUE_LENGTH_MAX, LABELS_MAX};
 use crate::api::taint;
 use crate::api::violation::{Field, Violation, Violations};
+use crate::api::wanted_node::WantedNode;
 use crate::api::{parse_duration, parse_expiry};
 use crate::quantity::WrittenQuantity;
 
@@ -203,21 +202,16 @@ impl TemplateMetadata {
 
 impl TemplateSpec {
     fn validate(&self, at: Field<'_>, found: &mut Violations) {
-        requirement::validate(
-            &self.requirements,
-            NodePoolKey::Restricted,
-            at.at("requirements"),
-            found,
-        );
-        self.node_class_ref.validate(at.at("nodeClassRef"), found);
-        taint::validate(self.taints.as_ref(), at.at("taints"), found);
-        taint::validate(self.startup_taints.as_ref(), at.at("startupTaints"), found);
-        if let Some(expiry) = &self.expire_after {
-            pattern::EXPIRY.check(expiry, at.at("expireAfter"), found);
-        }
-        if let Some(period) = &self.termination_grace_period {
-            pattern::DURATION.check(period, at.at("terminationGracePeriod"), found);
-        }
+        let wanted = WantedNode {
+            requirements: &self.requirements,
+            pool_key: NodePoolKey::Restricted,
+            node_class_ref: &self.node_class_ref,
+            taints: self.taints.as_ref(),
+            startup_taints: self.startup_taints.as_ref(),
+            expire_after: self.expire_after.as_deref(),
+            termination_grace_period: self.termination_grace_period.as_deref(),
+        };
+        wanted.validate(at, found);
     }
 }
 

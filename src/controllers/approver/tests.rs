@@ -290,6 +290,27 @@ proptest! {
         prop_assert!(denied || (same && verdict == approved()), "{verdict:?}");
     }
 
+    /// Of all that can be asked for in good order, one thing is approved.
+    #[test]
+    fn one_subject_one_group_no_more_names_and_the_uses_of_a_client_are_approved_and_nothing_else(
+        name in prop::sample::select(vec!["system:node:node-a", "system:node:node-b", "system:node:", "node-a", "system:masters"]),
+        groups in prop::sample::subsequence(vec!["system:nodes", "system:masters", "system:authenticated"], 0..=3),
+        names in prop::sample::subsequence(vec!["node-a", "10.0.0.1"], 0..=2),
+        usages in prop::sample::subsequence(vec!["client auth", "digital signature", "key encipherment", "server auth"], 0..=4),
+    ) {
+        let mut request = with_request(&write(&key(), name, &groups, &names));
+        request.spec.usages = Some(usages.iter().map(|&it| it.to_owned()).collect());
+        let claim = claim();
+        let theirs = subject(&request).is_ok_and(|node| node == claim.name_any()).then_some(&claim);
+        let verdict = judge(&request, theirs, NodeThere::Absent);
+        let canonical = name == "system:node:node-a"
+            && groups == ["system:nodes"]
+            && names.is_empty()
+            && usages.starts_with(&["client auth", "digital signature"])
+            && !usages.contains(&"server auth");
+        prop_assert_eq!(verdict == approved(), canonical, "{:?}", verdict);
+    }
+
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let mut request = asked();

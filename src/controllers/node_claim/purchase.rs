@@ -149,9 +149,16 @@ async fn refused(
             let key = quota_key(shared, allocation).await?;
             hold(shared, known, &key, Cause::Quota).await
         }
-        // The same order would be refused again, for ever; and a name that is taken by nothing that can be found is not
-        // freed by asking again.
-        cloud::Error::BadRequest { .. } | cloud::Error::NameTaken(_) => {
+        // By nothing that the look-up finds: an interface or a volume, say, that an order left when it failed half way.
+        cloud::Error::NameTaken(_) => {
+            tell(shared, known, allocation, &source).await;
+            let why = format!("attempt {}: {source}", allocation.attempt);
+            let status = status::faulty(&known.claim, &why, context.clock.now());
+            let next = write::status(context, known, "telling the fault", &status).await?;
+            Ok(Outcome::Again(Box::new(next)))
+        }
+        // The same order would be refused again, for ever.
+        cloud::Error::BadRequest { .. } => {
             tell(shared, known, allocation, &source).await;
             let status = status::refused(&known.claim, &source.to_string(), context.clock.now());
             let next = write::status(context, known, "giving up", &status).await?;

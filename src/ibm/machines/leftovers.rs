@@ -70,6 +70,8 @@ mod tests {
         };
         let name = InstanceName::new(cluster, "0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4").unwrap();
         assert!(is_made_for(&format!("{name}-boot"), BOOT_VOLUME, &ours));
+        let second = format!("{}-vni", name.of_failed_attempt(2));
+        assert!(is_made_for(&second, INTERFACE, &ours), "of a later attempt");
         assert!(!is_made_for(&format!("{name}-data-0"), BOOT_VOLUME, &ours));
         assert!(!is_made_for(&name.to_string(), BOOT_VOLUME, &ours));
         assert!(!is_made_for("my-boot", BOOT_VOLUME, &ours));

@@ -29,6 +29,7 @@ pub(super) fn prototype(order: &Order) -> InstancePrototype {
     let references = |ids: &[String]| ids.iter().map(Reference::by_id).collect();
     let group = Reference::by_id(&order.resource_group);
     let interface = &mut prototype.primary_network_attachment.virtual_network_interface;
+    interface.name = format!("{}-vni", order.stem());
     interface.security_groups = references(&order.security_groups);
     interface.resource_group = Some(group.clone());
     prototype.resource_group = Some(group);
@@ -53,14 +54,15 @@ fn place(prototype: &mut InstancePrototype, order: &Order) {
 
 /// Volumes are named after the machine: a device's name is the same on every machine, a volume's must be unique.
 fn carry(prototype: &mut InstancePrototype, order: &Order) {
-    let boot = format!("{}-boot", order.name);
+    let stem = order.stem();
+    let boot = format!("{stem}-boot");
     prototype.boot_volume_attachment = attachment(&order.boot_volume, boot, order);
     if prototype.boot_volume_attachment.name.is_none() {
         prototype.boot_volume_attachment.name = Some("boot".to_owned());
     }
     let data = order.data_volumes.iter().enumerate();
     prototype.volume_attachments = data
-        .map(|(index, volume)| attachment(volume, format!("{}-data-{index}", order.name), order))
+        .map(|(index, volume)| attachment(volume, format!("{stem}-data-{index}"), order))
         .collect();
 }
 
@@ -99,6 +101,7 @@ mod tests {
     fn order(capacity_type: CapacityType) -> Order {
         Order {
             name: "kib-1".to_owned(),
+            attempt: 1,
             profile: "bxf-4x16".to_owned(),
             zone: "us-south-1".to_owned(),
             capacity_type,
@@ -116,6 +119,19 @@ mod tests {
             user_data: Some("#cloud-config\n".to_owned()),
             send_by: Instant::now(),
         }
+    }
+
+    #[tokio::test]
+    async fn every_attempt_has_names_of_its_own_for_all_but_the_machine() {
+        let mut order = order(CapacityType::Spot);
+        order.data_volumes = vec![VolumeOrder::default()];
+        order.attempt = 2;
+        let sent = serde_json::to_value(prototype(&order)).unwrap();
+        assert_eq!(sent["name"], "kib-1");
+        let interface = &sent["primary_network_attachment"]["virtual_network_interface"];
+        assert_eq!(interface["name"], "kib-1-x2-vni");
+        assert_eq!(sent["boot_volume_attachment"]["volume"]["name"], "kib-1-x2-boot");
+        assert_eq!(sent["volume_attachments"][0]["volume"]["name"], "kib-1-x2-data-0");
     }
 
     #[tokio::test]

@@ -221,3 +221,29 @@ fn only_a_node_that_is_silent_can_be_what_another_machine_left_behind() {
     // The cloud answers 404 for what is there now and then; a node that is ready has a machine.
     assert_eq!(other_machine(&claim, &of_another("True")), None);
 }
+
+/// Whatever holds the name of an interface or a volume, it is not the next attempt's.
+#[test]
+fn an_attempt_whose_names_are_taken_is_followed_by_another_and_the_third_is_the_last() {
+    let mut claim = allocated(None);
+    claim.status = Some(status::faulty(&claim, "attempt 1: a name is taken", at(90)));
+    assert!(needs_choice(&claim, &Sighting::Absent, &Standing::Good));
+    let Step::Allocate(second) = next(&claim, &saw(Sighting::Absent), &LIMITS, at(91)) else {
+        panic!("the next attempt");
+    };
+    assert_eq!((second.attempt, second.instance_name.as_str()), (2, NAME));
+    claim.status = Some(status::allocated(&claim, second));
+    assert!(claim.fault().is_none(), "it is over with the attempt");
+    claim
+        .status
+        .as_mut()
+        .unwrap()
+        .allocation
+        .as_mut()
+        .unwrap()
+        .attempt = 3;
+    claim.status = Some(status::faulty(&claim, "attempt 3: a name is taken", at(300)));
+    assert_eq!(step(&claim, &saw(Sighting::Absent), 300), "give-up");
+    // An order that was lost after all is adopted.
+    assert_eq!(step(&claim, &present(MachineStatus::Running), 300), "record");
+}

@@ -143,26 +143,31 @@ pub fn capacity(kind: &Kind, class: &ClassFacts) -> Resources {
 /// kernel is set up (RHEL 9: 192 MiB up to 4 GiB, 256 MiB up to 64 GiB, 512 MiB above) that is gone too. 7.5 % covers
 /// this from 5 GiB on and is what Karpenter assumes on AWS; below, 320 MiB do.
 fn memory(kind: &Kind, observed: Option<&Resources>) -> i64 {
-    let sold = kind.memory_bytes;
     let seen = observed.map(|seen| seen.get(MEMORY));
-    if let Some(seen) = seen.and_then(|seen| credible_memory(kind, seen)) {
-        return seen;
-    }
+    seen.and_then(|seen| credible_memory(kind, seen))
+        .unwrap_or_else(|| unseen_memory(kind.memory_bytes))
+}
+
+/// The safe share of what is sold.
+fn unseen_memory(sold: i64) -> i64 {
     let kept = (sold / 40 * 3).max(320 * MIB);
     // Kubelets count memory in KiB.
     (sold - kept).max(0) / 1024 * 1024
 }
 
-/// The smallest share of its memory that a node is believed to see, in percent.
+/// The smallest share of its memory that a node is believed to see, in percent; less only where the safe share is less,
+/// as it is below 1.6 GiB.
 ///
 /// What is reported is a kubelet's word. More than is sold would plan pods onto nodes that cannot hold them, next to
 /// nothing would make every node of the profile look too small for any pod; so one machine that lies could spoil a whole
-/// profile for everybody. No guest of IBM's sees less than this: with the crash kernel of RHEL 9 it is 90 % of 4 GiB.
+/// profile for everybody. The figure is a policy, not a measurement: well below the safe share of larger profiles
+/// (92.5 %), so that an image which keeps more than was thought of is still learnt, and a lie costs a fifth.
 const CREDIBLE_PERCENT_MIN: i64 = 80;
 
 /// What is believed of the memory that a node of a kind reports; `None` if that is no observation.
 pub fn credible_memory(kind: &Kind, reported: i64) -> Option<i64> {
     let least = kind.memory_bytes / 100 * CREDIBLE_PERCENT_MIN;
+    let least = least.min(unseen_memory(kind.memory_bytes));
     (1..=kind.memory_bytes)
         .contains(&reported)
         .then(|| reported.max(least))

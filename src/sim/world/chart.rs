@@ -13,7 +13,7 @@ struct File {
     namespace: Option<&'static str>,
 }
 
-const FILES: [File; 4] = [
+const FILES: [File; 5] = [
     File {
         text: include_str!("../../../charts/karpenter-ibm/files/controller.yaml"),
         account: ACCOUNT,
@@ -26,6 +26,11 @@ const FILES: [File; 4] = [
     },
     File {
         text: include_str!("../../../charts/karpenter-ibm/files/events.yaml"),
+        account: ACCOUNT,
+        namespace: None,
+    },
+    File {
+        text: include_str!("../../../charts/karpenter-ibm/files/leases.yaml"),
         account: ACCOUNT,
         namespace: None,
     },

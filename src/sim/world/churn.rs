@@ -69,10 +69,36 @@ pub fn draw(seed: u64, demand: &Demand) -> Scenario {
         name: format!("churn-{seed}"),
         about: "People ask for machines and give them back.".to_owned(),
         region: "us-south".to_owned(),
-        objects: vec![class()],
+        objects: [class()].into_iter().chain(limited_pool(seed)).collect(),
         steps,
         lasts: demand.lasts,
     }
+}
+
+/// In every fourth world the pool of the claims has less than they ask for. Its machines are for nobody else: the pods
+/// that wait do not tolerate its taint.
+fn limited_pool(seed: u64) -> Option<Value> {
+    // Chance of its own, so that the other worlds stay as they were.
+    let mut rng = Rng::with_seed(seed ^ 0x6a09_e667_f3bc_c908);
+    if rng.u8(..4) != 0 {
+        return None;
+    }
+    let limits = if rng.bool() {
+        json!({"cpu": rng.u32(8..=20).to_string()})
+    } else {
+        json!({"nodes": rng.u32(2..=4).to_string()})
+    };
+    Some(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {
+            "limits": limits,
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                "requirements": [],
+                "taints": [{"key": "example.com/reserved", "effect": "NoSchedule"}],
+            }},
+        },
+    }))
 }
 
 fn moment(rng: &mut Rng, from: Duration, until: Duration) -> Duration {
@@ -154,6 +180,12 @@ mod tests {
     fn the_seed_is_the_scenario() {
         assert_eq!(draw(3, &Demand::USUAL), draw(3, &Demand::USUAL));
         assert_ne!(draw(3, &Demand::USUAL), draw(4, &Demand::USUAL));
+    }
+
+    #[test]
+    fn in_some_worlds_claims_ask_for_more_than_their_pool_may_have() {
+        let limited = (0..100).filter(|seed| draw(*seed, &Demand::USUAL).objects.len() == 2);
+        assert!((15..40).contains(&limited.count()));
     }
 
     #[test]

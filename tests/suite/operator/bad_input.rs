@@ -164,7 +164,7 @@ async fn a_right_that_is_missing_stops_what_needs_it_and_nothing_else() {
     for operation in ["instances.list", "instances.create", "instances.delete"] {
         let world = World::new();
         while_working(world.replica(), async {
-            world.initialized("before").await;
+            world.ready_node("before").await;
             let forbidden = Fault::new(FaultKind::Forbidden).on(operation);
             world.cloud.faults().start(forbidden);
             world.clock.sleep(Duration::from_mins(15)).await;

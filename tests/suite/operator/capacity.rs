@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::effects::Effects;
-use super::{World, allocation, chart, joining, while_working};
+use super::{World, chart, joining, while_working};
 
 impl World {
     /// The least memory that is known of nodes of a profile.
@@ -27,22 +27,6 @@ impl World {
         let patched = nodes.patch_status(name, &PatchParams::default(), &status).await;
         patched.unwrap();
     }
-
-    /// A claim whose Node is ready for work.
-    pub(super) async fn initialized(&self, name: &str) {
-        self.claim(name).await;
-        self.until_launched(name).await;
-        self.join(name).await;
-        self.until("registered", Duration::from_mins(1), async || {
-            self.is_true(name, "Registered").await
-        })
-        .await;
-        self.make_ready(name).await;
-        self.until("ready", Duration::from_mins(1), async || {
-            self.is_true(name, "Ready").await
-        })
-        .await;
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +36,7 @@ async fn what_a_node_of_the_profile_reports_is_what_the_next_one_is_planned_with
     let effects = Effects::without_end();
     let edges = effects.around(world.edges(user));
     while_working(operator::factory(World::settings("one"))(edges), async {
-        world.initialized("a").await;
+        world.ready_node("a").await;
         world.reports("a", "8115000Ki").await;
         world
             .until("seen", Duration::from_mins(6), async || {
@@ -89,7 +73,7 @@ async fn what_a_node_of_the_profile_reports_is_what_the_next_one_is_planned_with
 async fn a_kubelet_that_lies_or_has_not_joined_spoils_nothing() {
     let world = World::new();
     while_working(world.replica(), async {
-        world.initialized("a").await;
+        world.ready_node("a").await;
         world.reports("a", "64Gi").await;
         world.claim("b").await;
         world.until_launched("b").await;
@@ -115,16 +99,9 @@ async fn a_kubelet_that_lies_or_has_not_joined_spoils_nothing() {
 #[tokio::test(start_paused = true)]
 async fn what_is_planned_is_what_the_kubelet_of_the_machine_reports() {
     let world = World::new();
-    let user = chart::install(&world);
-    let replica = operator::factory(allocation::settings(&world, "one"))(world.edges(user));
-    while_working(replica, async {
+    while_working(chart::replica(&world), async {
         world.claim("a").await;
-        world.until_launched("a").await;
-        let (machine, _booted) = joining::boot_bought(&world, "a").await;
-        let registered = world.until("registered", Duration::from_mins(3), async || {
-            world.is_true("a", "Registered").await
-        });
-        while_working(machine, registered).await;
+        joining::until_joined(&world, "a").await;
         let claim = world.read("a").await.unwrap();
         assert_eq!(claim.name_any(), "a");
         let planned = claim.status.unwrap().allocatable.unwrap();

@@ -1,12 +1,14 @@
 //! The chart's accounts and roles in a cluster, without helm: the role files are plain objects.
 
+use futures::future::BoxFuture;
+use karpenter_ibm::operator;
 use karpenter_ibm::sim::kube::identity::{User, service_account};
 use karpenter_ibm::sim::kube::write;
 use karpenter_ibm::sim::world::chart;
 pub(super) use karpenter_ibm::sim::world::cluster::{ACCOUNT as CONTROLLER, JOINER};
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, World};
+use super::{NAMESPACE, World, allocation};
 
 /// All rules of an account.
 pub(super) fn rules(account: &str) -> Vec<Value> {
@@ -28,6 +30,12 @@ pub(super) fn install(world: &World) -> User {
     service_account(NAMESPACE, CONTROLLER)
 }
 
+/// A replica with these rights and no others, which tells machines where the cluster is.
+pub(super) fn replica(world: &World) -> BoxFuture<'static, ()> {
+    let user = install(world);
+    operator::factory(allocation::settings(world, "one"))(world.edges(user))
+}
+
 #[test]
 fn the_template_renders_every_file_and_the_chart_has_no_other() {
     let chart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/karpenter-ibm");
@@ -39,7 +47,13 @@ fn the_template_renders_every_file_and_the_chart_has_no_other() {
     files.sort();
     assert_eq!(
         files,
-        ["controller.yaml", "events.yaml", "joiner.yaml", "release.yaml"]
+        [
+            "controller.yaml",
+            "events.yaml",
+            "joiner.yaml",
+            "leases.yaml",
+            "release.yaml"
+        ]
     );
     for file in files {
         assert!(template.contains(&format!("\"files/{file}\"")), "{file}");

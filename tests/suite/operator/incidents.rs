@@ -14,7 +14,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::effects::Effects;
-use super::{World, allocation, chart, joining, while_working};
+use super::{World, chart, joining, while_working};
 
 impl World {
     /// A life that ends after the first effect with which there is a machine.
@@ -165,7 +165,7 @@ async fn a_claim_without_a_machine_could_not_be_deleted() {
 async fn node_after_node_was_bought_for_a_pod_that_never_fit() {
     let world = World::new();
     while_working(world.replica(), async {
-        world.initialized("a").await;
+        world.ready_node("a").await;
         world.reports("a", "7000Mi").await;
         world.clock.sleep(Duration::from_mins(6)).await;
         // As much as is promised of a bxf-2x8 before one was seen, and more than the one that was seen has.
@@ -198,16 +198,11 @@ async fn two_formulas_for_what_a_node_has_disagreed() {
     let world = World::new();
     let pods = json!({"kubelet": {"maxPods": 37, "systemReserved": {"memory": "300Mi"}}});
     world.change_class("default", &pods).await;
-    let user = chart::install(&world);
-    let replica = operator::factory(allocation::settings(&world, "one"))(world.edges(user));
+    let replica = chart::replica(&world);
     while_working(replica, async {
         world.claim("a").await;
         world.until_launched("a").await;
-        let (machine, _booted) = joining::boot_bought(&world, "a").await;
-        let registered = world.until("registered", Duration::from_mins(3), async || {
-            world.is_true("a", "Registered").await
-        });
-        while_working(machine, registered).await;
+        joining::until_joined(&world, "a").await;
         let status = world.read("a").await.unwrap().status.unwrap();
         let node = joining::node(&world, "a").await.unwrap().status.unwrap();
         let kept = |capacity: i128, allocatable: i128| capacity - allocatable;
@@ -253,8 +248,7 @@ async fn credentials_ran_out_and_only_a_restart_helped() {
 #[tokio::test(start_paused = true)]
 async fn machines_booted_with_a_token_that_had_expired() {
     let world = World::new();
-    let user = chart::install(&world);
-    let replica = operator::factory(allocation::settings(&world, "one"))(world.edges(user));
+    let replica = chart::replica(&world);
     let outage = Fault::new(FaultKind::ServerError).on("instances.create");
     world.cloud.faults().start(outage);
     while_working(replica, async {
@@ -265,11 +259,7 @@ async fn machines_booted_with_a_token_that_had_expired() {
         let document = world.living().remove(0).user_data.unwrap();
         let left = expires_at(&document).duration_since(world.clock.now());
         assert!(left.as_secs() >= 15 * 60, "as long as joining may take: {left}");
-        let (machine, _booted) = joining::boot_bought(&world, "a").await;
-        let registered = world.until("registered", Duration::from_mins(3), async || {
-            world.is_true("a", "Registered").await
-        });
-        while_working(machine, registered).await;
+        joining::until_joined(&world, "a").await;
     })
     .await;
 }
@@ -388,21 +378,15 @@ async fn a_claim_stayed_unknown_when_its_machine_found_no_address() {
 #[tokio::test(start_paused = true)]
 async fn a_node_left_behind_kept_its_successor_from_joining() {
     let world = World::new();
-    let user = chart::install(&world);
-    let replica = operator::factory(allocation::settings(&world, "one"))(world.edges(user));
+    let replica = chart::replica(&world);
     while_working(replica, async {
-        world.initialized("a").await;
+        world.ready_node("a").await;
         let first = world.living().remove(0);
         world.force_out(&first.id).await;
         world.silence("a").await;
         world.clock.sleep(Duration::from_secs(1)).await;
         world.claim("a").await;
-        world.until_launched("a").await;
-        let (machine, _booted) = joining::boot_bought(&world, "a").await;
-        let registered = world.until("registered", Duration::from_mins(10), async || {
-            world.is_true("a", "Registered").await
-        });
-        while_working(machine, registered).await;
+        joining::until_joined(&world, "a").await;
         let [machine] = world.living().try_into().unwrap();
         assert_ne!(machine.id, first.id);
         let node = joining::node(&world, "a").await.unwrap();

@@ -178,6 +178,16 @@ pub(super) async fn boot_bought(world: &World, name: &str) -> (BoxFuture<'static
     boot(world, &id, address.octets(), &machine.user_data.unwrap())
 }
 
+/// The machine of a claim is bought, boots, and joins. A Node that is in its way may take ten minutes to go.
+pub(super) async fn until_joined(world: &World, name: &str) {
+    world.until_launched(name).await;
+    let (machine, _booted) = boot_bought(world, name).await;
+    let registered = world.until("registered", Duration::from_mins(10), async || {
+        world.is_true(name, "Registered").await
+    });
+    while_working(machine, registered).await;
+}
+
 pub(super) async fn node(world: &World, name: &str) -> Option<Node> {
     let nodes: Api<Node> = Api::all(world.kube.admin());
     nodes.get_opt(name).await.unwrap()

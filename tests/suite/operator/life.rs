@@ -284,7 +284,7 @@ async fn a_claim_whose_class_is_missing_waits_and_says_why_once() {
 async fn the_table_that_kubectl_prints_shows_type_capacity_zone_and_node() {
     let world = World::new();
     while_working(world.replica(), async {
-        world.initialized("a").await;
+        world.ready_node("a").await;
         let table = Request::get("/apis/karpenter.sh/v1/nodeclaims")
             .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
             .body(Vec::new());
@@ -320,6 +320,7 @@ impl World {
         let account = self.cloud.account();
         Order {
             name,
+            attempt: 1,
             profile: "bxf-2x8".to_owned(),
             zone: account.zones[0].clone(),
             capacity_type: CapacityType::OnDemand,

@@ -40,6 +40,7 @@ impl World {
                 .to_string();
             let order = Order {
                 name: name.clone(),
+                attempt: 1,
                 profile: "bxf-2x8".to_owned(),
                 zone: account.zones[0].clone(),
                 capacity_type: CapacityType::OnDemand,

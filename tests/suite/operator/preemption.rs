@@ -100,6 +100,7 @@ impl World {
         let account = self.cloud.account();
         Order {
             name: name.to_owned(),
+            attempt: 1,
             profile: "bxf-2x8".to_owned(),
             zone: account.zones[0].clone(),
             capacity_type,

@@ -40,7 +40,7 @@ async fn a_twin_cluster_in_the_same_account_is_never_touched() {
         let mut owned = [Vec::new(), Vec::new()];
         for name in ["kept", "deleted", "orphaned"] {
             for (world, owned) in [&one, &two].into_iter().zip(&mut owned) {
-                world.initialized(name).await;
+                world.ready_node(name).await;
                 owned.push(machine_of(world, name).await.instance_id.unwrap());
             }
         }

@@ -99,6 +99,7 @@ impl Resolved {
         let volumes = spec.block_device_mappings.as_deref().unwrap_or_default();
         Some(Order {
             name: allocation.instance_name.clone(),
+            attempt: u32::try_from(allocation.attempt).unwrap_or(u32::MAX),
             profile: allocation.profile.clone(),
             zone: allocation.zone.clone(),
             capacity_type: allocation.capacity_type.parse().ok()?,

@@ -134,6 +134,7 @@ impl Cloud for Fake {
 fn order() -> Order {
     Order {
         name: NAME.to_owned(),
+        attempt: 1,
         profile: "bxf-2x8".to_owned(),
         zone: "us-south-1".to_owned(),
         capacity_type: CapacityType::Spot,

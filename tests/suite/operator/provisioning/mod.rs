@@ -59,6 +59,15 @@ impl World {
             .unwrap();
     }
 
+    /// The claim that a pod `a` gets from a pool `default`, once its machine runs.
+    async fn launched_for_a_pod(&self) -> NodeClaim {
+        self.pool("default", json!({})).await;
+        self.waiting("a", json!({})).await;
+        let [claim] = self.until_claims(1).await.try_into().unwrap();
+        self.until_launched(&claim.name_any()).await;
+        claim
+    }
+
     /// The uid of a ReplicaSet that nobody looks after here.
     async fn owner(&self) -> String {
         let sets: Api<ReplicaSet> = Api::default_namespaced(self.kube.admin());
@@ -300,10 +309,7 @@ async fn the_claims_of_a_pool_go_when_it_goes() {
     while_working(
         world.replica(),
         Box::pin(async {
-            world.pool("default", json!({})).await;
-            world.waiting("a", json!({})).await;
-            let [claim] = world.until_claims(1).await.try_into().unwrap();
-            world.until_launched(&claim.name_any()).await;
+            let claim = world.launched_for_a_pod().await;
             let pools: Api<NodePool> = Api::all(world.kube.admin());
             pools
                 .delete("default", &DeleteParams::background())
@@ -327,11 +333,7 @@ async fn pods_of_a_node_that_goes_are_planned_for_before_they_are_evicted() {
     while_working(
         world.replica(),
         Box::pin(async {
-            world.pool("default", json!({})).await;
-            world.waiting("a", json!({})).await;
-            let [claim] = world.until_claims(1).await.try_into().unwrap();
-            let name = claim.name_any();
-            world.until_launched(&name).await;
+            let name = world.launched_for_a_pod().await.name_any();
             world.join(&name).await;
             world
                 .until("registered", SOON, async || {

@@ -78,10 +78,7 @@ async fn limits_that_allow_nothing_make_nothing_and_delete_nothing() {
     while_working(
         world.replica(),
         Box::pin(async {
-            world.pool("default", json!({})).await;
-            world.waiting("a", json!({})).await;
-            let [claim] = world.until_claims(1).await.try_into().unwrap();
-            world.until_launched(&claim.name_any()).await;
+            let claim = world.launched_for_a_pod().await;
             let pools: Api<NodePool> = Api::all(world.kube.admin());
             let all = [
                 json!({"cpu": "0"}),
