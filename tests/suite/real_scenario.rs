@@ -171,6 +171,7 @@ async fn one_claim_is_bought_used_and_given_back_on_a_real_control_plane() {
             authority: place.authority.clone(),
             dns: vec!["10.96.0.10".to_owned()],
         },
+        config_file: None,
     };
     let exchange = Arc::new(cloud.exchange());
     let edges = Edges {
@@ -196,6 +197,7 @@ async fn one_claim_is_bought_used_and_given_back_on_a_real_control_plane() {
         cloud,
         clock,
         crash: Arc::new(|_| ()),
+        configuration: None,
     };
     let mut told = |line: Line| println!("{line}");
     play(&scenario, &hands, &mut told)

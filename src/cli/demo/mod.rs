@@ -49,6 +49,9 @@ pub struct Args {
         reason = "how clap tells an option that is absent, bare, or with a value"
     )]
     script: Option<Option<PathBuf>>,
+    /// With --script: draw what was played into this file, as SVG
+    #[arg(long, value_name = "FILE", requires = "script")]
+    picture: Option<PathBuf>,
 }
 
 /// Plays; fails if a step of the scenario does not happen.
