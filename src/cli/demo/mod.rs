@@ -39,7 +39,7 @@ pub struct Args {
     /// Where the simulated IBM Cloud listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     cloud_listen: SocketAddr,
-    /// Tell no story: leave the stage to you, with the default NodeClass and NodePool in place
+    /// Tell no story: leave the stage to you, with a NodeClass and NodePools in place
     #[arg(long, conflicts_with = "script")]
     no_story: bool,
     /// Play a scenario as fast as possible and exit; fail if a step of it does not happen

@@ -4,10 +4,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::Args;
 use crate::cli::BadInput;
 use crate::ibm::builtin;
-use crate::sim::scenario::{LoadError, Scenario};
+use crate::sim::scenario::{Action, LoadError, Scenario};
 
 /// The story that is told when no other is asked for.
 const STORY: &str = include_str!("../../../examples/scenarios/demo.yaml");
@@ -62,6 +64,8 @@ impl Show {
             scenario.region = known(region)?;
         }
         if args.no_story {
+            let pools = pools(&scenario);
+            scenario.objects.extend(pools);
             scenario.steps.clear();
         }
         let (tempo, afterwards) = match args.script {
@@ -96,6 +100,18 @@ fn scenario(path: Option<&Path>) -> Result<Scenario, BadInput> {
             LoadError::Unreadable { .. } => problem.hint("--script takes the path of a scenario, or none"),
         }
     })
+}
+
+/// The NodePools that a story applies: without any, pods of whoever has the stage would find nothing.
+fn pools(scenario: &Scenario) -> Vec<Value> {
+    let applied = scenario.steps.iter().filter_map(|step| match &step.action {
+        Action::Apply(manifests) => Some(manifests),
+        _ => None,
+    });
+    let pools = applied
+        .flatten()
+        .filter(|manifest| manifest["kind"] == "NodePool");
+    pools.cloned().collect()
 }
 
 /// The path of a file that can be written: it is made empty.

@@ -252,17 +252,24 @@ fn holds(before: &Scene, after: &Scene, lines: &mut Vec<String>) {
     }
 }
 
+/// What is said in the same words about several objects of a kind is told in one line.
 fn events(before: &Scene, after: &Scene, lines: &mut Vec<String>) {
+    let mut told: BTreeMap<(&str, String, &str), Vec<&str>> = BTreeMap::new();
     for (key, event) in &after.events {
         if event.reporter == REPORTER && !before.events.contains_key(key) {
-            lines.push(format!(
-                "event {} on {} {}: {}",
-                event.reason,
+            let what = (
+                event.reason.as_str(),
                 event.kind.to_lowercase(),
-                event.name,
-                event.message
-            ));
+                event.message.as_str(),
+            );
+            told.entry(what).or_default().push(&event.name);
         }
+    }
+    for ((reason, kind, message), names) in told {
+        lines.push(match names[..] {
+            [name] => format!("event {reason} on {kind} {name}: {message}"),
+            _ => format!("event {reason} on {} {kind}s: {message}", names.len()),
+        });
     }
 }
 

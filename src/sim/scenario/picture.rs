@@ -15,7 +15,7 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 936.0;
 /// Numbers of phases closer than this would cover each other.
 const MARK_WIDTH: f64 = 20.0;
-const MARKS_Y: f64 = 84.0;
+const MARKS_Y: f64 = 76.0;
 const MACHINES: Chart = Chart {
     top: 106.0,
     bottom: 226.0,
@@ -25,7 +25,7 @@ const DOLLARS: Chart = Chart {
     bottom: 412.0,
 };
 /// Where the captions begin, and how far apart they are.
-const CAPTIONS_Y: u32 = 470;
+const CAPTIONS_Y: u32 = 480;
 const CAPTION_HEIGHT: u32 = 18;
 /// Letters of a caption that fit into a line at 12 pixels.
 const CAPTION_LETTERS: usize = 132;
@@ -68,7 +68,7 @@ impl Picture {
         add(text(
             LEFT,
             28.0,
-            r#"font-size="16" font-weight="bold""#,
+            r#"font-size="13" font-weight="bold""#,
             &self.title,
         ));
         add(text(LEFT, 50.0, "", &self.ledger.bill(self.until).to_string()));
@@ -251,7 +251,7 @@ impl Chart {
 }
 
 fn legend() -> Vec<String> {
-    let y = 440.0;
+    let y = 450.0;
     let square = |x: f64, fill: &str| {
         format!(
             r#"<rect x="{x}" y="{}" width="14" height="12" {fill}/>"#,

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
-use karpenter_ibm::api::{CapacityType, UnavailableOffering};
+use karpenter_ibm::api::{CapacityType, NodeClaim, UnavailableOffering};
 use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
 use karpenter_ibm::sim::ibm::{Fault, FaultKind, HostFailure};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
+use super::load::roomy;
 use super::{World, while_working};
 
 /// One poll, and what follows from it.
@@ -331,37 +332,79 @@ async fn the_preempted_one_of_more_than_a_hundred_machines_is_found_on_the_last_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wave_of_preemptions_is_handled_within_one_poll() {
-    let world = World::with(|options| options.quotas.spot_instances = 1000);
+async fn a_wave_of_200_preemptions_is_handled_within_one_poll_and_the_budget_of_requests() {
+    let world = World::with(roomy);
+    world.settle(200, CapacityType::Spot).await;
+    world.clock.sleep(Duration::from_mins(3)).await;
     while_working(world.replica(), async {
-        let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
-        for name in &names {
-            world.claim(name).await;
+        world.clock.sleep(Duration::from_mins(2)).await;
+        let wave = world.living();
+        assert!(wave.iter().all(|machine| machine.status == "running"));
+        for machine in &wave {
+            world.cloud.preempt(&machine.id).unwrap();
         }
-        for name in &names {
-            world.until_launched(name).await;
-        }
-        for name in &names {
-            world.preempt(name).await;
-        }
-        world.clock.sleep(Duration::from_secs(30)).await;
+        world.until_stopped(&wave[0].id).await;
         world
             .until("all leave", ONE_POLL, async || {
-                let claims = world.claims().list(&ListParams::default()).await.unwrap();
-                claims
-                    .items
-                    .iter()
-                    .all(|claim| claim.metadata.deletion_timestamp.is_some())
+                let claims = world.all_claims().await;
+                let going = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some();
+                claims.iter().all(going)
             })
             .await;
         assert_eq!(world.withheld("Preempted").await.len(), 1);
         world
-            .until("all gone", Duration::from_mins(10), async || {
+            .until("all gone", Duration::from_mins(5), async || {
                 world.cloud.instances().is_empty()
             })
             .await;
+        assert_eq!(
+            world.told("SpotPreemption").await.len(),
+            2 * wave.len(),
+            "each once"
+        );
+        world.is_within_budget();
     })
     .await;
+}
+
+/// How spot machines were looked at since the request of that number: by lists, and by their ids.
+fn looks(world: &World, since: u64) -> (usize, usize) {
+    let requests = world.cloud.requests();
+    let all: Vec<_> = requests.iter().collect();
+    let lately = usize::try_from(requests.count() - since).unwrap();
+    let lately = &all[all.len() - lately..];
+    let lists = lately
+        .iter()
+        .filter(|seen| seen.query.contains("availability.class=spot"));
+    let reads = lately
+        .iter()
+        .filter(|seen| seen.path.starts_with("/v1/instances/"));
+    (lists.count(), reads.count())
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_three_early_words_within_a_second_cost_one_list_and_fewer_a_look_each() {
+    for (words, looked) in [(3, (0, 3)), (4, (1, 0))] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            for name in ["a", "b", "c", "d"] {
+                world.ready_node(name).await;
+            }
+            // Polls are a minute apart; the next one is made to be far away.
+            let before = world.cloud.requests().count();
+            world
+                .until("polled", ONE_POLL, async || looks(&world, before).0 > 0)
+                .await;
+            world.clock.sleep(Duration::from_secs(10)).await;
+            let before = world.cloud.requests().count();
+            for name in ["a", "b", "c", "d"].into_iter().take(words) {
+                world.shut_down(name).await;
+            }
+            world.clock.sleep(Duration::from_secs(4)).await;
+            assert_eq!(looks(&world, before), looked, "{words} words");
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -332,13 +332,21 @@ impl<'a> Player<'a> {
                 for zone in zones(&hands.cloud, offering) {
                     hands.cloud.drain(&offering.profile, &zone, offering.class)?;
                 }
-                format!("no {} is left {}", sold(offering), somewhere(offering))
+                format!(
+                    "no {} is left {}",
+                    sold(offering),
+                    somewhere(offering, "any zone")
+                )
             }
             Action::Refill(offering) => {
                 for zone in zones(&hands.cloud, offering) {
                     hands.cloud.refill(&offering.profile, &zone, offering.class)?;
                 }
-                format!("there is {} again {}", sold(offering), somewhere(offering))
+                format!(
+                    "there is {} again {}",
+                    sold(offering),
+                    somewhere(offering, "every zone")
+                )
             }
             Action::Fault(fault) => self.trouble(fault),
             Action::Crash(crash) => {
@@ -416,9 +424,8 @@ fn sold(offering: &Offering) -> String {
     }
 }
 
-fn somewhere(offering: &Offering) -> String {
-    let zone = offering.zone.as_ref();
-    zone.map_or_else(|| "in any zone".to_owned(), |zone| format!("in {zone}"))
+fn somewhere(offering: &Offering, otherwise: &str) -> String {
+    format!("in {}", offering.zone.as_deref().unwrap_or(otherwise))
 }
 
 fn crashed(crash: Crash) -> String {
