@@ -174,7 +174,7 @@ impl World {
         .await;
     }
 
-    fn attach(&self, name: &str, node: &str, volume: &str) {
+    pub(super) fn attach(&self, name: &str, node: &str, volume: &str) {
         write::insert(
             &self.kube,
             json!({

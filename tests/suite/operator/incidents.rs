@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind, RetryAfter};
 use karpenter_ibm::sim::kube::identity::User;
+use karpenter_ibm::sim::kube::write;
 use kube::ResourceExt;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
 use super::effects::Effects;
@@ -33,6 +34,12 @@ impl World {
             }
         }
         panic!("nothing was bought");
+    }
+
+    /// Claims as they are stored, whatever they hold.
+    fn untyped_claims(&self) -> kube::Api<kube::api::DynamicObject> {
+        let kind = kube::api::ApiResource::erase::<karpenter_ibm::api::NodeClaim>(&());
+        kube::Api::all_with(self.kube.admin(), &kind)
     }
 
     async fn until_swept(&self) {
@@ -381,6 +388,42 @@ async fn a_claim_stayed_unknown_when_its_machine_found_no_address() {
         assert!(world.cloud.instances().is_empty());
     })
     .await;
+}
+
+/// karpenter#1578, #1767, aws#6895: claims from before an upgrade broke the rules of the new definition. Their finalizers
+/// could not be taken off, and one such claim kept everything else from being bought.
+#[tokio::test(start_paused = true)]
+async fn a_claim_from_before_an_upgrade_could_not_be_let_go_and_held_up_the_others() {
+    for requirements in [
+        json!([{"key": "topology.kubernetes.io/zone", "operator": "Contains", "values": ["us-south-1"]}]),
+        json!("any"),
+    ] {
+        let world = World::new();
+        // Stored as it is, past the rules.
+        write::insert(
+            &world.kube,
+            json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {"name": "old", "finalizers": ["karpenter.sh/termination"]},
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                    "requirements": requirements,
+                },
+            }),
+        );
+        while_working(world.replica(), async {
+            world.claim("a").await;
+            world.until_launched("a").await;
+            let claims: kube::Api<kube::api::DynamicObject> = world.untyped_claims();
+            claims.delete("old", &DeleteParams::default()).await.unwrap();
+            world
+                .until("gone", Duration::from_mins(6), async || {
+                    claims.get_opt("old").await.unwrap().is_none()
+                })
+                .await;
+        })
+        .await;
+    }
 }
 
 /// A claim was forced out, its finalizer taken off by hand, and the Node that stayed kept the next claim of that name from

@@ -55,7 +55,7 @@ impl World {
         status.allocation.unwrap().instance_id.unwrap()
     }
 
-    async fn preempt(&self, name: &str) {
+    pub(super) async fn preempt(&self, name: &str) {
         self.cloud.preempt(&self.machine_of(name).await).unwrap();
     }
 
@@ -68,7 +68,7 @@ impl World {
         .await;
     }
 
-    async fn is_deleting(&self, name: &str) -> bool {
+    pub(super) async fn is_deleting(&self, name: &str) -> bool {
         let claim = self.read(name).await;
         claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some())
     }
