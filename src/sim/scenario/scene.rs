@@ -221,7 +221,12 @@ fn wish(claim: &NodeClaim, label: &str) -> Option<String> {
         .requirements
         .iter()
         .find(|requirement| requirement.key == label)?;
-    requirement.values.as_ref()?.first().cloned()
+    match requirement.values.as_deref()? {
+        [] => None,
+        [one] => Some(one.clone()),
+        [one, other] => Some(format!("{one} or {other}")),
+        [one, others @ ..] => Some(format!("{one} or {} others", others.len())),
+    }
 }
 
 fn node_state(node: &Node) -> NodeState {

@@ -19,6 +19,8 @@ use super::load::roomy;
 use super::{World, while_working};
 
 const PODS_EACH: usize = 30;
+/// So many claims are worked on at once, each of which holds the pods of one Node.
+const AT_ONCE: usize = 24;
 
 /// How many requests about pods are under way, and were at most.
 #[derive(Clone, Default)]
@@ -117,11 +119,8 @@ async fn most_at_once(nodes: usize) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_nodes_of_thirty_pods_leave_with_no_more_requests_at_once_than_ten_times_fewer() {
-    let (few, many) = (most_at_once(40).await, most_at_once(100).await);
-    eprintln!("40 nodes: {few} requests about pods at once; 100 nodes: {many}");
-    assert!(
-        many <= few.max(40),
-        "{few} at once for 40 nodes, and {many} for 100"
-    );
+async fn a_hundred_nodes_of_thirty_pods_leave_a_few_at_a_time() {
+    let most = most_at_once(100).await;
+    eprintln!("{most} requests about pods at once");
+    assert!(most <= AT_ONCE, "{most} at once");
 }

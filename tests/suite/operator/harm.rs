@@ -24,9 +24,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn one_that_deletes_pods_asks_no_disruption_budget() {
     let went = each(Mutant::RawDeletes, async |world: World| {
-        world.ready_node("a").await;
-        world.pod("shop-1", "a", |_| ()).await;
-        world.budget(0).await;
+        world.guarded_node("a").await;
         world.delete("a").await;
         world.clock.sleep(Duration::from_mins(1)).await;
         world.is_told_to_go("shop-1").await
@@ -53,9 +51,7 @@ async fn one_that_reads_no_wishes_evicts_who_is_not_to_be_disturbed() {
 #[tokio::test(start_paused = true)]
 async fn one_that_sees_no_pods_gives_their_machine_back_under_them() {
     let left = each(Mutant::PodsUnseen, async |world: World| {
-        world.ready_node("a").await;
-        world.pod("shop-1", "a", |_| ()).await;
-        world.budget(0).await;
+        world.guarded_node("a").await;
         world.delete("a").await;
         world.clock.sleep(Duration::from_mins(3)).await;
         world.living().len()

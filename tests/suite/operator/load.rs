@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use karpenter_ibm::api::CapacityType;
-use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
+use karpenter_ibm::cloud::{InstanceName, Order};
 use karpenter_ibm::sim::ibm;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -31,31 +31,15 @@ impl World {
     /// Claims whose machines have been nodes for long.
     pub(super) async fn settle(&self, count: usize, capacity_type: CapacityType) {
         let account = self.cloud.account();
-        let system = self.uid_of_the_system().await;
-        let (cloud, cluster) = (self.seen(), ClusterId::from_kube_system_uid(&system));
+        let (cloud, cluster) = (self.seen(), self.cluster_id().await);
         for number in 0..count {
             let claim = self.claim(&format!("claim-{number}")).await;
             let name = InstanceName::new(cluster, &claim.uid().unwrap())
                 .unwrap()
                 .to_string();
             let order = Order {
-                name: name.clone(),
-                profile: "bxf-2x8".to_owned(),
-                zone: account.zones[0].clone(),
-                capacity_type,
-                vpc: account.vpc.clone(),
-                subnet: account.subnets[0].clone(),
-                image: account.image.clone(),
-                security_groups: Vec::new(),
-                ssh_keys: Vec::new(),
-                resource_group: account.resource_group.clone(),
-                placement_target: None,
-                trusted_profile: None,
-                boot_volume: VolumeOrder::default(),
-                data_volumes: Vec::new(),
-                tags: std::collections::BTreeSet::new(),
-                user_data: None,
                 send_by: self.clock.instant() + Duration::from_hours(1),
+                ..self.order(&name, capacity_type)
             };
             let machine = cloud.create(&order).await.unwrap();
             let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": "2026-11-16T10:00:00Z"});
@@ -92,11 +76,6 @@ impl World {
         let most = seconds.values().max().unwrap();
         // Ten a second, and a burst of fifty.
         assert!(*most <= 10 * 10 + 50, "{most} requests within ten seconds");
-    }
-
-    async fn uid_of_the_system(&self) -> String {
-        let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(self.kube.admin());
-        namespaces.get("kube-system").await.unwrap().uid().unwrap()
     }
 }
 
