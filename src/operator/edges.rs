@@ -144,9 +144,17 @@ pub fn factory_of(
 ) -> Factory {
     Arc::new(move |given| {
         let made = context(&settings, edges(given)).map(&change);
+        let configured = settings.discounts.clone();
         async move {
             match made {
-                Ok(context) => lead_for_ever(context).await,
+                Ok(context) => {
+                    let (discounts, clock) = (context.discounts.clone(), context.clock.clone());
+                    tokio::select! {
+                        biased;
+                        () = configured.follow(&discounts, &clock) => {}
+                        () = lead_for_ever(context) => {}
+                    }
+                }
                 Err(error) => tracing::error!(%error, "a replica cannot be made"),
             }
         }

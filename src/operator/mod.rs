@@ -14,6 +14,7 @@ mod zone_leases;
 
 pub use crate::controllers::Context;
 pub use crate::controllers::context::ClusterAccess;
+pub use config_file::ConfigFile;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};
 pub use planning::RawPlanning;
 pub use run::{StartError, run};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use std::process::Command;
 
-use karpenter_ibm::sim::scenario::Scenario;
+use karpenter_ibm::sim::scenario::{Action, Scenario};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -24,8 +24,13 @@ fn updating() -> bool {
 /// What is told in a scenario, in a process all of whose chance comes from a seed: keys and the order in which hashes are
 /// gone through would otherwise move things by a second.
 fn tell(name: &str) -> String {
+    tell_with(name, &[])
+}
+
+fn tell_with(name: &str, arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
         .args(["--transcript", name])
+        .args(arguments)
         .current_dir(root())
         .output()
         .unwrap();
@@ -39,17 +44,48 @@ fn tell(name: &str) -> String {
 
 /// Plays a scenario, and compares what was told with what should be.
 fn check(name: &str) {
+    compare(&tell(name), &path(name, "transcript"));
     let scenario = Scenario::load(&path(name, "yaml")).unwrap();
     assert_eq!(scenario.name, name, "a scenario is called as its file is");
-    let told = tell(name);
+}
+
+fn compare(made: &str, recorded: &Path) {
     if updating() {
-        fs::write(path(name, "transcript"), &told).unwrap();
+        fs::write(recorded, made).unwrap();
     }
-    let golden = fs::read_to_string(path(name, "transcript")).unwrap_or_default();
+    let golden = fs::read_to_string(recorded).unwrap_or_default();
     assert_eq!(
-        told, golden,
-        "{name}: UPDATE_TRANSCRIPTS=1 takes what is told now"
+        made,
+        golden,
+        "{}: UPDATE_TRANSCRIPTS=1 takes what is told now",
+        recorded.display()
     );
+}
+
+/// Whether every element of an XML text is closed, in order.
+fn is_well_formed(text: &str) -> bool {
+    let mut open = Vec::new();
+    for tag in text.split('<').skip(1) {
+        let Some((tag, words)) = tag.split_once('>') else {
+            return false;
+        };
+        let name = tag.split_whitespace().next().unwrap_or_default();
+        match name.strip_prefix('/') {
+            Some(name) if open.pop() != Some(name) => return false,
+            None if !tag.ends_with('/') => open.push(name),
+            _ => {}
+        }
+        if tag.matches('"').count() % 2 == 1
+            || words
+                .replace("&amp;", "")
+                .replace("&lt;", "")
+                .replace("&gt;", "")
+                .contains('&')
+        {
+            return false;
+        }
+    }
+    open.is_empty()
 }
 
 #[test]
@@ -79,7 +115,22 @@ fn a_machine_whose_answer_was_lost_is_adopted() {
 
 #[test]
 fn the_demo_is_told_as_recorded() {
-    check("demo");
+    let drawn = std::env::temp_dir().join(format!("karpenter-ibm-picture-{}.svg", std::process::id()));
+    let told = tell_with("demo", &["--picture", drawn.to_str().unwrap()]);
+    compare(&told, &path("demo", "transcript"));
+    let picture = fs::read_to_string(&drawn).unwrap();
+    fs::remove_file(&drawn).unwrap();
+    compare(&picture, &root().join("docs/demo.svg"));
+    assert!(is_well_formed(&picture));
+    let scenario = Scenario::load(&path("demo", "yaml")).unwrap();
+    for step in &scenario.steps {
+        if let Action::Say(phase) = &step.action {
+            assert!(
+                picture.contains(&format!(">{phase}<")),
+                "the picture lacks: {phase}"
+            );
+        }
+    }
     let (readme, told) = (
         root().join("README.md"),
         fs::read_to_string(path("demo", "transcript")).unwrap(),
@@ -91,6 +142,16 @@ fn the_demo_is_told_as_recorded() {
         fs::write(&readme, format!("{before}```transcript\n{told}```{after}")).unwrap();
     } else {
         assert_eq!(shown, told, "the README shows another story");
+    }
+}
+
+#[test]
+fn what_is_not_closed_is_not_well_formed() {
+    assert!(is_well_formed(
+        r#"<svg a="1"><g/><text x="2">1 &lt; 2</text></svg>"#
+    ));
+    for wrong in ["<svg>", "<a><b></a></b>", r#"<a x="1></a>"#, "<a>R & D</a>", "<a"] {
+        assert!(!is_well_formed(wrong), "{wrong}");
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Args {
     /// Where the simulated IBM Cloud listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     cloud_listen: SocketAddr,
-    /// Tell no story: leave the stage to you, with the default NodeClass and NodePool in place
+    /// Tell no story: leave the stage to you, with a NodeClass and NodePools in place
     #[arg(long, conflicts_with = "script")]
     no_story: bool,
     /// Play a scenario as fast as possible and exit; fail if a step of it does not happen
@@ -49,6 +49,9 @@ pub struct Args {
         reason = "how clap tells an option that is absent, bare, or with a value"
     )]
     script: Option<Option<PathBuf>>,
+    /// With --script: draw what was played into this file, as SVG
+    #[arg(long, value_name = "FILE", requires = "script")]
+    picture: Option<PathBuf>,
 }
 
 /// Plays; fails if a step of the scenario does not happen.

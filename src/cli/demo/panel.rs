@@ -141,7 +141,7 @@ mod tests {
         let mut scene = scene(0);
         let hold = Hold {
             reason: "Preempted".to_owned(),
-            until: String::new(),
+            until: jiff::Timestamp::default(),
         };
         scene.withheld.insert("spot:bxf-4x16:us-south-1".to_owned(), hold);
         let lines = panel(Duration::ZERO, "20x", &scene);

@@ -1,15 +1,23 @@
 //! What is to be shown, from what was asked for: everything is checked before anything starts.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use super::Args;
 use crate::cli::BadInput;
 use crate::ibm::builtin;
-use crate::sim::scenario::{LoadError, Scenario};
+use crate::sim::scenario::{Action, LoadError, Scenario};
 
 /// The story that is told when no other is asked for.
 const STORY: &str = include_str!("../../../examples/scenarios/demo.yaml");
+/// What it refers to.
+const FILES: &[(&str, &str)] = &[(
+    "../spot-with-on-demand-fallback.yaml",
+    include_str!("../../../examples/spot-with-on-demand-fallback.yaml"),
+)];
 /// Beyond this an hour passes in a second, and no client keeps up.
 const SPEED_MAX: f64 = 3600.0;
 
@@ -40,6 +48,7 @@ pub(super) struct Show {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) listen: SocketAddr,
     pub(super) cloud_listen: SocketAddr,
+    pub(super) picture: Option<PathBuf>,
 }
 
 impl Show {
@@ -55,6 +64,8 @@ impl Show {
             scenario.region = known(region)?;
         }
         if args.no_story {
+            let pools = pools(&scenario);
+            scenario.objects.extend(pools);
             scenario.steps.clear();
         }
         let (tempo, afterwards) = match args.script {
@@ -69,6 +80,7 @@ impl Show {
             kubeconfig: args.kubeconfig.clone(),
             listen: args.listen,
             cloud_listen: args.cloud_listen,
+            picture: args.picture.as_deref().map(drawable).transpose()?,
         })
     }
 }
@@ -76,7 +88,7 @@ impl Show {
 fn scenario(path: Option<&Path>) -> Result<Scenario, BadInput> {
     let read = match path {
         Some(path) => Scenario::load(path),
-        None => Scenario::parse("demo.yaml", STORY),
+        None => Scenario::parse_with("demo.yaml", STORY, FILES),
     };
     read.map_err(|error| {
         let problem = BadInput::new(error.to_string());
@@ -88,6 +100,29 @@ fn scenario(path: Option<&Path>) -> Result<Scenario, BadInput> {
             LoadError::Unreadable { .. } => problem.hint("--script takes the path of a scenario, or none"),
         }
     })
+}
+
+/// The NodePools that a story applies: without any, pods of whoever has the stage would find nothing.
+fn pools(scenario: &Scenario) -> Vec<Value> {
+    let applied = scenario.steps.iter().filter_map(|step| match &step.action {
+        Action::Apply(manifests) => Some(manifests),
+        _ => None,
+    });
+    let pools = applied
+        .flatten()
+        .filter(|manifest| manifest["kind"] == "NodePool");
+    pools.cloned().collect()
+}
+
+/// The path of a file that can be written: it is made empty.
+fn drawable(path: &Path) -> Result<PathBuf, BadInput> {
+    match fs::write(path, "") {
+        Ok(()) => Ok(path.to_owned()),
+        Err(error) => Err(BadInput::new(format!(
+            "--picture: cannot write {}: {error}",
+            path.display()
+        ))),
+    }
 }
 
 fn known(region: &str) -> Result<String, BadInput> {

@@ -26,7 +26,8 @@ use crate::clock::Clock;
 use crate::sim::ibm::{self, Answers, Cloud, Server};
 use crate::sim::kube::identity::Keys;
 use crate::sim::kube::{ApiServer, Options, serve};
-use crate::sim::scenario::{Failure, Hands, Player, stage};
+use crate::sim::scenario::picture::Picture;
+use crate::sim::scenario::{Audience, Failure, Hands, Line, Player, Scene, stage};
 use crate::sim::world::cluster::{API_KEY, Cluster};
 use crate::sim::world::product::product;
 
@@ -145,17 +146,23 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
         .context("setting the stage")?;
     let _announcement = Announcement::publish(&addresses.cloud);
     addresses.introduce(&show);
-    let mut screen = match show.tempo {
-        Tempo::Times(speed) => Screen::live(stop.clone(), speed),
-        Tempo::Unbounded => Screen::plain(stop.clone()),
+    let mut house = House {
+        screen: match show.tempo {
+            Tempo::Times(speed) => Screen::live(stop.clone(), speed),
+            Tempo::Unbounded => Screen::plain(stop.clone()),
+        },
+        picture: Picture::new(&show.scenario.about),
     };
     let outcome = tokio::select! {
         biased;
         () = stop.cancelled() => Ended::Early,
-        played = story(&show, &hands, &mut screen) => Ended::Played(played),
+        played = story(&show, &hands, &mut house) => Ended::Played(played),
         () = time_passes(&show, &cluster.clock, outside) => Ended::Early,
     };
-    screen.end()?;
+    house.screen.end()?;
+    if let (Some(path), Ended::Played(Ok(()))) = (&show.picture, &outcome) {
+        fs::write(path, house.picture.svg()).with_context(|| format!("drawing {}", path.display()))?;
+    }
     stop.cancel();
     for served in served {
         served.abort();
@@ -176,8 +183,26 @@ fn admit(cluster: &Cluster, doors: Doors, outside: &Handle, stop: &CancellationT
     [kube, outside.spawn(doors.cloud.run(stop.clone()))]
 }
 
-async fn story(show: &Show, hands: &Hands, screen: &mut Screen) -> Result<(), Failure> {
-    let mut player = Player::new(hands, screen);
+/// All who watch.
+struct House {
+    screen: Screen,
+    picture: Picture,
+}
+
+impl Audience for House {
+    fn hear(&mut self, line: Line) {
+        self.picture.hear(line.clone());
+        self.screen.hear(line);
+    }
+
+    fn see(&mut self, at: Duration, scene: &Scene) {
+        self.picture.see(at, scene);
+        self.screen.see(at, scene);
+    }
+}
+
+async fn story(show: &Show, hands: &Hands, house: &mut House) -> Result<(), Failure> {
+    let mut player = Player::new(hands, house);
     player.play(&show.scenario).await?;
     if show.afterwards == Afterwards::Open {
         player.narrate("The stage is yours. Ctrl-C ends the demo.");

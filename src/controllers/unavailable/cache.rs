@@ -99,7 +99,11 @@ impl Holdings {
         for (key, before) in listing.before {
             let gone = |known: Option<moka::Entry<OfferingKey, Entry>>| {
                 let unchanged = known.is_some_and(|known| known.value().revision == before);
-                if unchanged { Op::Remove } else { Op::Nop }
+                let lifted = Entry {
+                    revision: before,
+                    state: State::Lifted,
+                };
+                if unchanged { Op::Put(lifted) } else { Op::Nop }
             };
             self.0.entry(key).and_compute_with(gone);
         }
@@ -151,6 +155,8 @@ fn revision(object: &UnavailableOffering) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::api::{CapacityType, Time};
 
@@ -204,6 +210,50 @@ mod tests {
         holdings.listed(&mut listing, &object(6, 60));
         holdings.end(listing);
         assert_eq!(until(&holdings), Some(70), "listed, if not as new as known");
+    }
+
+    /// Something that is heard of one object.
+    #[derive(Clone, Copy, Debug)]
+    enum Heard {
+        Written(u64, i64),
+        Deleted(u64),
+        ListedWithout,
+    }
+
+    fn anything() -> impl Strategy<Value = Heard> {
+        prop_oneof![
+            (1..9u64, 1..100i64).prop_map(|(revision, until)| Heard::Written(revision, until)),
+            (1..9u64).prop_map(Heard::Deleted),
+            Just(Heard::ListedWithout),
+        ]
+    }
+
+    proptest! {
+        /// S11: in whatever order things are heard, and whatever the clock says, nothing is served past its time, a
+        /// later reading shows no more than an earlier one, and no object is followed by an older one.
+        #[test]
+        fn nothing_is_served_past_its_time_and_no_version_goes_backwards(
+            heard in proptest::collection::vec((anything(), 0..120i64, 0..120i64), 1..24),
+        ) {
+            let (holdings, mut newest) = (Holdings::new(), 0);
+            for (what, now, other) in heard {
+                match what {
+                    Heard::Written(revision, until) => holdings.apply(&object(revision, until)),
+                    Heard::Deleted(revision) => holdings.lift(&object(revision, 1)),
+                    Heard::ListedWithout => holdings.end(holdings.listing()),
+                }
+                for now in [now, other] {
+                    prop_assert!(holdings.at(at(now)).iter().all(|(_, hold)| hold.until > at(now)));
+                }
+                let (early, late) = (now.min(other), now.max(other));
+                let shown = |now| holdings.at(at(now)).iter().count();
+                prop_assert!(shown(late) <= shown(early));
+                for (_, object) in holdings.objects() {
+                    prop_assert!(revision(&object) >= newest);
+                    newest = revision(&object);
+                }
+            }
+        }
     }
 
     #[test]

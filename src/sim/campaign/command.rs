@@ -89,6 +89,9 @@ pub struct Args {
     /// Play a scenario without faults and print what is told in it: the same text every time
     #[arg(long, value_name = "NAME", conflicts_with_all = ["replay", "shrink", "mutants", "regressions", "seed"])]
     pub transcript: Option<String>,
+    /// With --transcript: draw it into this file, as SVG
+    #[arg(long, value_name = "FILE", requires = "transcript")]
+    pub picture: Option<PathBuf>,
     /// Keep in this folder what worlds come to without faults, for the seeds that share them
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub calm_plays: Option<PathBuf>,
@@ -145,11 +148,11 @@ fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(name) = &args.transcript {
         let scenario = Scenario::load(&play::file_of(name))?;
-        write!(
-            std::io::stdout(),
-            "{}",
-            transcript(&scenario, TOLD_WITH, &product::product())?
-        )?;
+        let told = transcript(&scenario, TOLD_WITH, &product::product())?;
+        write!(std::io::stdout(), "{}", told.text)?;
+        if let Some(path) = &args.picture {
+            std::fs::write(path, told.picture.svg())?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     // Refuses what cannot be run before anything is started.

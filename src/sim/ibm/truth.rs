@@ -62,6 +62,9 @@ pub struct InstanceTruth {
     pub tags: BTreeSet<String>,
     /// What it costs an hour while it runs, and how certain that is.
     pub usd_per_hour: Option<Price>,
+    /// What it would cost an hour if it had been bought on demand.
+    #[serde(skip)]
+    pub on_demand_usd_per_hour: Option<Price>,
     pub price_certainty: &'static str,
 }
 
@@ -411,6 +414,7 @@ fn truth(state: &State, instance: &Instance) -> InstanceTruth {
         boot_volume_gb: boot_volume_gb(state, instance),
         tags: state.tags.get(&instance.crn()).cloned().unwrap_or_default(),
         usd_per_hour: instance.profile.on_demand.times(factor * share),
+        on_demand_usd_per_hour: instance.profile.on_demand.times(factor),
         price_certainty: super::pricing::certainty(instance.profile, &state.region).as_str(),
     }
 }

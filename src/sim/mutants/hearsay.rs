@@ -43,10 +43,14 @@ pub(super) fn with_any_address(inner: Client) -> Client {
 }
 
 /// A client whose reads of some paths are changed.
-fn heard(inner: Client, on: fn(&str) -> bool, change: fn(&mut Value)) -> Client {
+pub(super) fn heard(
+    inner: Client,
+    on: impl Fn(&str) -> bool + Clone + Send + Sync + 'static,
+    change: fn(&mut Value),
+) -> Client {
     let namespace = inner.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
+        let (inner, on) = (inner.clone(), on.clone());
         async move {
             let watches = request
                 .uri()
@@ -66,7 +70,7 @@ fn heard(inner: Client, on: fn(&str) -> bool, change: fn(&mut Value)) -> Client 
     Client::new(service, namespace)
 }
 
-fn changed(body: &Bytes, change: fn(&mut Value)) -> Bytes {
+pub(super) fn changed(body: &Bytes, change: fn(&mut Value)) -> Bytes {
     let Ok(mut value) = serde_json::from_slice(body) else {
         return body.clone();
     };

@@ -7,6 +7,7 @@ mod cloud;
 mod exchange;
 mod hearsay;
 mod kube;
+mod leaving;
 mod orders;
 
 use std::fmt;
@@ -49,6 +50,30 @@ pub enum Mutant {
     RestlessTimes,
     /// The first IAM token is used for ever.
     OneToken,
+    /// Pods are deleted, not evicted.
+    RawDeletes,
+    /// What pods wish is not read.
+    WishesUnread,
+    /// Nodes look empty.
+    PodsUnseen,
+    /// Nothing looks attached.
+    VolumesUnseen,
+    /// What is withheld stays so.
+    EndlessHolds,
+    /// Looking is written down.
+    Diarist,
+    /// One bad claim spoils the list.
+    Poisoned,
+    /// Watches stay silent.
+    Deaf,
+    /// Claims carry the token.
+    Talkative,
+    /// Preemptions go unseen.
+    NeverStops,
+    /// What is gone seems to be there.
+    NeverGone,
+    /// A failed read is the end.
+    Unwrapped,
 }
 
 /// There is no such mutant.
@@ -57,7 +82,7 @@ pub enum Mutant {
 pub struct UnknownMutant(String);
 
 impl Mutant {
-    /// All of them.
+    /// Those that a campaign must catch.
     pub const ALL: [Self; 16] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
@@ -75,6 +100,22 @@ impl Mutant {
         Self::RepeatedWrites,
         Self::RestlessTimes,
         Self::OneToken,
+    ];
+
+    /// Those whose harm is shown in a story of its own, and that no campaign hunts for.
+    pub const TOLD: [Self; 12] = [
+        Self::RawDeletes,
+        Self::WishesUnread,
+        Self::PodsUnseen,
+        Self::VolumesUnseen,
+        Self::EndlessHolds,
+        Self::Diarist,
+        Self::Poisoned,
+        Self::Deaf,
+        Self::Talkative,
+        Self::NeverStops,
+        Self::NeverGone,
+        Self::Unwrapped,
     ];
 
     /// Its name on the command line and in reports.
@@ -96,6 +137,18 @@ impl Mutant {
             Self::RepeatedWrites => "repeated-writes",
             Self::RestlessTimes => "restless-times",
             Self::OneToken => "one-token",
+            Self::RawDeletes => "raw-deletes",
+            Self::WishesUnread => "wishes-unread",
+            Self::PodsUnseen => "pods-unseen",
+            Self::VolumesUnseen => "volumes-unseen",
+            Self::EndlessHolds => "endless-holds",
+            Self::Diarist => "diarist",
+            Self::Poisoned => "poisoned",
+            Self::Deaf => "deaf",
+            Self::Talkative => "talkative",
+            Self::NeverStops => "never-stops",
+            Self::NeverGone => "never-gone",
+            Self::Unwrapped => "unwrapped",
         }
     }
 
@@ -126,6 +179,18 @@ impl Mutant {
             Self::RepeatedWrites => "writes each status of a claim once more",
             Self::RestlessTimes => "says that a condition holds since it was last written",
             Self::OneToken => "uses its first IAM token when that has expired or was revoked",
+            Self::RawDeletes => "deletes pods where it should evict them, whatever a disruption budget says",
+            Self::WishesUnread => "evicts pods that are not to be disturbed",
+            Self::PodsUnseen => "gives machines back with their pods still on them",
+            Self::VolumesUnseen => "gives machines back while volumes are attached to them",
+            Self::EndlessHolds => "never tries an offering again that was short once",
+            Self::Diarist => "notes on a claim when it was last looked at",
+            Self::Poisoned => "reads no claim at all while one of them is no good",
+            Self::Deaf => "hears nothing of what becomes of claims after it has started",
+            Self::Talkative => "writes its IAM token where everybody may read it",
+            Self::NeverStops => "takes machines that were taken back for running ones",
+            Self::NeverGone => "takes machines that are gone for ones that are still going",
+            Self::Unwrapped => "panics when a machine cannot be read",
         }
     }
 
@@ -145,11 +210,27 @@ impl Mutant {
             Self::ClusterBlind => edges.ibm.cloud = orders::blind_to_clusters(edges.ibm.cloud),
             Self::LastingParts => edges.ibm.cloud = orders::with_lasting_parts(edges.ibm.cloud),
             Self::OneToken => edges.ibm.cloud = orders::with_one_token(edges.ibm.cloud),
+            Self::RawDeletes => edges.kube = leaving::with_raw_deletes(edges.kube),
+            Self::WishesUnread => edges.kube = leaving::without_wishes(edges.kube),
+            Self::PodsUnseen => edges.kube = leaving::without_pods(edges.kube),
+            Self::VolumesUnseen => edges.kube = leaving::without_attachments(edges.kube),
+            Self::EndlessHolds => edges.kube = leaving::with_endless_holds(edges.kube),
+            Self::Diarist => edges.kube = leaving::with_a_diary(edges.kube, edges.clock.clone()),
+            Self::Poisoned => edges.kube = leaving::poisoned_by_one(edges.kube),
+            Self::Deaf => edges.kube = leaving::deaf(edges.kube),
+            Self::Talkative => {
+                let overheard = leaving::Overheard::default();
+                edges.ibm.cloud = orders::overheard(edges.ibm.cloud, overheard.clone());
+                edges.kube = leaving::with_the_token(edges.kube, overheard);
+            }
             Self::ErrorAsAbsence
             | Self::NoNameLookUp
             | Self::FinalizerFirst
             | Self::CreateTwiceAfterCrash
-            | Self::TakenAsOrdered => {}
+            | Self::TakenAsOrdered
+            | Self::NeverStops
+            | Self::NeverGone
+            | Self::Unwrapped => {}
         }
         edges
     }
@@ -167,16 +248,11 @@ impl Mutant {
             }
             Self::AnyAddress => cloud::Flaw::AnyAddress,
             Self::TakenAsOrdered => cloud::Flaw::taken_as_ordered(),
-            Self::FirstPageOnly
-            | Self::NoResourceVersion
-            | Self::StaleList
-            | Self::IgnoredRetryAfter
-            | Self::LimitsUnread
-            | Self::ClusterBlind
-            | Self::LastingParts
-            | Self::RepeatedWrites
-            | Self::RestlessTimes
-            | Self::OneToken => return context,
+            Self::NeverStops => cloud::Flaw::NeverStops,
+            Self::NeverGone => cloud::Flaw::never_gone(),
+            Self::Unwrapped => cloud::Flaw::Unwrapped,
+            // They are what they are by their edges.
+            _ => return context,
         };
         context.cloud = cloud::flawed(context.cloud, flaw);
         context
@@ -202,9 +278,8 @@ impl FromStr for Mutant {
     type Err = UnknownMutant;
 
     fn from_str(name: &str) -> Result<Self, UnknownMutant> {
-        Self::ALL
-            .into_iter()
-            .find(|mutant| mutant.name() == name)
+        let mut all = Self::ALL.into_iter().chain(Self::TOLD);
+        all.find(|mutant| mutant.name() == name)
             .ok_or_else(|| UnknownMutant(name.to_owned()))
     }
 }
@@ -215,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_mutant_reads_back_by_its_name() {
-        for mutant in Mutant::ALL {
+        for mutant in Mutant::ALL.into_iter().chain(Mutant::TOLD) {
             assert_eq!(mutant.name().parse(), Ok(mutant));
             assert!(!mutant.description().is_empty());
         }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 
+use super::leaving::Overheard;
 use crate::ibm::http::{Exchange, ExchangeError};
 
 /// Machines are ordered so that their interfaces and volumes outlive them.
@@ -114,6 +115,29 @@ fn renamed(body: &Bytes, own: &str) -> Bytes {
         }
     }
     all.into()
+}
+
+/// Tells what the last token was.
+pub(super) fn overheard(inner: Arc<dyn Exchange>, by: Overheard) -> Arc<dyn Exchange> {
+    Arc::new(Tapped { inner, by })
+}
+
+struct Tapped {
+    inner: Arc<dyn Exchange>,
+    by: Overheard,
+}
+
+#[async_trait]
+impl Exchange for Tapped {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
+        let header = request.headers().get(http::header::AUTHORIZATION);
+        let bearer = header.and_then(|header| header.to_str().ok()?.strip_prefix("Bearer "));
+        if let Some(token) = bearer {
+            let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
+            *by = Some(token.to_owned());
+        }
+        self.inner.exchange(request).await
+    }
 }
 
 struct OneToken {

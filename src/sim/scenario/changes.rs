@@ -1,8 +1,10 @@
 //! What happened between two moments, in plain words: how a story is told while it is played.
 
+use std::collections::BTreeMap;
+
 use super::expectation::{ClaimState, MachineState, NodeState, PodState};
-use super::scene::{Claim, Scene, machine_state};
-use crate::sim::ibm::{Class, InstanceTruth};
+use super::scene::{Claim, PodSeen, Scene, capacity_type, machine_state};
+use crate::sim::ibm::InstanceTruth;
 
 /// Who else's events are worth telling: the operator's own.
 const REPORTER: &str = "karpenter-ibm.sh/controller";
@@ -118,10 +120,7 @@ fn whose(machine: &InstanceTruth, first: &Scene, second: &Scene) -> String {
 }
 
 fn described(machine: &InstanceTruth) -> String {
-    let class = match machine.class {
-        Class::Spot => "spot",
-        Class::Standard => "on-demand",
-    };
+    let class = capacity_type(machine.class);
     let price = machine
         .usd_per_hour
         .map(|price| format!(", {price} an hour"))
@@ -164,31 +163,84 @@ fn nodes(before: &Scene, after: &Scene, lines: &mut Vec<String>) {
     }
 }
 
+/// Pods of one owner to which the same happens at once are told of in one line.
 fn pods(before: &Scene, after: &Scene, lines: &mut Vec<String>) {
-    for (key, pod) in &after.pods {
-        let was = before.pods.get(key);
-        let (name, node) = (&key.1, pod.node.as_deref().unwrap_or_default());
-        match (was.map(|was| was.state), pod.state) {
-            (None, PodState::Pending) => lines.push(format!("pod {name} waits for a node")),
-            (was, PodState::Running) if was != Some(PodState::Running) => {
-                lines.push(format!("pod {name} runs on {node}"));
-            }
-            (Some(PodState::Running), PodState::Present) => lines.push(format!("pod {name} stops")),
-            (Some(PodState::Running), PodState::Pending) => {
-                lines.push(format!("pod {name} waits for a node again"));
-            }
-            _ => {}
+    let seen = after.pods.iter().filter_map(|(key, pod)| {
+        let was = before.pods.get(key).map(|was| was.state);
+        Some((key.1.as_str(), deed(was, pod)?))
+    });
+    let gone = before.pods.keys().filter(|key| !after.pods.contains_key(*key));
+    let mut told: BTreeMap<(&str, Deed<'_>), Vec<&str>> = BTreeMap::new();
+    for (name, deed) in seen.chain(gone.map(|key| (key.1.as_str(), Deed::Goes))) {
+        told.entry((owner(name), deed)).or_default().push(name);
+    }
+    for ((owner, deed), names) in told {
+        lines.push(match names[..] {
+            [name] => format!("pod {name} {}", deed.of_one()),
+            _ => format!("{} pods of {owner} {}", names.len(), deed.of_many()),
+        });
+    }
+}
+
+fn deed(was: Option<PodState>, pod: &PodSeen) -> Option<Deed<'_>> {
+    match (was, pod.state) {
+        (None, PodState::Pending) => Some(Deed::Waits),
+        (was, PodState::Running) if was != Some(PodState::Running) => {
+            Some(Deed::Runs(pod.node.as_deref().unwrap_or_default()))
+        }
+        (Some(PodState::Running), PodState::Present) => Some(Deed::Stops),
+        (Some(PodState::Running), PodState::Pending) => Some(Deed::WaitsAgain),
+        _ => None,
+    }
+}
+
+/// What happens to pods, in the order in which it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deed<'a> {
+    Waits,
+    WaitsAgain,
+    Runs(&'a str),
+    Stops,
+    Goes,
+}
+
+impl Deed<'_> {
+    fn of_one(self) -> String {
+        match self {
+            Self::Waits => "waits for a node".to_owned(),
+            Self::WaitsAgain => "waits for a node again".to_owned(),
+            Self::Runs(node) => format!("runs on {node}"),
+            Self::Stops => "stops".to_owned(),
+            Self::Goes => "is gone".to_owned(),
         }
     }
-    for (_, name) in before.pods.keys().filter(|key| !after.pods.contains_key(*key)) {
-        lines.push(format!("pod {name} is gone"));
+
+    fn of_many(self) -> String {
+        match self {
+            Self::Waits => "wait for a node".to_owned(),
+            Self::WaitsAgain => "wait for a node again".to_owned(),
+            Self::Runs(node) => format!("run on {node}"),
+            Self::Stops => "stop".to_owned(),
+            Self::Goes => "are gone".to_owned(),
+        }
     }
+}
+
+/// Whoever made a pod: all of its name but the last word.
+fn owner(pod: &str) -> &str {
+    pod.rsplit_once('-').map_or(pod, |(owner, _)| owner)
 }
 
 fn holds(before: &Scene, after: &Scene, lines: &mut Vec<String>) {
     for (key, hold) in &after.withheld {
         if before.withheld.get(key) != Some(hold) {
-            lines.push(format!("{key} is withheld until {}: {}", hold.until, hold.reason));
+            let minutes = (after.at.duration_until(hold.until).as_secs() + 30) / 60;
+            let minutes = if minutes == 1 {
+                "a minute".to_owned()
+            } else {
+                format!("{minutes} minutes")
+            };
+            lines.push(format!("{key} is withheld for {minutes}: {}", hold.reason));
         }
     }
     for key in before
@@ -200,24 +252,31 @@ fn holds(before: &Scene, after: &Scene, lines: &mut Vec<String>) {
     }
 }
 
+/// What is said in the same words about several objects of a kind is told in one line.
 fn events(before: &Scene, after: &Scene, lines: &mut Vec<String>) {
+    let mut told: BTreeMap<(&str, String, &str), Vec<&str>> = BTreeMap::new();
     for (key, event) in &after.events {
         if event.reporter == REPORTER && !before.events.contains_key(key) {
-            lines.push(format!(
-                "event {} on {} {}: {}",
-                event.reason,
+            let what = (
+                event.reason.as_str(),
                 event.kind.to_lowercase(),
-                event.name,
-                event.message
-            ));
+                event.message.as_str(),
+            );
+            told.entry(what).or_default().push(&event.name);
         }
+    }
+    for ((reason, kind, message), names) in told {
+        lines.push(match names[..] {
+            [name] => format!("event {reason} on {kind} {name}: {message}"),
+            _ => format!("event {reason} on {} {kind}s: {message}", names.len()),
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::scenario::scene::{EventSeen, Hold, PodSeen};
+    use crate::sim::scenario::scene::{EventSeen, Hold};
 
     fn claim(state: ClaimState) -> Claim {
         Claim {
@@ -239,6 +298,32 @@ mod tests {
         with(|scene| {
             scene.claims.insert("a".to_owned(), claim(state));
         })
+    }
+
+    #[test]
+    fn pods_of_one_owner_are_told_of_together() {
+        let after = with(|scene| {
+            for name in ["web-7f-a", "web-7f-b", "web-7f-c", "db-0"] {
+                let pod = PodSeen {
+                    labels: [].into(),
+                    state: PodState::Running,
+                    node: Some(if name == "web-7f-c" { "m" } else { "n" }.to_owned()),
+                };
+                scene.pods.insert(("default".to_owned(), name.to_owned()), pod);
+            }
+        });
+        assert_eq!(
+            changes(&Scene::default(), &after),
+            [
+                "pod db-0 runs on n",
+                "pod web-7f-c runs on m",
+                "2 pods of web-7f run on n"
+            ]
+        );
+        assert_eq!(
+            changes(&after, &Scene::default()),
+            ["pod db-0 is gone", "3 pods of web-7f are gone"]
+        );
     }
 
     #[test]
@@ -271,6 +356,7 @@ mod tests {
     #[test]
     fn pods_nodes_holds_and_our_own_events_are_told() {
         let after = with(|scene| {
+            scene.at = "2026-11-16T10:00:00.4Z".parse().unwrap();
             scene.nodes.insert("n".to_owned(), NodeState::Ready);
             let pod = PodSeen {
                 labels: [].into(),
@@ -280,7 +366,7 @@ mod tests {
             scene.pods.insert(("default".to_owned(), "p".to_owned()), pod);
             let hold = Hold {
                 reason: "Preempted".to_owned(),
-                until: "2026-11-16T11:00:00Z".to_owned(),
+                until: "2026-11-16T11:00:00Z".parse().unwrap(),
             };
             scene.withheld.insert("spot:bxf-4x16:us-south-1".to_owned(), hold);
             for (name, reporter) in [("1", REPORTER), ("2", "kubelet")] {
@@ -299,7 +385,7 @@ mod tests {
             [
                 "node n joins, ready",
                 "pod p runs on n",
-                "spot:bxf-4x16:us-south-1 is withheld until 2026-11-16T11:00:00Z: Preempted",
+                "spot:bxf-4x16:us-south-1 is withheld for 60 minutes: Preempted",
                 "event SpotPreemption on nodeclaim a: IBM took it back",
             ]
         );

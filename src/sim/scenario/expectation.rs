@@ -24,18 +24,20 @@ pub struct Expectation {
 pub enum Condition {
     /// So many nodes are in a state.
     Nodes(u32, NodeState),
-    /// So many machines are in a state.
-    Machines(u32, MachineState),
+    /// So many of the machines with these traits are in a state.
+    Machines(u32, MachineState, Selector),
     /// So many claims are in a state.
     Claims(u32, ClaimState),
     /// So many of the selected pods are in a state.
     Pods(u32, PodState, Selector),
     /// The claim of this name is in a state.
     Claim(String, ClaimState),
-    /// There is an event with this reason about an object, of which only kind and name count.
+    /// There is an event with this reason about an object, of which only kind and name count; `*` is any name.
     Event(String, Target),
     /// What is left in the cloud.
     LeftInCloud(Left),
+    /// So many offerings are withheld for this reason.
+    Holds(u32, String),
     /// An offering is withheld.
     Withheld(OfferingKey),
     /// An offering is not withheld.
@@ -165,6 +167,9 @@ impl fmt::Display for Selector {
     }
 }
 
+/// What machines can be selected by.
+pub(super) const TRAITS: &[&str] = &["capacity-type", "family", "profile", "zone"];
+
 /// The fields of an expectation.
 pub(super) const FIELDS: &[&str] = &[
     "within",
@@ -175,6 +180,7 @@ pub(super) const FIELDS: &[&str] = &[
     "claim",
     "event",
     "left-in-cloud",
+    "holds",
     "withheld",
     "offered",
 ];
@@ -206,8 +212,13 @@ fn condition(name: &str, phrase: &Place<'_>) -> Result<Condition, Mistake> {
             Condition::Nodes(count, state)
         }
         "machines" => {
+            let (words, selector) = selected(phrase, &words)?;
+            let unknown = selector.0.keys().find(|&key| !TRAITS.contains(&key.as_str()));
+            if let Some(key) = unknown {
+                return Err(phrase.unknown("trait of a machine", key, TRAITS));
+            }
             let (count, state) = counted(phrase, &words, MachineState::parse, MachineState::WORDS)?;
-            Condition::Machines(count, state)
+            Condition::Machines(count, state, selector)
         }
         "claims" => {
             // Those that are gone cannot be counted; it is the last of the words.
@@ -228,6 +239,12 @@ fn condition(name: &str, phrase: &Place<'_>) -> Result<Condition, Mistake> {
         "event" => event(phrase, &words)?,
         "left-in-cloud" if text == "nothing" => Condition::LeftInCloud(Left::Nothing),
         "left-in-cloud" => return Err(phrase.unknown("amount", text, &["nothing"])),
+        "holds" => match words[..] {
+            [count, reason] if count.parse::<u32>().is_ok() => {
+                Condition::Holds(count.parse().unwrap_or_default(), reason.to_owned())
+            }
+            _ => return Err(phrase.wrong(format!("{text:?} is no phrase such as `1 Preempted`"))),
+        },
         "withheld" => Condition::Withheld(offering(phrase, text)?),
         _ => Condition::Offered(offering(phrase, text)?),
     })
@@ -251,12 +268,17 @@ fn counted<S>(
 
 /// `3 running of app=web`, or `3 running` for all pods.
 fn pods(phrase: &Place<'_>, words: &[&str]) -> Result<Condition, Mistake> {
-    let (words, selector) = match words {
-        [first, second, "of", selector] => (&[*first, *second][..], Selector::read(phrase, selector)?),
-        _ => (words, Selector::default()),
-    };
-    let (count, state) = counted(phrase, words, PodState::parse, PodState::WORDS)?;
+    let (words, selector) = selected(phrase, words)?;
+    let (count, state) = counted(phrase, &words, PodState::parse, PodState::WORDS)?;
     Ok(Condition::Pods(count, state, selector))
+}
+
+/// What stands before ` of app=web`, and what is selected by it: everything if that is not there.
+fn selected<'a>(phrase: &Place<'_>, words: &[&'a str]) -> Result<(Vec<&'a str>, Selector), Mistake> {
+    match words {
+        [first, second, "of", selector] => Ok((vec![first, second], Selector::read(phrase, selector)?)),
+        _ => Ok((words.to_vec(), Selector::default())),
+    }
 }
 
 /// `SpotPreemption on NodeClaim/web-1`
@@ -295,7 +317,17 @@ impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nodes(count, state) => write!(f, "{} {}", plural(*count, "node"), state.as_str()),
-            Self::Machines(count, state) => write!(f, "{} {}", plural(*count, "machine"), state.as_str()),
+            Self::Machines(count, state, selector) if selector.0.is_empty() => {
+                write!(f, "{} {}", plural(*count, "machine"), state.as_str())
+            }
+            Self::Machines(count, state, selector) => {
+                write!(
+                    f,
+                    "{} of {selector} {}",
+                    plural(*count, "machine"),
+                    state.as_str()
+                )
+            }
             Self::Claims(count, state) => write!(f, "{} {}", plural(*count, "claim"), state.as_str()),
             Self::Pods(count, state, selector) if selector.0.is_empty() => {
                 write!(f, "{} {}", plural(*count, "pod"), state.as_str())
@@ -304,8 +336,12 @@ impl fmt::Display for Condition {
                 write!(f, "{} of {selector} {}", plural(*count, "pod"), state.as_str())
             }
             Self::Claim(name, state) => write!(f, "claim {name} {}", state.as_str()),
+            Self::Event(reason, on) if on.name == "*" => write!(f, "event {reason} on a {}", on.kind),
             Self::Event(reason, on) => write!(f, "event {reason} on {}/{}", on.kind, on.name),
             Self::LeftInCloud(Left::Nothing) => f.write_str("nothing left in the cloud"),
+            Self::Holds(count, reason) => {
+                write!(f, "{} withheld as {reason}", plural(*count, "offering"))
+            }
             Self::Withheld(key) => write!(f, "{key} withheld"),
             Self::Offered(key) => write!(f, "{key} offered"),
         }

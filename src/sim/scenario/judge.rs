@@ -1,7 +1,7 @@
 //! Whether what was expected is so.
 
 use super::expectation::{ClaimState, Condition, Expectation, Left, MachineState, NodeState, PodState};
-use super::scene::{Scene, machine_state};
+use super::scene::{Scene, machine_state, traits};
 
 /// What came of looking for something that was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +40,11 @@ impl Condition {
                 let nodes = scene.nodes.values().map(|&seen| (fits(seen), seen.as_str()));
                 counted(*count, "nodes", nodes)
             }
-            Self::Machines(count, state) => {
+            Self::Machines(count, state, selector) => {
                 let fits = |seen: MachineState| *state == MachineState::Present || seen == *state;
-                let states = scene.machines.values().map(machine_state);
+                let machines = scene.machines.values();
+                let meant = machines.filter(|machine| selector.matches(&traits(machine)));
+                let states = meant.map(machine_state);
                 counted(*count, "machines", states.map(|seen| (fits(seen), seen.as_str())))
             }
             Self::Claims(count, state) => {
@@ -67,16 +69,24 @@ impl Condition {
         match self {
             Self::Claim(name, state) => claim(scene, name, *state),
             Self::Event(reason, on) => {
-                let said = scene
-                    .events
-                    .values()
-                    .any(|event| event.reason == *reason && event.kind == on.kind && event.name == on.name);
+                let said = scene.events.values().any(|event| {
+                    event.reason == *reason
+                        && event.kind == on.kind
+                        && (on.name == "*" || event.name == on.name)
+                });
                 met(said, || format!("no event {reason} on {}/{}", on.kind, on.name))
             }
             Self::LeftInCloud(Left::Nothing) => {
                 let (machines, others) = (scene.machines.len(), scene.orphans.len());
                 met(machines + others == 0, || {
                     format!("{machines} machines and {others} volumes or interfaces without one are left")
+                })
+            }
+            Self::Holds(count, reason) => {
+                let holds = scene.withheld.values();
+                let held = holds.filter(|hold| hold.reason == *reason).count();
+                met(usize::try_from(*count).is_ok_and(|count| count == held), || {
+                    format!("{held} offerings are withheld as {reason}")
                 })
             }
             Self::Withheld(key) => met(scene.withheld.contains_key(&key.to_string()), || {
@@ -192,7 +202,7 @@ mod tests {
             Condition::Claim("c".to_owned(), ClaimState::Gone),
             Condition::Pods(1, PodState::Running, web()),
             Condition::Pods(2, PodState::Present, Selector::default()),
-            Condition::Machines(0, MachineState::Present),
+            Condition::Machines(0, MachineState::Present, Selector::default()),
             Condition::LeftInCloud(Left::Nothing),
             Condition::Offered("spot:bxf-4x16:us-south-1".parse().unwrap()),
         ] {
@@ -205,7 +215,7 @@ mod tests {
         let table = [
             (Condition::Nodes(2, NodeState::Ready), "2 nodes: not-ready, ready"),
             (
-                Condition::Machines(1, MachineState::Running),
+                Condition::Machines(1, MachineState::Running, Selector::default()),
                 "there are no machines",
             ),
             (

@@ -11,18 +11,23 @@ use serde_json::Value;
 
 use crate::sim::ibm::{Class, FaultKind, HostFailure};
 
+mod bill;
 mod changes;
+mod configuration;
 mod document;
 mod expectation;
 mod judge;
 mod parse;
+pub mod picture;
 mod placeholders;
 pub mod player;
 pub mod scene;
 pub mod stage;
 pub mod transcript;
 
+pub use bill::{Bill, Ledger, Rate};
 pub use changes::changes;
+pub use configuration::Configuration;
 pub use document::Mistake;
 pub use expectation::{
     ClaimState, Condition, Expectation, Left, MachineState, NodeState, PodState, Selector,
@@ -94,6 +99,10 @@ pub enum Action {
     Fault(CloudFault),
     /// A replica of the operator dies and is started again with empty memory.
     Crash(Crash),
+    /// Somebody writes the operator's configuration file anew.
+    Configure(String),
+    /// What was paid so far is told.
+    Bill,
     /// The narrator says something.
     Say(String),
     /// Something must be so within a time.
@@ -122,13 +131,13 @@ pub enum Machine {
     Selected(Selector),
 }
 
-/// Machines of a profile in a zone.
+/// Machines of a profile, in a zone or everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offering {
     /// Such as `bxf-4x16`.
     pub profile: String,
-    /// Such as `us-south-1`.
-    pub zone: String,
+    /// Such as `us-south-1`; every zone of the region if absent.
+    pub zone: Option<String>,
     /// Spot or standard; both if absent.
     pub class: Option<Class>,
 }

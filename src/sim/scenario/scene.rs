@@ -6,17 +6,18 @@
 use std::collections::BTreeMap;
 
 use futures::try_join;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
-use super::expectation::{ClaimState, MachineState, NodeState, PodState};
+use super::expectation::{ClaimState, MachineState, NodeState, PodState, TRAITS};
 use crate::api::names::{
     CAPACITY_TYPE, INSTANCE_TYPE, LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED, READY, ZONE,
 };
 use crate::api::{Allocation, NodeClaim, UnavailableOffering};
 use crate::cloud::InstanceName;
-use crate::sim::ibm::{Cloud, InstanceTruth};
+use crate::sim::ibm::{Class, Cloud, InstanceTruth};
 
 /// Longer than an instance name of ours: what comes after it marks a failed attempt.
 const INSTANCE_NAME_LENGTH: usize = 45;
@@ -24,6 +25,8 @@ const INSTANCE_NAME_LENGTH: usize = 45;
 /// A moment.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
+    /// When.
+    pub at: Timestamp,
     /// NodeClaims by name.
     pub claims: BTreeMap<String, Claim>,
     /// Machines by id.
@@ -71,8 +74,8 @@ pub struct PodSeen {
 pub struct Hold {
     /// Why.
     pub reason: String,
-    /// Until when, as written.
-    pub until: String,
+    /// Until when.
+    pub until: Timestamp,
 }
 
 /// An event as it is seen.
@@ -92,7 +95,7 @@ pub struct EventSeen {
 
 impl Scene {
     /// Looks at everything.
-    pub async fn look(client: &Client, cloud: &Cloud) -> kube::Result<Self> {
+    pub async fn look(client: &Client, cloud: &Cloud, now: Timestamp) -> kube::Result<Self> {
         let all = ListParams::default();
         let claims: Api<NodeClaim> = Api::all(client.clone());
         let nodes: Api<Node> = Api::all(client.clone());
@@ -107,6 +110,7 @@ impl Scene {
             events.list(&all),
         )?;
         Ok(Self {
+            at: now,
             claims: claims
                 .iter()
                 .map(|claim| (claim.name_any(), seen(claim)))
@@ -145,6 +149,29 @@ impl Scene {
         running
             .filter_map(|machine| machine.usd_per_hour)
             .fold(0.0, |sum, price| sum + price.usd())
+    }
+}
+
+/// What machines can be told apart by: the words of [`TRAITS`].
+pub fn traits(machine: &InstanceTruth) -> BTreeMap<String, String> {
+    let family = machine.profile.split('-').next().unwrap_or_default();
+    let values = [
+        capacity_type(machine.class),
+        family,
+        machine.profile,
+        machine.zone.as_str(),
+    ];
+    let named = TRAITS.iter().zip(values);
+    named
+        .map(|(name, value)| ((*name).to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// What a class is called in Kubernetes.
+pub(super) fn capacity_type(class: Class) -> &'static str {
+    match class {
+        Class::Spot => "spot",
+        Class::Standard => "on-demand",
     }
 }
 
@@ -194,7 +221,12 @@ fn wish(claim: &NodeClaim, label: &str) -> Option<String> {
         .requirements
         .iter()
         .find(|requirement| requirement.key == label)?;
-    requirement.values.as_ref()?.first().cloned()
+    match requirement.values.as_deref()? {
+        [] => None,
+        [one] => Some(one.clone()),
+        [one, other] => Some(format!("{one} or {other}")),
+        [one, others @ ..] => Some(format!("{one} or {} others", others.len())),
+    }
 }
 
 fn node_state(node: &Node) -> NodeState {
@@ -231,7 +263,7 @@ fn pod(pod: &Pod) -> ((String, String), PodSeen) {
 fn hold(offering: UnavailableOffering) -> (String, Hold) {
     let hold = Hold {
         reason: offering.spec.reason,
-        until: offering.spec.until.to_string(),
+        until: offering.spec.until.0,
     };
     (offering.spec.key, hold)
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Crash;
 use super::player::Hands;
+use super::{Configuration, Crash};
 use crate::sim::faults::{Desk, Parts};
 use crate::sim::history::{Keep, Who};
 use crate::sim::world::cluster::{API_KEY, Cluster, InstallError};
@@ -21,7 +21,9 @@ pub async fn open(
 ) -> Result<Hands, InstallError> {
     // Nobody asks for the history of a story; only the last entry of it is kept.
     let recorder = Recorder::new(&cluster.clock, Keep::Last(1), u64::MAX);
-    let surroundings = cluster.install(region).await?;
+    let configuration = Configuration::new()?;
+    let mut surroundings = cluster.install(region).await?;
+    surroundings.config_file = Some(configuration.path().to_owned());
     actors::start(cluster, seed);
     let desk = desk(cluster, &recorder);
     let outside = Outside {
@@ -47,6 +49,7 @@ pub async fn open(
             // There is one replica, whichever is meant.
             replica.crash_after(crash.after_effects);
         }),
+        configuration: Some(configuration),
     })
 }
 

@@ -1,8 +1,11 @@
 //! Transcripts: what is told while a scenario is played in a world without faults of its own, line by line with the
 //! simulated time. They are compared with files, so they are tests and documentation at once.
 
-use super::player::{Failure, Line, play};
-use super::{Scenario, stage};
+use std::time::Duration;
+
+use super::picture::Picture;
+use super::player::{Audience, Failure, Line, play};
+use super::{Scenario, Scene, stage};
 use crate::sim::world::Product;
 use crate::sim::world::cluster::{Cluster, InstallError};
 
@@ -25,26 +28,45 @@ pub enum NoTranscript {
     },
 }
 
+/// What was told, and a picture of it.
+pub struct Told {
+    /// Line by line.
+    pub text: String,
+    /// Machines and dollars over time.
+    pub picture: Picture,
+}
+
+impl Audience for Told {
+    fn hear(&mut self, line: Line) {
+        self.text.push_str(&line.to_string());
+        self.text.push('\n');
+        self.picture.hear(line);
+    }
+
+    fn see(&mut self, at: Duration, scene: &Scene) {
+        self.picture.see(at, scene);
+    }
+}
+
 /// Plays a scenario as fast as it goes, and gives what was told.
-pub fn transcript(scenario: &Scenario, seed: u64, product: &Product) -> Result<String, NoTranscript> {
+pub fn transcript(scenario: &Scenario, seed: u64, product: &Product) -> Result<Told, NoTranscript> {
     // kube draws the jitter of its back-offs from this thread's generator.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()?;
-    let mut told = String::new();
+    let mut told = Told {
+        text: String::new(),
+        picture: Picture::new(&scenario.about),
+    };
     runtime.block_on(async {
         let cluster = Cluster::new(seed, &scenario.region);
         let hands = stage::open(&cluster, &scenario.region, seed, product).await?;
-        let mut listen = |line: Line| {
-            told.push_str(&line.to_string());
-            told.push('\n');
-        };
-        let played = play(scenario, &hands, &mut listen).await;
+        let played = play(scenario, &hands, &mut told).await;
         played.map_err(|failure| NoTranscript::Failed {
             failure: Box::new(failure),
-            so_far: told.clone(),
+            so_far: told.text.clone(),
         })
     })?;
     Ok(told)

@@ -57,6 +57,9 @@ pub enum InstallError {
     /// The API server refused something that every installation has.
     #[error("installing the operator's surroundings")]
     Refused(#[from] Box<kube::Error>),
+    /// There is no place for its configuration file.
+    #[error("writing the operator's configuration file")]
+    Configuration(#[from] std::io::Error),
     /// The operator refused its settings.
     #[error("setting the operator up")]
     Setting(#[from] crate::operator::SettingError),
@@ -114,6 +117,7 @@ impl Cluster {
                 authority: self.server.identity().root_certificate(),
                 dns: vec![DNS.to_owned()],
             },
+            config_file: None,
         })
     }
 }

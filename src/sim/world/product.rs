@@ -1,5 +1,6 @@
 //! What runs in the world: the operator as it is, or a variant of it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::ibm::secret::Secret;
@@ -17,6 +18,8 @@ pub struct Surroundings {
     pub api_key: String,
     /// Where machines find the cluster.
     pub cluster: ClusterAccess,
+    /// The file that it is configured with.
+    pub config_file: Option<PathBuf>,
 }
 
 /// Makes the factory of each replica, once it is known what surrounds it.
@@ -39,6 +42,7 @@ pub fn settings(surroundings: &Surroundings, number: usize) -> Result<Settings, 
         region: Some(surroundings.region.clone()),
         namespace: Some(surroundings.namespace.clone()),
         pod: Some(format!("karpenter-ibm-{number}")),
+        config_file: surroundings.config_file.clone(),
         ..RawSettings::default()
     };
     let mut settings = Settings::validate(&raw)?;

@@ -82,5 +82,6 @@ pub(super) fn hands(cluster: &Cluster, replicas: &Arc<Vec<Replica>>) -> Hands {
                 replica.crash_after(crash.after_effects);
             }
         }),
+        configuration: None,
     }
 }

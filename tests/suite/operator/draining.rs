@@ -22,6 +22,13 @@ impl World {
         self.make_node(name).await;
     }
 
+    /// A claim whose Node has a pod that a disruption budget lets nobody evict.
+    pub(super) async fn guarded_node(&self, name: &str) {
+        self.ready_node(name).await;
+        self.pod("shop-1", name, |_| ()).await;
+        self.budget(0).await;
+    }
+
     /// The Node of a claim that is there.
     pub(super) async fn make_node(&self, name: &str) {
         self.until_launched(name).await;
@@ -174,7 +181,7 @@ impl World {
         .await;
     }
 
-    fn attach(&self, name: &str, node: &str, volume: &str) {
+    pub(super) fn attach(&self, name: &str, node: &str, volume: &str) {
         write::insert(
             &self.kube,
             json!({
@@ -260,9 +267,7 @@ async fn a_pod_that_is_bound_while_the_taint_is_written_leaves_too() {
 async fn a_disruption_budget_holds_the_node_until_it_allows_and_people_are_told_why() {
     let world = World::new();
     while_working(world.replica(), async {
-        world.ready_node("a").await;
-        world.pod("shop-1", "a", |_| ()).await;
-        world.budget(0).await;
+        world.guarded_node("a").await;
         world.delete("a").await;
         world.clock.sleep(Duration::from_mins(10)).await;
         let pod = world.pods().get("shop-1").await.unwrap();
@@ -348,9 +353,7 @@ async fn volumes_are_detached_before_the_machine_goes_but_for_those_of_pods_that
 async fn a_claim_on_a_dead_machine_does_not_wait_for_pods_that_nobody_ends() {
     let world = World::new();
     while_working(world.replica(), async {
-        world.ready_node("a").await;
-        world.pod("shop-1", "a", |_| ()).await;
-        world.budget(0).await;
+        world.guarded_node("a").await;
         let [machine] = world.living().try_into().unwrap();
         world
             .cloud

@@ -202,7 +202,7 @@ async fn a_claim_whose_machine_somebody_deleted_and_whose_name_a_stranger_took_i
             })
             .await;
         let demo = cloud.resource_group(Some("demo")).await.unwrap().unwrap();
-        let stranger = world.order_named(machine.name, &demo);
+        let stranger = world.order_named(&machine.name, &demo);
         let stranger = cloud.create(&stranger).await.unwrap();
         world.until_gone("a").await;
         assert_eq!(world.reasons().await, ["MachineVanished"]);
@@ -218,13 +218,12 @@ async fn a_machine_without_a_claim_is_collected_and_a_strangers_is_not() {
     let namespaces: Api<Namespace> = Api::all(world.kube.admin());
     let system = namespaces.get("kube-system").await.unwrap().uid().unwrap();
     let cluster = ClusterId::from_kube_system_uid(&system);
-    let account = world.cloud.account();
     let cloud = world.seen();
     let demo = cloud.resource_group(Some("demo")).await.unwrap().unwrap();
     let named = |uid: &str| InstanceName::new(cluster, uid).unwrap().to_string();
     let orphan = named("00000000-0000-4000-8000-000000000001");
-    let orphan = world.order_named(orphan, &account.resource_group);
-    let stranger = world.order_named(named("00000000-0000-4000-8000-000000000002"), &demo);
+    let orphan = world.order(&orphan, CapacityType::OnDemand);
+    let stranger = world.order_named(&named("00000000-0000-4000-8000-000000000002"), &demo);
     cloud.create(&orphan).await.unwrap();
     cloud.create(&stranger).await.unwrap();
     while_working(world.replica(), async {
@@ -315,28 +314,11 @@ async fn the_table_that_kubectl_prints_shows_type_capacity_zone_and_node() {
 }
 
 impl World {
-    /// A small machine on demand.
-    fn order_named(&self, name: String, resource_group: &str) -> Order {
-        let account = self.cloud.account();
+    /// Somebody's machine on demand, in a resource group that is not ours.
+    fn order_named(&self, name: &str, resource_group: &str) -> Order {
         Order {
-            name,
-            attempt: 1,
-            profile: "bxf-2x8".to_owned(),
-            zone: account.zones[0].clone(),
-            capacity_type: CapacityType::OnDemand,
-            vpc: account.vpc.clone(),
-            subnet: account.subnets[0].clone(),
-            image: account.image,
-            security_groups: Vec::new(),
-            ssh_keys: Vec::new(),
             resource_group: resource_group.to_owned(),
-            placement_target: None,
-            trusted_profile: None,
-            boot_volume: VolumeOrder::default(),
-            data_volumes: Vec::new(),
-            tags: BTreeSet::new(),
-            user_data: None,
-            send_by: self.clock.instant() + Duration::from_secs(5),
+            ..self.order(name, CapacityType::OnDemand)
         }
     }
 

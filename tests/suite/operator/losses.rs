@@ -158,8 +158,23 @@ async fn a_crash_after_any_effect_of_a_preemption_loses_nothing_and_tells_nothin
 }
 
 #[tokio::test(start_paused = true)]
-async fn nor_does_a_crash_together_with_reads_that_lag_and_fail() {
+async fn nor_does_a_crash_of_it_together_with_reads_that_lag_and_fail() {
     crash_everywhere(Loss::Preempted, Trouble::Reads).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_a_crash_of_a_drain_together_with_reads_that_lag_and_fail() {
+    crash_everywhere(Loss::Drained, Trouble::Reads).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_a_crash_of_an_expiry_together_with_reads_that_lag_and_fail() {
+    crash_everywhere(Loss::Expired, Trouble::Reads).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_a_crash_of_a_sweep_together_with_reads_that_lag_and_fail() {
+    crash_everywhere(Loss::Forgotten, Trouble::Reads).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,7 +42,7 @@ impl World {
             .unwrap();
     }
 
-    fn mutant(&self, mutant: Mutant) -> BoxFuture<'static, ()> {
+    pub(super) fn mutant(&self, mutant: Mutant) -> BoxFuture<'static, ()> {
         mutant.factory(Self::settings("one"))(self.edges(User::admin()))
     }
 }
@@ -167,7 +167,7 @@ async fn one_that_names_machines_after_its_life_buys_twice() {
 }
 
 /// Plays a story with the product and with a mutant; what comes of it.
-async fn each<T>(mutant: Mutant, story: impl AsyncFn(World) -> T) -> [T; 2] {
+pub(super) async fn each<T>(mutant: Mutant, story: impl AsyncFn(World) -> T) -> [T; 2] {
     let mut told = Vec::new();
     for mutant in [None, Some(mutant)] {
         let world = World::new();

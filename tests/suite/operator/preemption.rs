@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
-use karpenter_ibm::api::{CapacityType, UnavailableOffering};
+use karpenter_ibm::api::{CapacityType, NodeClaim, UnavailableOffering};
 use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
 use karpenter_ibm::sim::ibm::{Fault, FaultKind, HostFailure};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
+use super::load::roomy;
 use super::{World, while_working};
 
 /// One poll, and what follows from it.
@@ -54,7 +55,7 @@ impl World {
         status.allocation.unwrap().instance_id.unwrap()
     }
 
-    async fn preempt(&self, name: &str) {
+    pub(super) async fn preempt(&self, name: &str) {
         self.cloud.preempt(&self.machine_of(name).await).unwrap();
     }
 
@@ -67,7 +68,7 @@ impl World {
         .await;
     }
 
-    async fn is_deleting(&self, name: &str) -> bool {
+    pub(super) async fn is_deleting(&self, name: &str) -> bool {
         let claim = self.read(name).await;
         claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some())
     }
@@ -90,7 +91,7 @@ impl World {
         taints.iter().any(|taint| taint.key == "karpenter.sh/disrupted")
     }
 
-    async fn cluster_id(&self) -> ClusterId {
+    pub(super) async fn cluster_id(&self) -> ClusterId {
         let namespaces: Api<Namespace> = Api::all(self.kube.admin());
         ClusterId::from_kube_system_uid(&namespaces.get("kube-system").await.unwrap().uid().unwrap())
     }
@@ -133,9 +134,7 @@ impl World {
 async fn a_preemption_is_told_once_on_claim_and_node_the_offering_withheld_and_everything_given_up() {
     let world = World::new();
     while_working(world.replica(), async {
-        world.ready_node("a").await;
-        world.pod("shop-1", "a", |_| ()).await;
-        world.budget(0).await;
+        world.guarded_node("a").await;
         let machine = world.machine_of("a").await;
         world.preempt("a").await;
         world.until_stopped(&machine).await;
@@ -247,9 +246,7 @@ async fn a_preemption_before_the_node_registers_or_while_it_gets_ready_is_handle
 async fn a_preemption_during_a_drain_ends_the_drain_and_is_told_once() {
     let world = World::new();
     while_working(world.replica(), async {
-        world.ready_node("a").await;
-        world.pod("shop-1", "a", |_| ()).await;
-        world.budget(0).await;
+        world.guarded_node("a").await;
         world.delete("a").await;
         world.clock.sleep(Duration::from_mins(5)).await;
         assert_eq!(world.living().len(), 1, "a budget holds it");
@@ -332,37 +329,75 @@ async fn the_preempted_one_of_more_than_a_hundred_machines_is_found_on_the_last_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wave_of_preemptions_is_handled_within_one_poll() {
-    let world = World::with(|options| options.quotas.spot_instances = 1000);
+async fn a_wave_of_200_preemptions_is_handled_within_one_poll_and_the_budget_of_requests() {
+    let world = World::with(roomy);
+    world.settle(200, CapacityType::Spot).await;
+    world.clock.sleep(Duration::from_mins(3)).await;
     while_working(world.replica(), async {
-        let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
-        for name in &names {
-            world.claim(name).await;
+        world.clock.sleep(Duration::from_mins(2)).await;
+        let wave = world.living();
+        assert!(wave.iter().all(|machine| machine.status == "running"));
+        for machine in &wave {
+            world.cloud.preempt(&machine.id).unwrap();
         }
-        for name in &names {
-            world.until_launched(name).await;
-        }
-        for name in &names {
-            world.preempt(name).await;
-        }
-        world.clock.sleep(Duration::from_secs(30)).await;
+        world.until_stopped(&wave[0].id).await;
         world
             .until("all leave", ONE_POLL, async || {
-                let claims = world.claims().list(&ListParams::default()).await.unwrap();
-                claims
-                    .items
-                    .iter()
-                    .all(|claim| claim.metadata.deletion_timestamp.is_some())
+                let claims = world.all_claims().await;
+                let going = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some();
+                claims.iter().all(going)
             })
             .await;
         assert_eq!(world.withheld("Preempted").await.len(), 1);
-        world
-            .until("all gone", Duration::from_mins(10), async || {
-                world.cloud.instances().is_empty()
-            })
-            .await;
+        assert_eq!(
+            world.told("SpotPreemption").await.len(),
+            2 * wave.len(),
+            "each once"
+        );
+        world.is_within_budget();
     })
     .await;
+}
+
+/// How spot machines were looked at since the request of that number: by lists, and by their ids.
+fn looks(world: &World, since: u64) -> (usize, usize) {
+    let requests = world.cloud.requests();
+    let all: Vec<_> = requests.iter().collect();
+    let lately = usize::try_from(requests.count() - since).unwrap();
+    let lately = &all[all.len() - lately..];
+    let lists = lately
+        .iter()
+        .filter(|seen| seen.query.contains("availability.class=spot"));
+    let reads = lately
+        .iter()
+        .filter(|seen| seen.path.starts_with("/v1/instances/"));
+    (lists.count(), reads.count())
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_three_early_words_within_a_second_cost_one_list_and_fewer_a_look_each() {
+    // Each claim looks at its machine as well, since its Node has changed.
+    for (words, looked) in [(3, (0, 3 + 3)), (4, (1, 4))] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            for name in ["a", "b", "c", "d"] {
+                world.ready_node(name).await;
+            }
+            // Polls are a minute apart; the next one is made to be far away.
+            let before = world.cloud.requests().count();
+            world
+                .until("polled", ONE_POLL, async || looks(&world, before).0 > 0)
+                .await;
+            world.clock.sleep(Duration::from_secs(10)).await;
+            let before = world.cloud.requests().count();
+            for name in ["a", "b", "c", "d"].into_iter().take(words) {
+                world.shut_down(name).await;
+            }
+            world.clock.sleep(Duration::from_secs(4)).await;
+            assert_eq!(looks(&world, before), looked, "{words} words");
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::hearsay::ANYWHERE;
 use crate::cloud::{
-    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, Machine, Network,
-    Order, Ours, Placement, Subnet,
+    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, Machine, MachineStatus,
+    Network, Order, Ours, Placement, Subnet,
 };
 
 /// How a cloud is misunderstood.
@@ -23,6 +23,12 @@ pub(super) enum Flaw {
     NamedAfter(u32),
     /// Every machine has the same address.
     AnyAddress,
+    /// Machines that stop seem to run.
+    NeverStops,
+    /// Machines that are gone seem to be there still.
+    NeverGone(Mutex<BTreeMap<String, Machine>>),
+    /// A read that fails is the end.
+    Unwrapped,
     /// Machines are what was ordered under their name.
     TakenAsOrdered(Mutex<BTreeMap<String, Order>>),
 }
@@ -33,6 +39,10 @@ const LIFE_MIN: u32 = 1_000_000;
 impl Flaw {
     pub(super) fn deletion_is_done() -> Self {
         Self::DeletionIsDone(Mutex::default())
+    }
+
+    pub(super) fn never_gone() -> Self {
+        Self::NeverGone(Mutex::default())
     }
 
     pub(super) fn taken_as_ordered() -> Self {
@@ -72,6 +82,12 @@ impl Flawed {
             && name.parse::<InstanceName>().is_ok()
         {
             machine.name = name.to_owned();
+        }
+        if let Flaw::NeverStops = self.flaw
+            && matches!(machine.status, MachineStatus::Stopping | MachineStatus::Stopped)
+        {
+            machine.status = MachineStatus::Running;
+            machine.reasons.clear();
         }
         if let Flaw::AnyAddress = self.flaw {
             machine.address = machine.address.map(|_| ANYWHERE.to_owned());
@@ -122,6 +138,17 @@ impl Cloud for Flawed {
     async fn get(&self, id: &str) -> Result<Machine, Error> {
         match (&self.flaw, self.inner.get(id).await) {
             (Flaw::ErrorAsAbsence, Err(_)) => Err(not_found(id)),
+            (Flaw::Unwrapped, Err(error)) => panic!("reading a machine: {error}"),
+            (Flaw::NeverGone(known), answer) => {
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                match answer {
+                    Ok(machine) => {
+                        known.insert(id.to_owned(), machine.clone());
+                        Ok(machine)
+                    }
+                    Err(error) => known.get(id).cloned().ok_or(error),
+                }
+            }
             _ if self.is_gone(id) => Err(not_found(id)),
             (_, answer) => answer.map(|machine| self.heard(machine)),
         }

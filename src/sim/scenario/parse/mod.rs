@@ -11,6 +11,7 @@ use super::document::{Fields, Mistake, Place, Tree};
 use super::expectation::{Expectation, Selector};
 use super::{Action, CloudFault, Crash, Machine, Offering, Scenario, Step, Target, placeholders};
 use crate::ibm::builtin;
+use crate::operator::ConfigFile;
 use crate::sim::ibm::{Class, FaultKind, HostFailure};
 
 /// How long a story goes on after its last step, unless it says so itself: time for a machine to come and go.
@@ -28,6 +29,8 @@ const STEP: &[&str] = &[
     "refill",
     "fault",
     "crash",
+    "configure",
+    "bill",
     "say",
     "expect",
 ];
@@ -61,7 +64,15 @@ impl Scenario {
 
     /// Reads a text that refers to no files.
     pub fn parse(file: &str, text: &str) -> Result<Self, LoadError> {
+        Self::parse_with(file, text, &[])
+    }
+
+    /// Reads a text that refers to no files but these: their names and texts.
+    pub fn parse_with(file: &str, text: &str, files: &[(&str, &str)]) -> Result<Self, LoadError> {
         Self::read(file, text, |name| {
+            if let Some((known, text)) = files.iter().find(|(known, _)| *known == name) {
+                return Ok(manifests_in(known, text)?);
+            }
             let path = PathBuf::from(name);
             let source = io::Error::new(io::ErrorKind::NotFound, "this scenario is in no folder");
             Err(LoadError::Unreadable { path, source })
@@ -83,7 +94,7 @@ impl Scenario {
         for place in fields.read("objects", Place::items)?.unwrap_or_default() {
             objects.push(manifest(&place)?);
         }
-        let steps = steps(&fields.need("steps")?)?;
+        let steps = steps(&fields.need("steps")?, &open)?;
         let ends = steps.iter().map(Step::ends).max().unwrap_or_default();
         let lasts = fields.read("lasts", Place::duration)?;
         Ok(Self {
@@ -118,10 +129,12 @@ fn read(path: &Path) -> Result<String, LoadError> {
 }
 
 fn manifests(path: &Path) -> Result<Vec<Value>, LoadError> {
-    let (text, file) = (read(path)?, path.display().to_string());
-    let trees = Tree::read_all(&file, &text)?;
-    let read = trees.iter().map(|tree| manifest(&tree.root(&file)));
-    Ok(read.collect::<Result<_, _>>()?)
+    Ok(manifests_in(&path.display().to_string(), &read(path)?)?)
+}
+
+fn manifests_in(file: &str, text: &str) -> Result<Vec<Value>, Mistake> {
+    let trees = Tree::read_all(file, text)?;
+    trees.iter().map(|tree| manifest(&tree.root(file))).collect()
 }
 
 fn region(place: &Place<'_>) -> Result<String, Mistake> {
@@ -149,31 +162,46 @@ fn manifest(place: &Place<'_>) -> Result<Value, Mistake> {
     }
 }
 
-fn steps(place: &Place<'_>) -> Result<Vec<Step>, Mistake> {
+/// Reads the manifests of a file.
+type Open<'a> = &'a dyn Fn(&str) -> Result<Vec<Value>, LoadError>;
+
+fn steps(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Step>, LoadError> {
     let (mut steps, mut last) = (Vec::new(), Duration::ZERO);
     for place in place.items()? {
         let fields = place.fields(STEP)?;
         let at = fields.read("at", Place::duration)?.unwrap_or(last);
         if at < last {
-            return Err(fields.need("at")?.wrong("is before the step above it"));
+            return Err(fields.need("at")?.wrong("is before the step above it").into());
         }
         last = at;
         let (name, what) = fields.one_of(ACTIONS)?;
         steps.push(Step {
             at,
             line: place.line(),
-            action: action(name, &what)?,
+            action: match name {
+                "apply" => Action::Apply(applied(&what, open)?),
+                _ => action(name, &what)?,
+            },
         });
     }
     Ok(steps)
 }
 
+/// Manifests as they stand there, or `{file: web.yaml}` for those of a file.
+fn applied(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Value>, LoadError> {
+    let mut manifests = Vec::new();
+    for place in place.one_or_more()? {
+        if place.value().get("file").is_some() {
+            manifests.extend(open(&place.fields(&["file"])?.need("file")?.words()?)?);
+        } else {
+            manifests.push(manifest(&place)?);
+        }
+    }
+    Ok(manifests)
+}
+
 fn action(name: &str, place: &Place<'_>) -> Result<Action, Mistake> {
     Ok(match name {
-        "apply" => {
-            let manifests = place.one_or_more()?;
-            Action::Apply(manifests.iter().map(manifest).collect::<Result<_, _>>()?)
-        }
         "delete" => Action::Delete(target(&place.fields(&[
             "apiVersion",
             "kind",
@@ -200,6 +228,11 @@ fn action(name: &str, place: &Place<'_>) -> Result<Action, Mistake> {
         "refill" => Action::Refill(offering(place)?),
         "fault" => Action::Fault(fault(place)?),
         "crash" => Action::Crash(crash(place)?),
+        "configure" => Action::Configure(configuration(place)?),
+        "bill" => match place.text()? {
+            "all" => Action::Bill,
+            other => return Err(place.unknown("bill", other, &["all"])),
+        },
         "say" => Action::Say(place.words()?),
         _ => Action::Expect(Expectation::read(place)?),
     })
@@ -243,9 +276,17 @@ fn offering(place: &Place<'_>) -> Result<Offering, Mistake> {
     }
     Ok(Offering {
         profile: name,
-        zone: fields.need("zone")?.words()?,
+        zone: fields.read("zone", Place::words)?,
         class: fields.read("class", class)?,
     })
+}
+
+/// What a configuration file would say, which the operator must understand.
+fn configuration(place: &Place<'_>) -> Result<String, Mistake> {
+    let text = place.words()?;
+    let read = ConfigFile::parse(&text);
+    read.map_err(|problem| place.wrong(format!("{text:?} {problem}")))?;
+    Ok(text)
 }
 
 fn fault(place: &Place<'_>) -> Result<CloudFault, Mistake> {

@@ -27,16 +27,19 @@ steps:
   - fault: {kind: lost-create, times: 1, operation: instances.create}
   - fault: {kind: rate-limit, for: 2m, percent: 20}
   - crash: {after-effects: 3}
+  - configure: "spotDiscountFactor: [bxf=0.5]"
+  - bill: all
   - at: 2m30s
     expect:
       within: 5m
       nodes: 2 ready
-      machines: [1 running, 2 present]
+      machines: [1 running, "2 present of capacity-type=spot,family=bxf"]
       claims: 1 initialized
       pods: 3 running of app=web,tier=front
       claim: a gone
       event: SpotPreemption on NodeClaim/a
       left-in-cloud: nothing
+      holds: 1 Preempted
       withheld: spot:bxf-4x16:eu-de-1
       offered: on-demand:bxf-4x16:eu-de-1
 "#;
@@ -102,20 +105,23 @@ fn everything_that_can_be_said_is_understood() {
 #[test]
 fn an_expectation_is_a_list_of_phrases() {
     let scenario = Scenario::parse("whole.yaml", WHOLE).unwrap();
-    let Action::Expect(expectation) = &scenario.steps[13].action else {
+    let Action::Expect(expectation) = &scenario.steps[15].action else {
         panic!("no expectation");
     };
     assert_eq!(expectation.within, Duration::from_mins(5));
     let pods = [("app", "web"), ("tier", "front")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let spot = [("capacity-type", "spot"), ("family", "bxf")];
+    let spot = Selector(spot.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
     let conditions = [
         Condition::Nodes(2, NodeState::Ready),
-        Condition::Machines(1, MachineState::Running),
-        Condition::Machines(2, MachineState::Present),
+        Condition::Machines(1, MachineState::Running, Selector::default()),
+        Condition::Machines(2, MachineState::Present, spot),
         Condition::Claims(1, ClaimState::Initialized),
         Condition::Pods(3, PodState::Running, Selector(pods.into())),
         Condition::Claim("a".to_owned(), ClaimState::Gone),
         Condition::Event("SpotPreemption".to_owned(), target("NodeClaim", None, "a")),
         Condition::LeftInCloud(Left::Nothing),
+        Condition::Holds(1, "Preempted".to_owned()),
         Condition::Withheld("spot:bxf-4x16:eu-de-1".parse().unwrap()),
         Condition::Offered("on-demand:bxf-4x16:eu-de-1".parse().unwrap()),
     ];

@@ -18,8 +18,10 @@ use tokio::time::Instant;
 use super::expectation::Expectation;
 use super::judge::Verdict;
 use super::placeholders::filled;
-use super::scene::Scene;
-use super::{Action, CloudFault, Crash, Machine, Scenario, Step, Target, changes};
+use super::scene::{Scene, capacity_type};
+use super::{
+    Action, CloudFault, Configuration, Crash, Ledger, Machine, Offering, Scenario, Step, Target, changes,
+};
 use crate::clock::{Clock, later};
 use crate::sim::ibm::{Cloud, Fault, NoSuch};
 
@@ -39,6 +41,8 @@ pub struct Hands {
     pub clock: Clock,
     /// Ends a replica of the operator.
     pub crash: Arc<dyn Fn(Crash) + Send + Sync>,
+    /// The operator's configuration file, if it was given one.
+    pub configuration: Option<Configuration>,
 }
 
 /// Something that is told while a scenario is played.
@@ -130,6 +134,12 @@ pub enum Reason {
     /// There is no machine of that claim.
     #[error("no claim holds the machine meant by {0}")]
     NoMachine(String),
+    /// The operator was started without a configuration file.
+    #[error("the operator has no configuration file here")]
+    NoConfiguration,
+    /// The configuration file cannot be written.
+    #[error("writing the operator's configuration file: {0}")]
+    Configuration(#[from] std::io::Error),
     /// Nobody knows the group of this kind.
     #[error("the group of the kind {0} is not known; give its apiVersion")]
     UnknownKind(String),
@@ -161,6 +171,7 @@ pub struct Player<'a> {
     audience: &'a mut dyn Audience,
     started: Instant,
     scene: Scene,
+    ledger: Ledger,
 }
 
 impl<'a> Player<'a> {
@@ -171,6 +182,7 @@ impl<'a> Player<'a> {
             audience,
             started: hands.clock.instant(),
             scene: Scene::default(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -211,6 +223,10 @@ impl<'a> Player<'a> {
         if let Action::Expect(expectation) = &step.action {
             return self.expect(number, step.line, expectation).await;
         }
+        if step.action == Action::Bill {
+            self.tell_bill();
+            return Ok(());
+        }
         let done = self.act(&step.action).await;
         let (voice, text) = done.map_err(|reason| Failure::Refused {
             step: number,
@@ -250,6 +266,16 @@ impl<'a> Player<'a> {
         }
     }
 
+    fn tell_bill(&mut self) {
+        let until = self.elapsed();
+        self.say(Voice::Step, "the bill, at the prices of the cloud".to_owned());
+        for line in self.ledger.lines(until) {
+            self.say(Voice::Stage, line);
+        }
+        let bill = self.ledger.bill(until).to_string();
+        self.say(Voice::Met, bill);
+    }
+
     async fn wait_until(&mut self, at: Duration) {
         while let Some(left) = at.checked_sub(self.elapsed()).filter(|left| !left.is_zero()) {
             // What cannot be looked at now is looked at a second later.
@@ -260,11 +286,12 @@ impl<'a> Player<'a> {
 
     /// Looks, and tells what is new.
     async fn look(&mut self) -> kube::Result<()> {
-        let scene = Scene::look(&self.hands.client, &self.hands.cloud).await?;
+        let scene = Scene::look(&self.hands.client, &self.hands.cloud, self.hands.clock.now()).await?;
         for text in changes(&self.scene, &scene) {
             self.say(Voice::Stage, text);
         }
         let at = self.elapsed();
+        self.ledger.note(at, &scene);
         self.audience.see(at, &scene);
         self.scene = scene;
         Ok(())
@@ -302,23 +329,37 @@ impl<'a> Player<'a> {
                 format!("somebody stops {whose}")
             }
             Action::Drain(offering) => {
-                hands
-                    .cloud
-                    .drain(&offering.profile, &offering.zone, offering.class)?;
-                format!("no {} is left in {}", offering.profile, offering.zone)
+                for zone in zones(&hands.cloud, offering) {
+                    hands.cloud.drain(&offering.profile, &zone, offering.class)?;
+                }
+                format!(
+                    "no {} is left {}",
+                    sold(offering),
+                    somewhere(offering, "any zone")
+                )
             }
             Action::Refill(offering) => {
-                hands
-                    .cloud
-                    .refill(&offering.profile, &offering.zone, offering.class)?;
-                format!("there is {} in {} again", offering.profile, offering.zone)
+                for zone in zones(&hands.cloud, offering) {
+                    hands.cloud.refill(&offering.profile, &zone, offering.class)?;
+                }
+                format!(
+                    "there is {} again {}",
+                    sold(offering),
+                    somewhere(offering, "every zone")
+                )
             }
             Action::Fault(fault) => self.trouble(fault),
             Action::Crash(crash) => {
                 (hands.crash)(*crash);
                 crashed(*crash)
             }
-            // It is judged, not done.
+            Action::Configure(text) => {
+                let file = hands.configuration.as_ref().ok_or(Reason::NoConfiguration)?;
+                file.write(text)?;
+                format!("somebody writes into the configuration file: {text}")
+            }
+            // They are told and judged, not done.
+            Action::Bill => String::new(),
             Action::Expect(expectation) => expectation.to_string(),
         };
         Ok((Voice::Step, text))
@@ -368,6 +409,23 @@ impl<'a> Player<'a> {
                 })
             })
     }
+}
+
+/// The zones that are meant.
+fn zones(cloud: &Cloud, offering: &Offering) -> Vec<String> {
+    let one = offering.zone.clone().map(|zone| vec![zone]);
+    one.unwrap_or_else(|| cloud.account().zones)
+}
+
+fn sold(offering: &Offering) -> String {
+    match offering.class {
+        Some(class) => format!("{} {}", capacity_type(class), offering.profile),
+        None => offering.profile.clone(),
+    }
+}
+
+fn somewhere(offering: &Offering, otherwise: &str) -> String {
+    format!("in {}", offering.zone.as_deref().unwrap_or(otherwise))
 }
 
 fn crashed(crash: Crash) -> String {

@@ -41,6 +41,7 @@ async fn played(steps: &str) -> Played {
         cloud: Cloud::new(ibm::Options::new("us-south", 1, clock.clone())),
         clock,
         crash: Arc::new(move |crash| seen.lock().unwrap().push(crash)),
+        configuration: None,
     };
     let scenario = Scenario::parse("test.yaml", &format!("name: x\nabout: x\nsteps:\n{steps}")).unwrap();
     let mut listener = Listener::default();

@@ -1,0 +1,173 @@
+//! A client of the Kubernetes API that sees less of what a Node must wait for, or does not ask before it acts.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, Uri};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
+
+use super::hearsay::{changed, heard};
+use crate::clock::Clock;
+
+/// Pods are deleted where they should be evicted, and no disruption budget is looked at.
+pub(super) fn with_raw_deletes(inner: Client) -> Client {
+    let inner = heard(inner, is_list_of("/poddisruptionbudgets"), |list| {
+        list["items"] = json!([]);
+    });
+    said(inner, |head, body| {
+        let pod = head.uri.path().strip_suffix("/eviction").map(str::to_owned);
+        let Some(uri) = pod.and_then(|pod| pod.parse::<Uri>().ok()) else {
+            return body;
+        };
+        (head.method, head.uri) = (Method::DELETE, uri);
+        json!({"kind": "DeleteOptions", "apiVersion": "v1"})
+            .to_string()
+            .into()
+    })
+}
+
+/// What pods wish is not read.
+pub(super) fn without_wishes(inner: Client) -> Client {
+    heard(inner, is_list_of("/pods"), |list| {
+        for pod in list["items"].as_array_mut().into_iter().flatten() {
+            if let Some(metadata) = pod["metadata"].as_object_mut() {
+                metadata.remove("annotations");
+            }
+        }
+    })
+}
+
+/// Nodes look empty.
+pub(super) fn without_pods(inner: Client) -> Client {
+    heard(inner, is_list_of("/pods"), |list| list["items"] = json!([]))
+}
+
+/// Nothing looks attached.
+pub(super) fn without_attachments(inner: Client) -> Client {
+    heard(inner, is_list_of("/volumeattachments"), |list| {
+        list["items"] = json!([]);
+    })
+}
+
+fn is_list_of(kind: &'static str) -> impl Fn(&str) -> bool + Clone + Send + Sync {
+    move |path| path.ends_with(kind)
+}
+
+/// Whatever is withheld is withheld for a hundred years.
+pub(super) fn with_endless_holds(inner: Client) -> Client {
+    said(inner, |head, body| {
+        if !head.uri.path().contains("/unavailableofferings") {
+            return body;
+        }
+        changed(&body, |object| {
+            if object["spec"]["until"].is_string() {
+                object["spec"]["until"] = json!("2126-01-01T00:00:00Z");
+            }
+        })
+    })
+}
+
+/// Each time claims are listed, the first of them is told when that was.
+pub(super) fn with_a_diary(inner: Client, clock: Clock) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let clock = Arc::new(clock);
+    let service = service_fn(move |request: Request<Body>| {
+        let (inner, clock) = (inner.clone(), Arc::clone(&clock));
+        async move {
+            let query = request.uri().query().unwrap_or_default();
+            let lists = request.method() == Method::GET
+                && request.uri().path().ends_with("/nodeclaims")
+                && !query.contains("watch=");
+            let path = request.uri().path().to_owned();
+            let answer = inner.send(request).await?;
+            if !lists {
+                return Ok(answer);
+            }
+            let (head, body) = answer.into_parts();
+            let body = body.collect_bytes().await?;
+            let list: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if let Some(name) = list.pointer("/items/0/metadata/name").and_then(Value::as_str) {
+                let seen =
+                    json!({"metadata": {"annotations": {"karpenter-ibm.sh/seen": clock.now().to_string()}}});
+                let note = Request::patch(format!("{path}/{name}"))
+                    .header("content-type", "application/merge-patch+json")
+                    .body(Body::from(seen.to_string().into_bytes()))?;
+                inner.send(note).await?;
+            }
+            Ok::<_, BoxError>(Response::from_parts(head, Body::from(body)))
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// A list with one object that is no good is refused as a whole: here, claims of a class that nobody knows.
+pub(super) fn poisoned_by_one(inner: Client) -> Client {
+    heard(inner, is_list_of("/nodeclaims"), |list| {
+        let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let stray = |claim: &Value| claim["spec"]["nodeClassRef"]["name"] != "default";
+        if items.iter().any(stray) {
+            *list = json!("the whole list is unreadable");
+        }
+    })
+}
+
+/// Watches of claims begin, and then nothing more is heard.
+pub(super) fn deaf(inner: Client) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let inner = inner.clone();
+        async move {
+            let query = request.uri().query().unwrap_or_default();
+            if query.contains("watch=") && request.uri().path().ends_with("/nodeclaims") {
+                std::future::pending::<()>().await;
+            }
+            inner.send(request).await.map_err(BoxError::from)
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// The last IAM token that was seen, shared between both edges.
+pub(super) type Overheard = Arc<Mutex<Option<String>>>;
+
+/// Every write of a claim carries the IAM token, for whoever looks into a problem.
+pub(super) fn with_the_token(inner: Client, overheard: Overheard) -> Client {
+    said(inner, move |head, body| {
+        let token = overheard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let plain = !head.uri.path().ends_with("/status") && head.method == Method::PATCH;
+        let Some(token) = token.filter(|_| plain && head.uri.path().contains("/nodeclaims/")) else {
+            return body;
+        };
+        let Ok(mut object) = serde_json::from_slice::<Value>(&body) else {
+            return body;
+        };
+        if object.is_object() {
+            object["metadata"]["annotations"]["karpenter-ibm.sh/token"] = json!(token);
+        }
+        object.to_string().into()
+    })
+}
+
+/// A client whose requests are changed before they are sent.
+fn said(
+    inner: Client,
+    change: impl Fn(&mut http::request::Parts, Bytes) -> Bytes + Clone + Send + Sync + 'static,
+) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let (inner, change) = (inner.clone(), change.clone());
+        async move {
+            let (mut head, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let body = change(&mut head, body);
+            inner
+                .send(Request::from_parts(head, Body::from(body)))
+                .await
+                .map_err(BoxError::from)
+        }
+    });
+    Client::new(service, namespace)
+}
