@@ -25,6 +25,7 @@ mod preemption;
 mod provisioning;
 mod replicas;
 mod shortage;
+mod spoofing;
 mod twins;
 
 use std::pin::Pin;
