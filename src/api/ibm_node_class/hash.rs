@@ -191,7 +191,7 @@ mod tests {
             "bootstrap": {"repository": {}},
             "blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {"capacity": 200}}],
         });
-        assert_eq!(hash(&full), "FULL");
+        assert_eq!(hash(&full), "16260933568152848580");
     }
 
     /// What a volume may say, in part.

@@ -49,9 +49,9 @@ pub(super) use observe::look;
 use tokens::Tokens;
 
 /// Claims that are worked on at once. Each waits for the cloud most of the time, and all of them for the same budget of
-/// ten requests a second: an order must be sent within five seconds of the read that it rests on, so no more may wait
-/// before it than the budget serves in half of that. With 64, a thousand claims at once spent the budget on looking
-/// again for machines whose orders had become too late.
+/// ten requests a second. An order must be sent within five seconds of the read that it rests on, or is made anew: so no
+/// more claims may be before theirs than the budget serves in that time, and each needs two requests there, the look-up
+/// by name and the order. That is arithmetic and no measurement; 200 claims at once are each ordered once with it.
 const CONCURRENCY: u16 = 24;
 
 /// Steps in one pass, before other claims get their turn. A purchase takes four, and two more for each offering that is

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
+use karpenter_ibm::clock::Clock;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use karpenter_ibm::sim::kube::identity::User;
@@ -221,6 +223,39 @@ async fn what_no_machine_could_start_with_is_told_at_the_class_and_costs_nothing
             let note = world.note("LaunchBlocked").await.unwrap();
             assert!(note.contains("is not ready"), "{note}");
             assert!(world.cloud.instances().is_empty());
+        })
+        .await;
+    }
+}
+
+/// Row "Clock −1 h, +10 years": a machine is bought once, and given back, by whichever clock, and when it is set right.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_wrong_buys_nothing_twice_and_forgets_nothing() {
+    for skew in [
+        SignedDuration::from_hours(-1),
+        SignedDuration::from_hours(24 * 3650),
+    ] {
+        let world = World::new();
+        let clock = Clock::simulated(world.clock.now());
+        clock.set_skew(skew);
+        let mut edges = world.edges(User::admin());
+        edges.clock = clock.clone();
+        let replica = operator::factory(World::settings("one"))(edges);
+        while_working(replica, async {
+            world.claim("a").await;
+            world.until_launched("a").await;
+            world.claim("b").await;
+            clock.sleep(Duration::from_secs(3)).await;
+            clock.set_skew(SignedDuration::ZERO);
+            world.until_launched("b").await;
+            clock.sleep(Duration::from_mins(5)).await;
+            assert_eq!((world.living().len(), world.orders()), (2, 2), "{skew}");
+            clock.set_skew(skew);
+            for name in ["a", "b"] {
+                world.delete(name).await;
+                world.until_gone(name).await;
+            }
+            assert!(world.cloud.instances().is_empty(), "{skew}");
         })
         .await;
     }

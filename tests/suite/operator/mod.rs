@@ -27,6 +27,7 @@ mod preemption;
 mod provisioning;
 mod replicas;
 mod shortage;
+mod spoofing;
 mod twins;
 
 use std::pin::Pin;

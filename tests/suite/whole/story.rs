@@ -22,7 +22,7 @@ use super::place::Place;
 
 const REGION: &str = "us-south";
 /// How long each part of the story may take; it takes a few seconds.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 /// The place, the cloud, and whoever works in them until this is dropped.
 struct Stage {
