@@ -106,7 +106,7 @@ impl Watch {
             let machines = notices.machines(clock.instant());
             if machines.is_empty() {
                 notices.next().await;
-                clock.sleep(GATHER).await;
+                self.gather().await;
                 continue;
             }
             if let Err(error) = self.look_at(&machines).await {
@@ -114,10 +114,16 @@ impl Watch {
             }
             tokio::select! {
                 biased;
-                () = notices.next() => clock.sleep(GATHER).await,
+                () = notices.next() => self.gather().await,
                 () = clock.sleep(LOOK_EVERY) => {}
             }
         }
+    }
+
+    /// Waits for the other words of a wave.
+    async fn gather(&self) {
+        self.context.clock.sleep(GATHER).await;
+        self.context.notices.gathered();
     }
 
     async fn look_at(&self, ids: &[String]) -> Result<(), Error> {

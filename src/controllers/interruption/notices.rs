@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -33,6 +34,11 @@ impl Notices {
     /// Waits for the next word.
     pub(super) async fn next(&self) {
         self.arrived.notified().await;
+    }
+
+    /// Whoever asks for all machines next has heard every word so far: none of them makes for another look.
+    pub(super) fn gathered(&self) {
+        let _ = self.arrived.notified().now_or_never();
     }
 
     /// The machines that are to be looked at.

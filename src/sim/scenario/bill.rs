@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::expectation::MachineState;
 use super::scene::{Scene, machine_state};
+use crate::money::Price;
 use crate::sim::ibm::{Class, InstanceTruth};
 
 const MILLIS_PER_HOUR: u128 = 3_600_000;
@@ -40,14 +41,14 @@ impl Rate {
     }
 
     fn add(&mut self, machine: &InstanceTruth) {
-        let paid = machine.usd_per_hour.map_or(0, |price| price.nanos());
+        let paid = machine.usd_per_hour.map_or(0, Price::nanos);
         let (count, nanos) = match machine.class {
             Class::Spot => (&mut self.spot, &mut self.spot_nanos),
             Class::Standard => (&mut self.on_demand, &mut self.on_demand_nanos),
         };
         *count += 1;
         *nanos += paid;
-        self.undiscounted_nanos += machine.on_demand_usd_per_hour.map_or(paid, |price| price.nanos());
+        self.undiscounted_nanos += machine.on_demand_usd_per_hour.map_or(paid, Price::nanos);
     }
 
     /// What all machines cost, in nano-dollars an hour.

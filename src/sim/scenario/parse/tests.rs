@@ -170,6 +170,16 @@ const WRONG_STEPS: &[(&str, &str, &str)] = &[
     ),
     ("  - say: ''", "x.yaml:4: steps[0].say: is empty", ""),
     (
+        "  - configure: 'spotDiscount: 0.5'",
+        "x.yaml:4: steps[0].configure: \"spotDiscount: 0.5\" there is no setting \"spotDiscount\"",
+        "",
+    ),
+    (
+        "  - bill: some",
+        "x.yaml:4: steps[0].bill: \"some\" is no bill",
+        "one of: all",
+    ),
+    (
         "  - say: [x]",
         "x.yaml:4: steps[0].say: is a list, and must be a text",
         "",
@@ -363,11 +373,15 @@ fn manifests_in_files_stand_beside_the_scenario() {
     write("a.yaml", &format!("{}---\n{}", object("a"), object("b")));
     write("b.yaml", "apiVersion: v1\nkind: ConfigMap\n");
     write("good.yaml", "name: x\nabout: y\nfiles: [a.yaml]\nsteps: []\n");
+    let applied = "steps: [{apply: [{file: a.yaml}, {apiVersion: v1, kind: Pod, metadata: {name: p}}]}]";
+    write("applied.yaml", &format!("name: x\nabout: y\n{applied}\n"));
     write("absent.yaml", "name: x\nabout: y\nfiles: [c.yaml]\nsteps: []\n");
     write("bad.yaml", "name: x\nabout: y\nfiles: [b.yaml]\nsteps: []\n");
     let load = |name: &str| Scenario::load(&folder.join(name));
     let said = |name: &str| load(name).unwrap_err().to_string();
     assert_eq!(load("good.yaml").unwrap().objects.len(), 2);
+    let steps = load("applied.yaml").unwrap().steps;
+    assert!(matches!(&steps[0].action, Action::Apply(manifests) if manifests.len() == 3));
     assert!(
         said("absent.yaml").contains("c.yaml: No such file"),
         "{}",

@@ -88,6 +88,23 @@ async fn steps_happen_at_their_time_and_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bill_tells_what_was_paid_and_a_configuration_needs_a_file() {
+    let played = played("  - bill: all\n  - configure: \"spotDiscountFactor: 0.5\"\n").await;
+    assert_eq!(
+        played.lines,
+        [
+            "[00:00] > the bill, at the prices of the cloud",
+            "[00:00] = $0.0000 paid for 00:00 of spot and 00:00 on demand; all on demand $0.0000: 0 % saved",
+        ]
+    );
+    let failure = played.failure.unwrap();
+    assert!(
+        failure.contains("the operator has no configuration file here"),
+        "{failure}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_happens_by_itself_is_told_when_it_is_seen() {
     let pod = "
   - at: 3s
