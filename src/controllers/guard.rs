@@ -51,7 +51,7 @@ impl Guard {
         match AssertUnwindSafe(pass).catch_unwind().await {
             Ok(ended) => {
                 if ended.is_ok() {
-                    self.pace.forget(&about.name_any());
+                    self.well(&about.name_any());
                 }
                 ended
             }
@@ -60,6 +60,11 @@ impl Guard {
                 Ok(Action::requeue(self.report(about.as_ref(), &panicked).await))
             }
         }
+    }
+
+    /// A pass over the object of that name went well.
+    pub(super) fn well(&self, name: &str) {
+        self.pace.forget(name);
     }
 
     /// Reports a pass that panicked; when to try again.

@@ -30,9 +30,14 @@ pub(super) fn templates(
         expect_daemons(&mut template, at.1, &snapshot.daemons, space, dims);
         template.limits = Limits::of(at.1, &snapshot.nodes);
         if let Some(limits) = &template.limits {
+            let mut most: Vec<i64> = Vec::new();
             for kind in &mut template.types {
                 kind.counted = limits.count(&at.1.types[kind.index].capacity);
+                most.resize(kind.counted.len(), 0);
+                let pairs = most.iter_mut().zip(&kind.counted);
+                pairs.for_each(|(most, counted)| *most = (*most).max(*counted));
             }
+            template.counted_most = most;
         }
         let least = at.1.requirements.min_values().iter();
         template.min_values = least

@@ -113,8 +113,9 @@ fn options(run: &Run<'_, '_>, claim: &Claim, req: ReqId, types: &[u64]) -> Vec<u
     let template = &run.problem.templates[claim.template];
     let left = &run.left[claim.template];
     let planned = &template.types[claim.kind].counted;
-    let allowed =
-        |kind: &usize| left.is_empty() || limits::allow(left, Some(planned), &template.types[*kind].counted);
+    let fits = |counted: &[i64]| limits::allow(left, Some(planned), counted);
+    let all = left.is_empty() || fits(&template.counted_most);
+    let allowed = |kind: &usize| all || fits(&template.types[*kind].counted);
     let sorted = template.known_row(req).by_price.iter().map(|(_, kind)| *kind);
     let kinds = sorted.filter(|kind| bits::has(types, *kind)).filter(allowed);
     let index = |kind: usize| u32::try_from(template.types[kind].index).unwrap_or(u32::MAX);

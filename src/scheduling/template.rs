@@ -29,6 +29,8 @@ pub(super) struct Template {
     pub(super) types: Vec<Kind>,
     /// What its nodes may have together.
     pub(super) limits: Option<Limits>,
+    /// The most that any of its types counts against each limit.
+    pub(super) counted_most: Vec<i64>,
     /// Ports that daemons take, and the types on which they do.
     pub(super) daemon_ports: Vec<(Vec<HostPort>, Vec<u64>)>,
     /// How many values of labels must stay possible: column and number.
@@ -72,6 +74,8 @@ pub(super) struct Offer {
 #[derive(Debug)]
 struct Ladder {
     amounts: Vec<i64>,
+    /// The type at each place.
+    kinds: Vec<usize>,
     /// By how many bits an amount is shifted to get its step.
     shift: u32,
     /// Where the amounts of each step begin; one more, where they end.
@@ -167,6 +171,7 @@ impl Template {
             req,
             taints,
             limits: None,
+            counted_most: Vec::new(),
             daemon_ports: Vec::new(),
             min_values: Vec::new(),
             width: dims.len(),
@@ -206,7 +211,8 @@ impl Template {
         for at in (0..sorted.len()).rev() {
             floors[at] = floors[at + 1].min(self.types[sorted[at].1].floor);
         }
-        Ladder::new(sorted.into_iter().map(|(amount, _)| amount).collect(), floors)
+        let (amounts, kinds) = sorted.into_iter().unzip();
+        Ladder::new(amounts, kinds, floors)
     }
 
     /// What a type has room for.
@@ -222,10 +228,9 @@ impl Template {
 
     /// Leaves only types that have room for these amounts.
     pub(super) fn keep_fitting(&self, types: &mut [u64], wanted: &[i64]) {
-        for (at, word) in types.iter_mut().enumerate() {
-            let before = [*word];
-            let lacking = bits::iter(&before).filter(|bit| !self.holds(at * 64 + bit, wanted));
-            *word &= !lacking.fold(0, |set, bit| set | 1 << bit);
+        for (ladder, wanted) in self.by_room.iter().zip(wanted) {
+            let lacking = &ladder.kinds[..ladder.place(*wanted)];
+            lacking.iter().for_each(|kind| bits::drop(types, *kind));
         }
     }
 
@@ -324,7 +329,7 @@ impl Ladder {
     /// How many bits number the steps: with 256 of them hardly more than one type of a catalogue is on one.
     const STEP_BITS: u32 = 8;
 
-    fn new(amounts: Vec<i64>, floors: Vec<u64>) -> Self {
+    fn new(amounts: Vec<i64>, kinds: Vec<usize>, floors: Vec<u64>) -> Self {
         let most = amounts.last().copied().unwrap_or_default().max(0);
         let shift = (i64::BITS - most.leading_zeros()).saturating_sub(Self::STEP_BITS);
         let below = |step: i64| amounts.partition_point(|amount| *amount < step << shift);
@@ -332,6 +337,7 @@ impl Ladder {
             steps: (0..=most >> shift).map(below).chain([amounts.len()]).collect(),
             shift,
             amounts,
+            kinds,
             floors,
         }
     }
@@ -363,7 +369,7 @@ mod tests {
         ) {
             let mut amounts = amounts;
             amounts.sort_unstable();
-            let ladder = Ladder::new(amounts.clone(), Vec::new());
+            let ladder = Ladder::new(amounts.clone(), Vec::new(), Vec::new());
             for wanted in amounts.iter().copied().chain([wanted]) {
                 let first = amounts.partition_point(|amount| *amount < wanted);
                 prop_assert_eq!(ladder.place(wanted), if wanted <= 0 { 0 } else { first });

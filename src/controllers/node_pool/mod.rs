@@ -104,7 +104,10 @@ async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace, gua
             Err(panic) => Err(Panicked(words(panic.as_ref())).into()),
         };
         match ended {
-            Ok(()) => pace.forget(&name),
+            Ok(()) => {
+                pace.forget(&name);
+                guard.well(&name);
+            }
             Err(Error::Panicked(panicked)) => next = next.min(guard.report(&pool, &panicked).await),
             Err(error) => {
                 tracing::warn!(pool = name, %error, "does not get on for now");

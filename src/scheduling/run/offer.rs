@@ -190,9 +190,9 @@ impl Run<'_, '_> {
         let row = template.known_row(req);
         let left = &self.left[load.template];
         let unlimited = left.is_empty();
-        // A claim that takes more pods only becomes dearer, unless what limits allow has changed.
-        let before = load.before.filter(|_| unlimited);
-        let best = match before {
+        // A claim that takes more pods only becomes dearer, so the type that it is planned to be stays the cheapest for as
+        // long as it will do.
+        let best = match load.before {
             Some(before) if load.ports.is_empty() && template.still_is(row, before, &load.total) => before,
             _ => {
                 if !load.ports.is_empty() {
@@ -206,7 +206,8 @@ impl Run<'_, '_> {
                 };
                 let free = |kind: usize| load.ports.is_empty() || bits::has(&self.types, kind);
                 let allowed = |kind: usize| free(kind) && within(kind);
-                let least = before.map_or(0, |(_, price)| price);
+                // Unless what limits allow has changed, nothing cheaper than what it was will do.
+                let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
                 template.cheapest(row, &load.total, least, allowed)?
             }
         };

@@ -73,7 +73,7 @@ impl World {
 }
 
 /// How often a decision of that kind has panicked.
-fn panics(registry: &prometheus::Registry, decision: &str) -> u64 {
+fn panics(registry: &prometheus::Registry, decision: &str) -> f64 {
     let families = registry.gather();
     let of = families
         .iter()
@@ -82,7 +82,7 @@ fn panics(registry: &prometheus::Registry, decision: &str) -> u64 {
         let mut labels = metric.get_label().iter();
         labels.any(|label| label.value() == decision)
     });
-    counted.map(|metric| metric.get_counter().value() as u64).sum()
+    counted.map(|metric| metric.get_counter().get_value()).sum()
 }
 
 /// Pods are changed by others and the provisioner is restarted, again and again, while the claim that was made for them
@@ -142,7 +142,11 @@ async fn a_burst_gets_no_more_nodes_than_the_limit_says() {
                 world.clock.sleep(Duration::from_secs(2)).await;
                 assert!(world.living().len() <= 3, "{} machines", world.living().len());
             }
-            assert_eq!(world.all_claims().await.len(), 3, "as many as the limit allows, and no more");
+            assert_eq!(
+                world.all_claims().await.len(),
+                3,
+                "as many as the limit allows, and no more"
+            );
         }),
     )
     .await;
@@ -182,17 +186,23 @@ async fn a_claim_that_cannot_be_had_keeps_no_other_waiting() {
             for number in 0..12 {
                 world.claim_in(&format!("bad-{number}"), "no-such-zone").await;
             }
-            world.waiting("nowhere", json!({"nodeSelector": {"example.com/unicorn": "yes"}})).await;
+            world
+                .waiting("nowhere", json!({"nodeSelector": {"example.com/unicorn": "yes"}}))
+                .await;
             world.waiting("good", json!({})).await;
             world
-                .until("the good pod's claim is launched", Duration::from_mins(2), async || {
-                    let claims = world.all_claims().await;
-                    let good = claims.iter().find(|claim| !claim.name_any().starts_with("bad-"));
-                    match good {
-                        Some(claim) => world.is_true(&claim.name_any(), "Launched").await,
-                        None => false,
-                    }
-                })
+                .until(
+                    "the good pod's claim is launched",
+                    Duration::from_mins(2),
+                    async || {
+                        let claims = world.all_claims().await;
+                        let good = claims.iter().find(|claim| !claim.name_any().starts_with("bad-"));
+                        match good {
+                            Some(claim) => world.is_true(&claim.name_any(), "Launched").await,
+                            None => false,
+                        }
+                    },
+                )
                 .await;
         }),
     )
@@ -215,10 +225,14 @@ async fn a_claim_at_which_we_panic_is_told_so_and_keeps_no_other_waiting() {
             world.claim_in("healthy", "us-south-1").await;
             world.until_launched("healthy").await;
             world.clock.sleep(Duration::from_mins(5)).await;
-            assert_eq!(world.objects_told("InternalError").await, ["poisoned"], "told once");
+            assert_eq!(
+                world.objects_told("InternalError").await,
+                ["poisoned"],
+                "told once"
+            );
             let tries = met.load(Ordering::Relaxed);
             assert!((3..=30).contains(&tries), "{tries} tries in five minutes");
-            assert_eq!(panics(&registry, "nodeclaim"), tries as u64);
+            assert_eq!(panics(&registry, "nodeclaim").to_string(), tries.to_string());
         }),
     )
     .await;
@@ -236,9 +250,11 @@ async fn a_loop_that_panics_begins_anew_and_stops_no_other() {
             world.claim_in("first", "us-south-1").await;
             world.until_launched("first").await;
             world
-                .until("the comparison panics twice", Duration::from_mins(15), async || {
-                    panics(&registry, "drift") >= 2
-                })
+                .until(
+                    "the comparison panics twice",
+                    Duration::from_mins(15),
+                    async || panics(&registry, "drift") >= 2.0,
+                )
                 .await;
             assert!(met.load(Ordering::Relaxed) >= 2);
             world.claim_in("second", "us-south-3").await;
