@@ -235,10 +235,16 @@ impl Template {
     }
 
     /// What any type that has room for these amounts costs at least, as far as one resource after the other says.
-    pub(super) fn floor_for(&self, wanted: impl Iterator<Item = i64>) -> u64 {
+    pub(super) fn floor_for(&self, wanted: &[i64]) -> u64 {
         let ladders = self.by_room.iter().zip(wanted);
-        let floors = ladders.map(|(ladder, wanted)| ladder.floors[ladder.place(wanted)]);
+        let floors = ladders.map(|(ladder, wanted)| ladder.floors[ladder.place(*wanted)]);
         floors.max().unwrap_or_default()
+    }
+
+    /// Whether every type that has room for these amounts costs more than this, as far as one resource says.
+    pub(super) fn costs_beyond(&self, wanted: impl Iterator<Item = i64>, price: u64) -> bool {
+        let mut ladders = self.by_room.iter().zip(wanted);
+        ladders.any(|(ladder, wanted)| ladder.floors[ladder.place(wanted)] > price)
     }
 
     /// Leaves only types whose daemons take none of these ports.
@@ -309,7 +315,7 @@ impl Template {
     }
 
     /// The cheapest type of a row that costs no less than `least`, has room for these amounts and is allowed; of several
-    /// the one with the lowest number. What nothing with enough room can cost is passed over by one search.
+    /// the one with the lowest number. What is cheaper than `least` is passed over by one search.
     pub(super) fn cheapest(
         &self,
         row: &Row,
@@ -317,7 +323,6 @@ impl Template {
         least: u64,
         allowed: impl Fn(usize) -> bool,
     ) -> Option<(usize, u64)> {
-        let least = least.max(self.floor_for(wanted.iter().copied()));
         let begin = row.by_price.partition_point(|(price, _)| *price < least);
         let mut dearer = row.by_price[begin..].iter();
         let found = dearer.find(|(_, kind)| self.holds(*kind, wanted) && allowed(*kind));

@@ -1,5 +1,7 @@
 //! What a claim would be, and for how much, if it took a pod.
 
+use std::cell::OnceCell;
+
 use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::limits;
@@ -14,6 +16,8 @@ use crate::model::HostPort;
 struct Load {
     template: usize,
     total: Vec<i64>,
+    /// What anything with so much room costs at least, once somebody has asked.
+    floor: OnceCell<u64>,
     ports: Vec<HostPort>,
     /// The type that is counted against limits already, and its price.
     before: Option<(usize, u64)>,
@@ -37,6 +41,7 @@ impl Run<'_, '_> {
         let mut load = Load {
             template: held.template,
             total,
+            floor: OnceCell::new(),
             ports: Vec::new(),
             before: Some((held.kind, held.price)),
         };
@@ -48,13 +53,13 @@ impl Run<'_, '_> {
         becomes
     }
 
-    /// What a claim that is there costs more at least if it takes a pod, whatever labels are asked for.
-    pub(super) fn least_growth(&self, turn: &Turn<'_>, claim: usize) -> u64 {
+    /// Whether a claim that is there costs certainly more than `most` more if it takes a pod, whatever labels are asked for.
+    pub(super) fn grows_beyond(&self, turn: &Turn<'_>, claim: usize, most: u64) -> bool {
         let held = &self.claims[claim];
         let requests = &self.problem.classes[turn.class].requests;
         let sums = held.used.iter().zip(requests).map(|(used, more)| used + more);
-        let floor = self.problem.templates[held.template].floor_for(sums);
-        floor.saturating_sub(held.price)
+        let template = &self.problem.templates[held.template];
+        template.costs_beyond(sums, held.price.saturating_add(most))
     }
 
     /// A claim of its own, from the first pools by weight that can have one, and the cheapest of those.
@@ -92,6 +97,7 @@ impl Run<'_, '_> {
         let load = Load {
             template,
             total: class.requests.clone(),
+            floor: OnceCell::new(),
             ports: class.ports.clone(),
             before: None,
         };
@@ -208,7 +214,8 @@ impl Run<'_, '_> {
                 let allowed = |kind: usize| free(kind) && within(kind);
                 // Unless what limits allow has changed, nothing cheaper than what it was will do.
                 let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
-                template.cheapest(row, &load.total, least, allowed)?
+                let floor = load.floor.get_or_init(|| template.floor_for(&load.total));
+                template.cheapest(row, &load.total, least.max(*floor), allowed)?
             }
         };
         (template.min_values.is_empty() || self.enough_values(load, req)).then_some(best)

@@ -93,7 +93,7 @@ impl Run<'_, '_> {
                 let known = best.as_ref().map(|(_, least, tight)| (*least, *tight));
                 // What cannot be the cheapest need not be worked out.
                 let least = known.map_or(most, |(least, _)| least);
-                let dearer = left == Left::Reach && self.least_growth(turn, bin - self.nodes()) > least;
+                let dearer = left == Left::Reach && self.grows_beyond(turn, bin - self.nodes(), least);
                 if !dearer {
                     let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else {
                         continue;
