@@ -248,6 +248,9 @@ pub const REASON_GARBAGE_FOUND: &str = "GarbageFound";
 /// Reason of an event on an `IBMNodeClass`: so many machines belong to no claim that a person must confirm their deletion.
 pub const REASON_COLLECTION_STOPPED: &str = "CollectionStopped";
 
+/// Reason of an event on any object: looking after it ended in a panic, a mistake in this program. Others do not wait for it.
+pub const REASON_INTERNAL_ERROR: &str = "InternalError";
+
 /// Drift reason: the template of the NodePool was different when the claim was made.
 pub const DRIFT_NODE_POOL: &str = "NodePoolDrifted";
 /// Drift reason: the NodePool does not allow what the node is any more.

@@ -14,6 +14,13 @@ pub(super) struct Planning {
     /// Pods are planned for after so long at most [default: 10s]
     #[arg(long, env = "BATCH_MAX_DURATION")]
     batch_max_duration: Option<String>,
+    #[command(flatten)]
+    policies: Policies,
+}
+
+/// What counts when a plan is made.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Policies {
     /// Whether what pods prefer counts, even where that needs more nodes
     #[arg(
         long,
@@ -52,10 +59,10 @@ enum MinValues {
     BestEffort,
 }
 
-impl Planning {
-    /// These settings in place of what is there.
-    pub(super) fn over(self, raw: RawSettings) -> RawSettings {
-        let options = Options {
+impl Policies {
+    /// As the solver takes them.
+    pub(super) fn options(self) -> Options {
+        Options {
             preferences: match self.preference_policy {
                 PreferencePolicy::Respect => Preferences::Respect,
                 PreferencePolicy::Ignore => Preferences::Ignore,
@@ -64,12 +71,18 @@ impl Planning {
                 MinValues::Strict => MinValuesPolicy::Strict,
                 MinValues::BestEffort => MinValuesPolicy::BestEffort,
             },
-        };
+        }
+    }
+}
+
+impl Planning {
+    /// These settings in place of what is there.
+    pub(super) fn over(self, raw: RawSettings) -> RawSettings {
         RawSettings {
             planning: RawPlanning {
                 batch_idle: self.batch_idle_duration.filter(|text| !text.is_empty()),
                 batch_max: self.batch_max_duration.filter(|text| !text.is_empty()),
-                options,
+                options: self.policies.options(),
             },
             ..raw
         }

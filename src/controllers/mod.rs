@@ -13,6 +13,7 @@ pub mod drift;
 pub mod events;
 pub mod expiration;
 pub mod garbage;
+mod guard;
 pub mod health;
 pub mod interruption;
 pub mod metrics;
@@ -37,29 +38,37 @@ pub use zones::Zones;
 use futures::FutureExt;
 
 use crate::cloud::ClusterId;
+use guard::kept_up;
 
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
     let unavailable = context.unavailable.clone();
     // On the heap, as the sum of all is too large for the stack of a deep call.
-    let claims = node_claim::run(context.clone(), cluster).boxed();
-    let classes = node_class::run(context.clone()).boxed();
-    let drift = drift::run(context.clone(), cluster).boxed();
-    let approver = approve(context.clone()).boxed();
-    let capacity = capacity::run(context.clone()).boxed();
+    let claims = kept_up(&context, "nodeclaims", move |context| {
+        node_claim::run(context, cluster)
+    });
+    let classes = kept_up(&context, "nodeclasses", node_class::run);
+    let drift = kept_up(&context, "drift", move |context| drift::run(context, cluster));
+    let approver = kept_up(&context, "approver", approve);
+    let capacity = kept_up(&context, "capacity", capacity::run);
     let plan = plan(context.clone()).boxed();
+    let unavailable = kept_up(&context, "unavailable", move |_| {
+        let unavailable = unavailable.clone();
+        async move { unavailable.run().await }
+    });
     let losing = losing(context, cluster).boxed();
-    let unavailable = async move { unavailable.run().await }.boxed();
     tokio::join!(biased; claims, classes, approver, losing, drift, capacity, plan, unavailable);
 }
 
 /// Whatever makes machines, nodes and claims go.
 async fn losing(context: Context, cluster: ClusterId) {
-    let interruption = interruption::run(context.clone(), cluster).boxed();
-    let termination = termination::run(context.clone()).boxed();
-    let expiration = expiration::run(context.clone()).boxed();
-    let health = health::run(context.clone()).boxed();
-    let garbage = garbage::run(context, cluster).boxed();
+    let interruption = kept_up(&context, "interruption", move |context| {
+        interruption::run(context, cluster)
+    });
+    let termination = kept_up(&context, "termination", termination::run);
+    let expiration = kept_up(&context, "expiration", expiration::run);
+    let health = kept_up(&context, "health", health::run);
+    let garbage = kept_up(&context, "garbage", move |context| garbage::run(context, cluster));
     tokio::join!(biased; interruption, termination, expiration, health, garbage);
 }
 
@@ -67,9 +76,9 @@ async fn losing(context: Context, cluster: ClusterId) {
 async fn plan(context: Context) {
     let cluster = context.cluster.clone();
     let known = cluster.run(&context.client);
-    let pools = node_pool::run(context.clone());
-    let pods = provisioning::run(context.clone());
-    tokio::join!(biased; known, pools.boxed(), pods.boxed());
+    let pools = kept_up(&context, "nodepools", node_pool::run);
+    let pods = kept_up(&context, "provisioning", provisioning::run);
+    tokio::join!(biased; known, pools, pods);
 }
 
 /// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.

@@ -111,6 +111,22 @@ impl Bins {
         )
     }
 
+    /// Those of a block's bins in `among` that have room for these amounts.
+    pub(super) fn fitting(&self, left: Left, block: usize, among: u64, wanted: &[i64]) -> u64 {
+        let width = self.width;
+        let rooms = &self.room(left).of_bin[block * BLOCK * width..];
+        let (mut rest, mut found) = (among, 0);
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            let Some(room) = rooms.get(at * width..(at + 1) * width) else {
+                break;
+            };
+            found |= u64::from(fit(wanted, room)) << at;
+            rest &= rest - 1;
+        }
+        found
+    }
+
     /// Makes the upper bound of a block exact.
     pub(super) fn mend(&mut self, left: Left, block: usize) {
         let (width, bins) = (self.width, self.len());

@@ -34,6 +34,11 @@ pub(super) fn put_growing(set: &mut Vec<u64>, bit: usize) {
     put(set, bit);
 }
 
+/// Takes a number out of a set.
+pub(super) fn drop(set: &mut [u64], bit: usize) {
+    set[bit / 64] &= !(1 << (bit % 64));
+}
+
 /// Keeps in `set` what is in `other` as well.
 pub(super) fn keep(set: &mut [u64], other: &[u64]) {
     set.iter_mut().zip(other).for_each(|(word, other)| *word &= other);
@@ -75,6 +80,9 @@ mod tests {
         }
         assert_eq!(iter(&set).collect::<Vec<_>>(), [0, 63, 64, 129]);
         assert!(has(&set, 129) && !has(&set, 128) && !has(&set, 1000));
+        put(&mut set, 77);
+        drop(&mut set, 77);
+        assert!(!has(&set, 77));
         let mut low = vec![0; words(130)];
         low[0] = u64::MAX;
         keep(&mut set, &low);

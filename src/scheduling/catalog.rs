@@ -9,7 +9,7 @@ use super::tolerance::Tolerance;
 use crate::api::names::{HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, WELL_KNOWN_LABELS};
 use crate::model::pod::NODE_NAME;
 use crate::model::taint::{Preferring, untolerated};
-use crate::model::{InstanceType, Pod, Pool, Requirements, Snapshot, Values};
+use crate::model::{InstanceType, Pod, Pool, Requirements, Snapshot};
 
 /// The pools, those with more weight first and then by name.
 pub(super) fn templates(
@@ -30,9 +30,14 @@ pub(super) fn templates(
         expect_daemons(&mut template, at.1, &snapshot.daemons, space, dims);
         template.limits = Limits::of(at.1, &snapshot.nodes);
         if let Some(limits) = &template.limits {
+            let mut most: Vec<i64> = Vec::new();
             for kind in &mut template.types {
                 kind.counted = limits.count(&at.1.types[kind.index].capacity);
+                most.resize(kind.counted.len(), 0);
+                let pairs = most.iter_mut().zip(&kind.counted);
+                pairs.for_each(|(most, counted)| *most = (*most).max(*counted));
             }
+            template.counted_most = most;
         }
         let least = at.1.requirements.min_values().iter();
         template.min_values = least
@@ -111,13 +116,14 @@ fn kinds(space: &Space, pool: &Pool, dims: &Dims) -> Vec<Kind> {
 
 /// What the labels of a type can be. A label that other types of the pool tell about and this one does not is absent.
 fn kind_set(space: &Space, kind: &InstanceType, told: &[bool]) -> Vec<u64> {
-    let mut requirements = kind.requirements.clone();
-    if requirements.get(INSTANCE_TYPE).is_none() {
-        requirements.narrow(INSTANCE_TYPE, &Values::one_of([kind.name.as_str()]));
-    }
-    let mut set = space.bits_of(&requirements);
+    let mut set = space.bits_of(&kind.requirements);
     for (at, column) in space.columns().iter().enumerate() {
-        if told[at] && requirements.get(&column.key).is_none() {
+        if kind.requirements.get(&column.key).is_some() {
+            continue;
+        }
+        if column.key == INSTANCE_TYPE {
+            space.pin(&mut set, at, column.state_of(&kind.name));
+        } else if told[at] {
             space.pin(&mut set, at, column.absent());
         }
     }
@@ -139,7 +145,9 @@ fn expect_daemons(template: &mut Template, pool: &Pool, daemons: &[Pod], space: 
             template.daemon_ports.push((daemon.ports.clone(), on));
         }
     }
-    template.set_rooms(pool, dims);
+    if !daemons.is_empty() {
+        template.set_rooms(pool, dims);
+    }
 }
 
 /// The types on which a daemon with these terms will run.

@@ -95,6 +95,9 @@ fn new_claim(run: &Run<'_, '_>, at: usize, written: &mut Written) -> Option<NewC
 /// What pods ask for, and the least that daemons will on any type that is left.
 fn with_daemons(run: &Run<'_, '_>, claim: &Claim, types: &[u64]) -> Vec<i64> {
     let template = &run.problem.templates[claim.template];
+    if !template.expects_daemons {
+        return claim.used.clone();
+    }
     let least = |dim: usize| {
         bits::iter(types)
             .map(|kind| template.types[kind].daemons[dim])
@@ -108,19 +111,15 @@ fn with_daemons(run: &Run<'_, '_>, claim: &Claim, types: &[u64]) -> Vec<i64> {
 /// The types that are left, cheapest first. Those that what is left of the pool's limits does not allow are not offered.
 fn options(run: &Run<'_, '_>, claim: &Claim, req: ReqId, types: &[u64]) -> Vec<u32> {
     let template = &run.problem.templates[claim.template];
-    let prices = &template.known_row(req).prices;
     let left = &run.left[claim.template];
     let planned = &template.types[claim.kind].counted;
-    let allowed =
-        |kind: &usize| left.is_empty() || limits::allow(left, Some(planned), &template.types[*kind].counted);
-    let mut kinds: Vec<usize> = bits::iter(types).filter(allowed).collect();
-    // Types are numbered by their cheapest price anywhere, which mostly is the order already.
-    if !kinds.is_sorted_by_key(|kind| prices[*kind]) {
-        kinds.sort_by_key(|kind| (prices[*kind], *kind));
-    }
-    kinds.truncate(OPTIONS_MAX);
+    let fits = |counted: &[i64]| limits::allow(left, Some(planned), counted);
+    let all = left.is_empty() || fits(&template.counted_most);
+    let allowed = |kind: &usize| all || fits(&template.types[*kind].counted);
+    let sorted = template.known_row(req).by_price.iter().map(|(_, kind)| *kind);
+    let kinds = sorted.filter(|kind| bits::has(types, *kind)).filter(allowed);
     let index = |kind: usize| u32::try_from(template.types[kind].index).unwrap_or(u32::MAX);
-    kinds.into_iter().map(index).collect()
+    kinds.map(index).take(OPTIONS_MAX).collect()
 }
 
 /// What the labels of a claim's node must be, in full. Most claims of a plan share a few of these.

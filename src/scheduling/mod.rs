@@ -5,8 +5,8 @@
 //! what stood in the way at every pool and at what is there already.
 //!
 //! How it is fast: pods that ask for the same are one class; labels and their values are bits, so that requirements are
-//! compared a word at a time and each pair once; what is left of instance types is a set of bits as well; and for each
-//! block of nodes it is known at most how much any has left. How it is cheap: several passes under different policies are
+//! compared a word at a time and each pair once; what types with enough room cost at least is looked up; and for each block
+//! of nodes it is known at most how much any has left. How it is cheap: several passes under different policies are
 //! made, first fit among them, and the plan that leaves out fewest pods, then costs least, then has fewest nodes wins.
 
 mod bins;

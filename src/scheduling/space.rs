@@ -141,9 +141,17 @@ impl Column {
 
     fn bits_of(&self, values: &Values) -> Vec<u64> {
         let mut set = vec![0; self.words];
-        for (state, value) in self.values.iter().enumerate() {
-            if values.allows(value) {
-                bits::put(&mut set, state);
+        if let Some(listed) = values.listed() {
+            // Few of many values, as of a type that has one name of hundreds.
+            let known = listed
+                .iter()
+                .filter_map(|value| self.values.binary_search(value).ok());
+            known.for_each(|state| bits::put(&mut set, state));
+        } else {
+            for (state, value) in self.values.iter().enumerate() {
+                if values.allows(value) {
+                    bits::put(&mut set, state);
+                }
             }
         }
         // Where numbers are compared, those that nobody mentions have states of their own.

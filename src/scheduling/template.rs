@@ -1,8 +1,8 @@
 //! A NodePool and its instance types, as tables.
 //!
-//! Types are numbered by their cheapest price. For each resource they are sorted by what they have room for, with the
-//! set of those from each place on, so that the types that fit are the intersection of one set for each resource. Which
-//! types requirements leave, and for how much, is computed once for each interned set of requirements.
+//! Types are numbered by their cheapest price. For each resource they are sorted by what they have room for, with the least
+//! that any from each place on costs, so that a few look-ups say below which price nothing fits. Which types requirements
+//! leave, and for how much, is computed and sorted once for each interned set of requirements.
 
 use super::bits;
 use super::dims::Dims;
@@ -29,12 +29,16 @@ pub(super) struct Template {
     pub(super) types: Vec<Kind>,
     /// What its nodes may have together.
     pub(super) limits: Option<Limits>,
+    /// The most that any of its types counts against each limit.
+    pub(super) counted_most: Vec<i64>,
     /// Ports that daemons take, and the types on which they do.
     pub(super) daemon_ports: Vec<(Vec<HostPort>, Vec<u64>)>,
     /// How many values of labels must stay possible: column and number.
     pub(super) min_values: Vec<(usize, u32)>,
     width: usize,
     rooms: Vec<i64>,
+    /// Whether daemons take something of some type.
+    pub(super) expects_daemons: bool,
     by_room: Vec<Ladder>,
     rows: Vec<Option<Box<Row>>>,
 }
@@ -70,8 +74,12 @@ pub(super) struct Offer {
 #[derive(Debug)]
 struct Ladder {
     amounts: Vec<i64>,
-    /// The types from each place on; one more, empty.
-    from: Vec<Vec<u64>>,
+    /// The type at each place.
+    kinds: Vec<usize>,
+    /// By how many bits an amount is shifted to get its step.
+    shift: u32,
+    /// Where the amounts of each step begin; one more, where they end.
+    steps: Vec<usize>,
     /// The least that any type from each place on costs anywhere; one more, [`UNSOLD`].
     floors: Vec<u64>,
 }
@@ -83,6 +91,8 @@ pub(super) struct Row {
     pub(super) types: Vec<u64>,
     /// Their prices; [`UNSOLD`] for those that are not left.
     pub(super) prices: Vec<u64>,
+    /// Prices and types, cheapest first.
+    pub(super) by_price: Vec<(u64, usize)>,
     /// The most that any of them has room for, by resource.
     pub(super) most: Vec<i64>,
 }
@@ -161,10 +171,12 @@ impl Template {
             req,
             taints,
             limits: None,
+            counted_most: Vec::new(),
             daemon_ports: Vec::new(),
             min_values: Vec::new(),
             width: dims.len(),
             rooms: Vec::new(),
+            expects_daemons: false,
             by_room: Vec::new(),
             rows: Vec::new(),
             types,
@@ -181,29 +193,26 @@ impl Template {
             self.rooms
                 .extend(has.iter().zip(&kind.daemons).map(|(has, daemons)| has - daemons));
         }
+        self.expects_daemons = self
+            .types
+            .iter()
+            .flat_map(|kind| &kind.daemons)
+            .any(|taken| *taken != 0);
         self.by_room = (0..self.width).map(|dim| self.ladder(dim)).collect();
         self.rows.clear();
     }
 
     fn ladder(&self, dim: usize) -> Ladder {
-        let words = bits::words(self.types.len());
         let mut sorted: Vec<(i64, usize)> = (0..self.types.len())
             .map(|kind| (self.rooms[kind * self.width + dim], kind))
             .collect();
         sorted.sort_unstable();
-        let mut from = vec![vec![0; words]; sorted.len() + 1];
         let mut floors = vec![UNSOLD; sorted.len() + 1];
         for at in (0..sorted.len()).rev() {
-            let (before, after) = from.split_at_mut(at + 1);
-            before[at].copy_from_slice(&after[0]);
-            bits::put(&mut before[at], sorted[at].1);
             floors[at] = floors[at + 1].min(self.types[sorted[at].1].floor);
         }
-        Ladder {
-            amounts: sorted.into_iter().map(|(amount, _)| amount).collect(),
-            from,
-            floors,
-        }
+        let (amounts, kinds) = sorted.into_iter().unzip();
+        Ladder::new(amounts, kinds, floors)
     }
 
     /// What a type has room for.
@@ -211,25 +220,31 @@ impl Template {
         &self.rooms[kind * self.width..(kind + 1) * self.width]
     }
 
+    /// Whether a type has room for these amounts. Who asks for nothing has room even where daemons take more than there is.
+    fn holds(&self, kind: usize, wanted: &[i64]) -> bool {
+        let mut pairs = wanted.iter().zip(self.room(kind));
+        pairs.all(|(wanted, room)| *wanted <= 0 || wanted <= room)
+    }
+
     /// Leaves only types that have room for these amounts.
     pub(super) fn keep_fitting(&self, types: &mut [u64], wanted: &[i64]) {
         for (ladder, wanted) in self.by_room.iter().zip(wanted) {
-            if *wanted > 0 {
-                let at = ladder.amounts.partition_point(|amount| amount < wanted);
-                if at > 0 {
-                    bits::keep(types, &ladder.from[at]);
-                }
-            }
+            let lacking = &ladder.kinds[..ladder.place(*wanted)];
+            lacking.iter().for_each(|kind| bits::drop(types, *kind));
         }
     }
 
     /// What any type that has room for these amounts costs at least, as far as one resource after the other says.
-    pub(super) fn floor_for(&self, wanted: impl Iterator<Item = i64>) -> u64 {
-        let floors = self.by_room.iter().zip(wanted).map(|(ladder, wanted)| {
-            let at = ladder.amounts.partition_point(|amount| *amount < wanted);
-            ladder.floors[at]
-        });
+    pub(super) fn floor_for(&self, wanted: &[i64]) -> u64 {
+        let ladders = self.by_room.iter().zip(wanted);
+        let floors = ladders.map(|(ladder, wanted)| ladder.floors[ladder.place(*wanted)]);
         floors.max().unwrap_or_default()
+    }
+
+    /// Whether every type that has room for these amounts costs more than this, as far as one resource says.
+    pub(super) fn costs_beyond(&self, wanted: impl Iterator<Item = i64>, price: u64) -> bool {
+        let mut ladders = self.by_room.iter().zip(wanted);
+        ladders.any(|(ladder, wanted)| ladder.floors[ladder.place(wanted)] > price)
     }
 
     /// Leaves only types whose daemons take none of these ports.
@@ -258,6 +273,7 @@ impl Template {
         static NONE: Row = Row {
             types: Vec::new(),
             prices: Vec::new(),
+            by_price: Vec::new(),
             most: Vec::new(),
         };
         self.rows
@@ -271,6 +287,7 @@ impl Template {
         let mut row = Row {
             types: vec![0; bits::words(self.types.len())],
             prices: vec![UNSOLD; self.types.len()],
+            by_price: Vec::new(),
             most: vec![0; self.width],
         };
         for (at, kind) in self.types.iter().enumerate() {
@@ -280,6 +297,7 @@ impl Template {
             if let Some(offer) = kind.cheapest(space, columns, req) {
                 bits::put(&mut row.types, at);
                 row.prices[at] = offer.price;
+                row.by_price.push((offer.price, at));
                 let room = self.room(at);
                 row.most
                     .iter_mut()
@@ -287,26 +305,80 @@ impl Template {
                     .for_each(|(most, room)| *most = (*most).max(*room));
             }
         }
+        row.by_price.sort_unstable();
         row
     }
 
-    /// The cheapest of these types at these prices that `allowed` allows. The numbers of types follow their cheapest
-    /// price of all, so the search ends early.
+    /// Whether a type still is what certain amounts cost at these requirements: it is left, for this price, and has room.
+    pub(super) fn still_is(&self, row: &Row, (kind, price): (usize, u64), wanted: &[i64]) -> bool {
+        row.prices[kind] == price && self.holds(kind, wanted)
+    }
+
+    /// The cheapest type of a row that costs no less than `least`, has room for these amounts and is allowed; of several
+    /// the one with the lowest number. What is cheaper than `least` is passed over by one search.
     pub(super) fn cheapest(
         &self,
-        types: &[u64],
-        prices: &[u64],
+        row: &Row,
+        wanted: &[i64],
+        least: u64,
         allowed: impl Fn(usize) -> bool,
     ) -> Option<(usize, u64)> {
-        let mut best: Option<(usize, u64)> = None;
-        for kind in bits::iter(types) {
-            if best.is_some_and(|(_, price)| self.types[kind].floor >= price) {
-                break;
-            }
-            if best.is_none_or(|(_, price)| prices[kind] < price) && allowed(kind) {
-                best = Some((kind, prices[kind]));
+        let begin = row.by_price.partition_point(|(price, _)| *price < least);
+        let mut dearer = row.by_price[begin..].iter();
+        let found = dearer.find(|(_, kind)| self.holds(*kind, wanted) && allowed(*kind));
+        found.map(|(price, kind)| (*kind, *price))
+    }
+}
+
+impl Ladder {
+    /// How many bits number the steps: with 256 of them hardly more than one type of a catalogue is on one.
+    const STEP_BITS: u32 = 8;
+
+    fn new(amounts: Vec<i64>, kinds: Vec<usize>, floors: Vec<u64>) -> Self {
+        let most = amounts.last().copied().unwrap_or_default().max(0);
+        let shift = (i64::BITS - most.leading_zeros()).saturating_sub(Self::STEP_BITS);
+        let below = |step: i64| amounts.partition_point(|amount| *amount < step << shift);
+        Self {
+            steps: (0..=most >> shift).map(below).chain([amounts.len()]).collect(),
+            shift,
+            amounts,
+            kinds,
+            floors,
+        }
+    }
+
+    /// The place of the first type that has room for an amount. Who asks for nothing fits everywhere.
+    fn place(&self, wanted: i64) -> usize {
+        if wanted <= 0 {
+            return 0;
+        }
+        let step = usize::try_from(wanted >> self.shift).unwrap_or(usize::MAX - 1);
+        let (Some(begin), Some(end)) = (self.steps.get(step), self.steps.get(step + 1)) else {
+            return self.amounts.len();
+        };
+        begin + self.amounts[*begin..*end].partition_point(|amount| *amount < wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn steps_find_the_first_type_with_enough(
+            amounts in prop::collection::vec(prop_oneof![-5_i64..2000, 0_i64..(1 << 45)], 0..40),
+            wanted in prop_oneof![-5_i64..2000, 0_i64..(1 << 45), Just(i64::MAX)],
+        ) {
+            let mut amounts = amounts;
+            amounts.sort_unstable();
+            let ladder = Ladder::new(amounts.clone(), Vec::new(), Vec::new());
+            for wanted in amounts.iter().copied().chain([wanted]) {
+                let first = amounts.partition_point(|amount| *amount < wanted);
+                prop_assert_eq!(ladder.place(wanted), if wanted <= 0 { 0 } else { first });
             }
         }
-        best
     }
 }

@@ -109,6 +109,12 @@ fn a_node_that_can_be_bought_is_told_with_its_price() {
         "{said}"
     );
     assert!(said.contains(" in us-south-1, for $0.0"), "{said}");
+    assert!(
+        said.contains("Worked out with built-in machines and prices; preferences count, minValues hold."),
+        "{said}"
+    );
+    let (said, _) = explain(&simulator, &["p", "--preference-policy", "Ignore"]);
+    assert!(said.contains("preferences do not count"), "{said}");
 }
 
 #[test]

@@ -10,17 +10,19 @@ use crate::api::names::{LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED};
 use crate::api::{IBMNodeClass, NodeClaim};
 use crate::cli::objects::{self, Seen, sold};
 use crate::model::{DiscountFactors, InstanceType, Node, NodeKind, Stage, Withheld};
-use crate::scheduling::{Destination, LeftOut, NewClaim, Options, Plan, remedy, solve};
+use crate::scheduling::{
+    Destination, LeftOut, MinValuesPolicy, NewClaim, Options, Plan, Preferences, remedy, solve,
+};
 
 /// The reason of the event that says which claim or node a pod was promised.
 const NOMINATED: &str = "Nominated";
 
-/// The answer for one pod.
-pub(super) fn of(live: &Live, pod: &Pod, now: Timestamp) -> String {
+/// The answer for one pod, where plans are made like this.
+pub(super) fn of(live: &Live, pod: &Pod, options: Options, now: Timestamp) -> String {
     let name = format!("pod {}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
     let mut lines = match settled(pod) {
         Some(said) => vec![format!("{name} {said}")],
-        None => decided(live, pod, &name, now),
+        None => decided(live, pod, &name, options, now),
     };
     lines.extend(nomination(&live.events, pod));
     lines.join("\n")
@@ -61,13 +63,13 @@ fn settled(pod: &Pod) -> Option<String> {
 }
 
 /// What the solver says, with all pods that wait counted.
-fn decided(live: &Live, pod: &Pod, name: &str, now: Timestamp) -> Vec<String> {
+fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp) -> Vec<String> {
     let withheld = Withheld::of(&live.objects.withheld);
     let factors = DiscountFactors::default();
     let seen = live
         .objects
         .see(&|class| types_of(class, &withheld, &factors, now));
-    let plan = solve(&seen.snapshot, Options::default(), &mut || true);
+    let plan = solve(&seen.snapshot, options, &mut || true);
     let members = &seen.snapshot.pending.members;
     let at = members
         .iter()
@@ -79,11 +81,28 @@ fn decided(live: &Live, pod: &Pod, name: &str, now: Timestamp) -> Vec<String> {
     let mut lines = match placed.map(|placement| placement.on) {
         Some(Destination::Existing(node)) => waits(live, &seen.snapshot.nodes[node], name),
         Some(Destination::New(claim)) => vec![to_be_bought(&seen, &plan.claims[claim], name)],
-        None => left_out(&seen, &plan, at, name),
+        None => left_out(&seen, &plan, options, at, name),
     };
     let passed = seen.passed_over.iter();
     lines.extend(passed.map(|(pool, why)| format!("  NodePool {pool} has no part in it: {why}")));
+    lines.push(grounds(options));
     lines
+}
+
+/// What the answer rests on that the controller may know better.
+fn grounds(options: Options) -> String {
+    let preferences = match options.preferences {
+        Preferences::Respect => "preferences count",
+        Preferences::Ignore => "preferences do not count",
+    };
+    let min_values = match options.min_values {
+        MinValuesPolicy::Strict => "minValues hold",
+        MinValuesPolicy::BestEffort => "minValues hold as far as possible",
+    };
+    format!(
+        "Worked out with built-in machines and prices; {preferences}, {min_values}. The controller asks the catalogue, and \
+         may have been told other discounts and policies."
+    )
 }
 
 /// What can be bought for a class that is ready.
@@ -184,14 +203,14 @@ fn to_be_bought(seen: &Seen, claim: &NewClaim, name: &str) -> String {
     )
 }
 
-fn left_out(seen: &Seen, plan: &Plan, at: usize, name: &str) -> Vec<String> {
+fn left_out(seen: &Seen, plan: &Plan, options: Options, at: usize, name: &str) -> Vec<String> {
     let left = plan.left_out.iter().find(|left| left.pods.contains(&at));
     let Some(LeftOut { refusals, .. }) = left else {
         return vec![format!("{name} has no place, and nobody knows why")];
     };
     let mut lines = vec![format!("{name} has no place:")];
     lines.extend(refusals.iter().map(|refusal| format!("  {refusal}")));
-    if let Some(remedy) = remedy(&seen.snapshot, Options::default(), at, refusals) {
+    if let Some(remedy) = remedy(&seen.snapshot, options, at, refusals) {
         lines.push(format!("To get in at NodePool {}:", remedy.pool));
         lines.extend(remedy.changes.iter().map(|change| format!("  {change}")));
     }

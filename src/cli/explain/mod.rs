@@ -5,6 +5,7 @@ mod live;
 
 use clap::Subcommand;
 
+use super::planning::Policies;
 use super::{BadInput, output};
 use crate::clock::Clock;
 
@@ -24,7 +25,8 @@ enum What {
 /// would let the pod in.
 ///
 /// The cluster is the one that KUBECONFIG names. It is read once, and the same decision is made as the controller makes;
-/// nothing is written. Machines and prices are built in, what is withheld is read from the cluster.
+/// nothing is written. Machines and prices are built in, what is withheld is read from the cluster. How the controller was
+/// started is not known here: where it was told other policies than the usual ones, tell them here as well.
 #[derive(Debug, clap::Args)]
 struct PodArgs {
     /// The pod
@@ -32,6 +34,8 @@ struct PodArgs {
     /// Its namespace
     #[arg(short, long, default_value = "default")]
     namespace: String,
+    #[command(flatten)]
+    policies: Policies,
 }
 
 /// Prints the answer.
@@ -53,6 +57,6 @@ async fn explain(asked: &PodArgs) -> anyhow::Result<()> {
         let problem = format!("there is no pod {} in namespace {}", asked.name, asked.namespace);
         return Err(BadInput::new(problem).hint("-n names another namespace").into());
     };
-    let answer = answer::of(&live, pod, Clock::system().now());
+    let answer = answer::of(&live, pod, asked.policies.options(), Clock::system().now());
     Ok(output::data(answer.trim_end())?)
 }

@@ -29,6 +29,7 @@ pub use request::Malformed;
 
 use super::context::Context;
 use super::events::{Kind, Story};
+use super::guard::Guard;
 use super::passes;
 use crate::api::{NodeClaim, names};
 
@@ -69,8 +70,12 @@ pub async fn run(context: Context) {
         .default_backoff()
         .applied_objects()
         .map_ok(|request| ObjectRef::from_obj(&request));
+    let guard = Guard::new(&context, "certificates");
     let passes = applier(
-        |request, context| Box::pin(reconcile(request, context)),
+        move |request, context| {
+            let pass = reconcile(Arc::clone(&request), context);
+            Box::pin(guard.clone().pass(request, pass))
+        },
         slow_down,
         Arc::new(context),
         store,

@@ -30,6 +30,7 @@ use kube::{Api, ResourceExt};
 use tokio::sync::OnceCell;
 
 use super::context::Context;
+use super::guard::Guard;
 use super::pace::Pace;
 use super::passes;
 use crate::api::{NodeClaim, names};
@@ -191,8 +192,12 @@ pub async fn run(context: Context, cluster: ClusterId) {
         context,
         cluster,
     });
+    let guard = Guard::new(&shared.context, "nodeclaim");
     let passes = applier(
-        |claim, shared| Box::pin(reconcile(claim, shared)),
+        move |claim, shared| {
+            let pass = reconcile(Arc::clone(&claim), shared);
+            Box::pin(guard.clone().pass(claim, pass))
+        },
         slow_down,
         shared,
         store,

@@ -28,6 +28,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::context::Context;
+use super::guard::Guard;
 use super::pace::Pace;
 use super::passes;
 use crate::api::{IBMNodeClass, IBMNodeClassStatus};
@@ -93,8 +94,12 @@ pub async fn run(context: Context) {
         resolved: Mutex::default(),
         context,
     });
+    let guard = Guard::new(&shared.context, "nodeclass");
     let passes = applier(
-        |class, shared| Box::pin(reconcile(class, shared)),
+        move |class, shared| {
+            let pass = reconcile(Arc::clone(&class), shared);
+            Box::pin(guard.clone().pass(class, pass))
+        },
         slow_down,
         shared,
         store,

@@ -19,6 +19,7 @@ use serde_json::json;
 
 use super::compute::{Panicked, words};
 use super::context::Context;
+use super::guard::Guard;
 use super::pace::Pace;
 use super::provisioning::claim::{Wanted, manifest};
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
@@ -61,13 +62,14 @@ impl Error {
 /// Looks after all pools, for as long as this is polled.
 pub async fn run(context: Context) {
     let pace = Pace::new(context.entropy.clone());
+    let guard = Guard::new(&context, "nodepool");
     let mut record = Record::default();
     let mut state = context.cluster.subscribe();
     // The sender is the context's own: it does not go while we wait.
     _ = state.wait_for(State::is_whole).await;
     loop {
         state.borrow_and_update();
-        let wait = look_after_all(&context, &mut record, &pace).await;
+        let wait = look_after_all(&context, &mut record, &pace, &guard).await;
         tokio::select! {
             biased;
             () = supply_changes(&mut state) => context.clock.sleep(TOGETHER).await,
@@ -82,7 +84,7 @@ async fn supply_changes(state: &mut tokio::sync::watch::Receiver<State>) {
 }
 
 /// One pass over all pools; when the next one is due.
-async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace) -> Duration {
+async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace, guard: &Guard) -> Duration {
     let pools: Vec<NodePool> = context.cluster.with(|index| {
         let pools = index.pools.iter().map(|(_, pool)| pool);
         pools.filter(|pool| readiness::is_ours(pool)).cloned().collect()
@@ -102,11 +104,12 @@ async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace) -> 
             Err(panic) => Err(Panicked(words(panic.as_ref())).into()),
         };
         match ended {
-            Ok(()) => pace.forget(&name),
+            Ok(()) => {
+                pace.forget(&name);
+                guard.well(&name);
+            }
+            Err(Error::Panicked(panicked)) => next = next.min(guard.report(&pool, &panicked).await),
             Err(error) => {
-                if matches!(error, Error::Panicked(_)) {
-                    context.metrics.panicked("nodepool");
-                }
                 tracing::warn!(pool = name, %error, "does not get on for now");
                 next = next.min(pace.wait(&name));
             }

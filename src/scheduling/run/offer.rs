@@ -1,5 +1,7 @@
 //! What a claim would be, and for how much, if it took a pod.
 
+use std::cell::OnceCell;
+
 use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::limits;
@@ -14,9 +16,11 @@ use crate::model::HostPort;
 struct Load {
     template: usize,
     total: Vec<i64>,
+    /// What anything with so much room costs at least, once somebody has asked.
+    floor: OnceCell<u64>,
     ports: Vec<HostPort>,
-    /// The type that is counted against limits already.
-    before: Option<usize>,
+    /// The type that is counted against limits already, and its price.
+    before: Option<(usize, u64)>,
 }
 
 impl Run<'_, '_> {
@@ -37,8 +41,9 @@ impl Run<'_, '_> {
         let mut load = Load {
             template: held.template,
             total,
+            floor: OnceCell::new(),
             ports: Vec::new(),
-            before: Some(held.kind),
+            before: Some((held.kind, held.price)),
         };
         if !self.problem.templates[load.template].daemon_ports.is_empty() {
             load.ports = [&self.bins.ports[bin][..], &class.ports].concat();
@@ -48,13 +53,13 @@ impl Run<'_, '_> {
         becomes
     }
 
-    /// What a claim that is there costs more at least if it takes a pod, whatever labels are asked for.
-    pub(super) fn least_growth(&self, turn: &Turn<'_>, claim: usize) -> u64 {
+    /// Whether a claim that is there costs certainly more than `most` more if it takes a pod, whatever labels are asked for.
+    pub(super) fn grows_beyond(&self, turn: &Turn<'_>, claim: usize, most: u64) -> bool {
         let held = &self.claims[claim];
         let requests = &self.problem.classes[turn.class].requests;
         let sums = held.used.iter().zip(requests).map(|(used, more)| used + more);
-        let floor = self.problem.templates[held.template].floor_for(sums);
-        floor.saturating_sub(held.price)
+        let template = &self.problem.templates[held.template];
+        template.costs_beyond(sums, held.price.saturating_add(most))
     }
 
     /// A claim of its own, from the first pools by weight that can have one, and the cheapest of those.
@@ -92,6 +97,7 @@ impl Run<'_, '_> {
         let load = Load {
             template,
             total: class.requests.clone(),
+            floor: OnceCell::new(),
             ports: class.ports.clone(),
             before: None,
         };
@@ -115,14 +121,18 @@ impl Run<'_, '_> {
 
     /// Pins the labels by which the pod is counted, and finds the cheapest type.
     fn settle(&mut self, turn: &Turn<'_>, load: &Load, req: ReqId, part: ReqId) -> Option<Becomes> {
-        let mut req = req;
-        if !self.pinned(turn, req) {
-            let columns = self.problem.classes[turn.class].stages[turn.stage].pins.clone();
-            for column in columns {
-                req = self.pin(turn, load, req, column)?;
+        let (mut req, mut found) = (req, None);
+        for at in 0..self.problem.classes[turn.class].stages[turn.stage].pins.len() {
+            let column = self.problem.classes[turn.class].stages[turn.stage].pins[at];
+            let states = self.problem.space.states(req, column);
+            if bits::count(states) > 1 {
+                (req, found) = self.pin(turn, load, req, column)?;
             }
         }
-        let (kind, price) = self.cheapest(load, req)?;
+        let (kind, price) = match found {
+            Some(found) => found,
+            None => self.cheapest(load, req)?,
+        };
         Some(Becomes {
             req,
             part,
@@ -131,84 +141,96 @@ impl Run<'_, '_> {
         })
     }
 
-    /// The value of a label that is least used and then cheapest, among those for which a type is left.
-    fn pin(&mut self, turn: &Turn<'_>, load: &Load, req: ReqId, column: usize) -> Option<ReqId> {
-        let states = self.problem.space.states(req, column);
-        if bits::count(states) == 1 {
-            return Some(req);
-        }
-        let values = self.problem.space.columns()[column].values.len();
-        let states: Vec<usize> = bits::iter(states).filter(|state| *state < values).collect();
-        let mut best: Option<((i64, u64), ReqId)> = None;
-        for state in &states {
-            let pinned = self.problem.space.pinned(req, column, *state);
-            let Some((pinned, price)) =
-                pinned.and_then(|pinned| Some((pinned, self.cheapest(load, pinned)?.1)))
-            else {
+    /// The value of a label that is least used and then cheapest, among those for which a type is left, with that type.
+    fn pin(
+        &mut self,
+        turn: &Turn<'_>,
+        load: &Load,
+        req: ReqId,
+        column: usize,
+    ) -> Option<(ReqId, Option<(usize, u64)>)> {
+        let mut best: Option<((i64, u64), ReqId, usize)> = None;
+        let mut valued = false;
+        for state in 0..self.problem.space.columns()[column].values.len() {
+            if !bits::has(self.problem.space.states(req, column), state) {
                 continue;
-            };
-            let rank = (self.crowd(turn, column, *state), price);
-            if best.as_ref().is_none_or(|(known, _)| rank < *known) {
-                best = Some((rank, pinned));
+            }
+            valued = true;
+            let crowd = self.crowd(turn, column, state);
+            if best.as_ref().is_some_and(|(known, _, _)| crowd > known.0) {
+                continue;
+            }
+            let pinned = self.problem.space.pinned(req, column, state);
+            let sold = pinned.and_then(|pinned| Some((pinned, self.cheapest(load, pinned)?)));
+            if let Some((pinned, (kind, price))) = sold
+                && best.as_ref().is_none_or(|(known, _, _)| (crowd, price) < *known)
+            {
+                best = Some(((crowd, price), pinned, kind));
             }
         }
         match best {
-            Some((_, pinned)) => Some(pinned),
+            Some(((_, price), pinned, kind)) => Some((pinned, Some((kind, price)))),
             // Nodes that do not have the label at all are no place where pods are counted.
-            None => states.is_empty().then_some(req),
+            None => (!valued).then_some((req, None)),
         }
     }
 
     /// How many pods are counted at a value already: by the pod's own spreads, else by those that count it.
     fn crowd(&self, turn: &Turn<'_>, column: usize, state: usize) -> i64 {
         let class = &self.problem.classes[turn.class];
-        let over = |group: usize| self.problem.groups[group].over == Over::Label(column);
+        let over = |group: &usize| self.problem.groups[*group].over == Over::Label(column);
+        let matched = |group: usize| self.counts.matched(group, state);
         let spreads = class.stages[turn.stage].asks.spreads.iter();
-        let own: Vec<usize> = spreads
-            .map(|ask| ask.group)
-            .filter(|group| over(*group))
-            .collect();
-        let counted = |groups: &[usize]| -> i64 {
-            groups
-                .iter()
-                .map(|group| self.counts.matched(*group, state))
-                .sum()
-        };
-        if own.is_empty() {
-            let others: Vec<usize> = class
-                .counted
-                .iter()
-                .copied()
-                .filter(|group| over(*group))
-                .collect();
-            return counted(&others);
+        let mut own = spreads.map(|ask| ask.group).filter(over).peekable();
+        if own.peek().is_some() {
+            return own.map(matched).sum();
         }
-        counted(&own)
+        class.counted.iter().copied().filter(over).map(matched).sum()
     }
 
     /// The cheapest type that requirements leave, that has room, and that limits allow.
     fn cheapest(&mut self, load: &Load, req: ReqId) -> Option<(usize, u64)> {
         let problem = &mut *self.problem;
-        let template = &mut problem.templates[load.template];
-        template.row(&problem.space, req);
+        problem.templates[load.template].row(&problem.space, req);
         let template = &problem.templates[load.template];
         let row = template.known_row(req);
-        self.types.clone_from(&row.types);
-        template.keep_fitting(&mut self.types, &load.total);
-        if !load.ports.is_empty() {
-            template.keep_without_ports(&mut self.types, &load.ports);
-        }
         let left = &self.left[load.template];
-        let counted = |kind: usize| &template.types[kind].counted[..];
-        let allowed =
-            |kind: usize| left.is_empty() || limits::allow(left, load.before.map(counted), counted(kind));
-        let best = template.cheapest(&self.types, &row.prices, allowed)?;
-        if problem.options.min_values == MinValuesPolicy::Strict
-            && !self.too_few(load.template, req, &self.types).is_empty()
-        {
-            return None;
+        let unlimited = left.is_empty();
+        // A claim that takes more pods only becomes dearer, so the type that it is planned to be stays the cheapest for as
+        // long as it will do.
+        let best = match load.before {
+            Some(before) if load.ports.is_empty() && template.still_is(row, before, &load.total) => before,
+            _ => {
+                if !load.ports.is_empty() {
+                    self.types.clone_from(&row.types);
+                    template.keep_without_ports(&mut self.types, &load.ports);
+                }
+                let counted = |kind: usize| &template.types[kind].counted[..];
+                let within = |kind: usize| {
+                    let before = load.before.map(|(kind, _)| counted(kind));
+                    unlimited || limits::allow(left, before, counted(kind))
+                };
+                let free = |kind: usize| load.ports.is_empty() || bits::has(&self.types, kind);
+                let allowed = |kind: usize| free(kind) && within(kind);
+                // Unless what limits allow has changed, nothing cheaper than what it was will do.
+                let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
+                let floor = load.floor.get_or_init(|| template.floor_for(&load.total));
+                template.cheapest(row, &load.total, least.max(*floor), allowed)?
+            }
+        };
+        (template.min_values.is_empty() || self.enough_values(load, req)).then_some(best)
+    }
+
+    /// Whether the types that have room leave as many different values as are asked for, or need not.
+    fn enough_values(&self, load: &Load, req: ReqId) -> bool {
+        let template = &self.problem.templates[load.template];
+        if self.problem.options.min_values == MinValuesPolicy::BestEffort {
+            return true;
         }
-        Some(best)
+        let mut types = template.known_row(req).types.clone();
+        template.keep_fitting(&mut types, &load.total);
+        template.keep_without_ports(&mut types, &load.ports);
+        self.too_few(load.template, req, &types).is_empty()
     }
 
     /// The labels of which too few different values are left by these types: column, number asked for, number left.

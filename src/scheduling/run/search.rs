@@ -2,8 +2,8 @@
 
 use super::super::bins::{BLOCK, Left};
 use super::super::bits;
-use super::super::dims::fit;
 use super::super::space::ReqId;
+use super::super::template::UNSOLD;
 use super::{Growth, Run, Turn};
 use crate::model::host_port;
 
@@ -54,15 +54,16 @@ impl Run<'_, '_> {
         }
         match self.policy.growth {
             Growth::First => {
-                let first = self.scan(turn, Left::Reach, 1).map(|(spot, _)| spot);
+                let first = self.scan(turn, Left::Reach, 1, UNSOLD).map(|(spot, _)| spot);
                 first.or_else(|| self.open(turn).map(|(spot, _)| spot))
             }
             Growth::Cheapest { look } => {
-                if let Some((spot, 0)) = self.scan(turn, Left::Slack, TIGHTEST_OF) {
+                if let Some((spot, 0)) = self.scan(turn, Left::Slack, TIGHTEST_OF, 0) {
                     return Some(spot);
                 }
-                let grown = self.scan(turn, Left::Reach, look);
                 let opened = self.open(turn);
+                let most = opened.as_ref().map_or(UNSOLD, |(_, price)| *price);
+                let grown = self.scan(turn, Left::Reach, look, most);
                 match (grown, opened) {
                     (Some((grown, more)), Some((opened, price))) => {
                         Some(if more <= price { grown } else { opened })
@@ -74,30 +75,15 @@ impl Run<'_, '_> {
     }
 
     /// Looks through the bins in order. The first node wins; of the first `look` claims the one that adds least to the
-    /// price, and of those the tightest.
-    fn scan(&mut self, turn: &mut Turn<'_>, left: Left, look: usize) -> Option<(Spot, u64)> {
+    /// price, and of those the tightest. Claims that would add more than `most` are passed over.
+    fn scan(&mut self, turn: &mut Turn<'_>, left: Left, look: usize, most: u64) -> Option<(Spot, u64)> {
         let mut best: Option<(Spot, u64, i64)> = None;
         let mut seen = 0;
         for block in 0..self.bins.blocks() {
-            let requests = &self.problem.classes[turn.class].requests;
-            let mut alive = !turn.dead.get(block).copied().unwrap_or_default();
-            if alive == 0 || !self.bins.block_may_fit(left, block, requests) {
-                continue;
-            }
-            let mut fitting = false;
-            while alive != 0 {
-                let bin = block * BLOCK + alive.trailing_zeros() as usize;
-                alive &= alive - 1;
-                if bin >= self.bins.len() {
-                    break;
-                }
-                if !fit(
-                    &self.problem.classes[turn.class].requests,
-                    self.bins.left(left, bin),
-                ) {
-                    continue;
-                }
-                fitting = true;
+            let mut fitting = self.fitting(turn, left, block);
+            while fitting != 0 {
+                let bin = block * BLOCK + fitting.trailing_zeros() as usize;
+                fitting &= fitting - 1;
                 let Some((req, part)) = self.admit(turn, bin) else {
                     continue;
                 };
@@ -106,8 +92,8 @@ impl Run<'_, '_> {
                 }
                 let known = best.as_ref().map(|(_, least, tight)| (*least, *tight));
                 // What cannot be the cheapest need not be worked out.
-                let dearer = left == Left::Reach
-                    && known.is_some_and(|(least, _)| self.least_growth(turn, bin - self.nodes()) > least);
+                let least = known.map_or(most, |(least, _)| least);
+                let dearer = left == Left::Reach && self.grows_beyond(turn, bin - self.nodes(), least);
                 if !dearer {
                     let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else {
                         continue;
@@ -121,11 +107,23 @@ impl Run<'_, '_> {
                     return best.map(|(spot, more, _)| (spot, more));
                 }
             }
-            if !fitting {
-                self.bins.mend(left, block);
-            }
         }
         best.map(|(spot, more, _)| (spot, more))
+    }
+
+    /// The bins of a block that have room for a pod and are not known to be out of the question.
+    fn fitting(&mut self, turn: &Turn<'_>, left: Left, block: usize) -> u64 {
+        let requests = &self.problem.classes[turn.class].requests;
+        let dead = turn.dead.get(block).copied().unwrap_or_default();
+        let alive = !(dead | turn.hosts.refused_of(&self.counts, block));
+        if alive == 0 || !self.bins.block_may_fit(left, block, requests) {
+            return 0;
+        }
+        let fitting = self.bins.fitting(left, block, alive, requests);
+        if fitting == 0 {
+            self.bins.mend(left, block);
+        }
+        fitting
     }
 
     /// How many bins are nodes or claims in flight.

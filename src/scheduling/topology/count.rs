@@ -1,5 +1,6 @@
 //! How many pods each group counts where.
 
+use super::super::bits;
 use super::super::space::{ReqId, Space};
 use super::group::{Group, GroupId, Over};
 
@@ -14,6 +15,9 @@ struct Count {
     matched: Vec<u32>,
     /// Pods that must be far from those selected.
     owned: Vec<u32>,
+    /// The places with selected pods, and those with pods that must be far from them, as sets.
+    matched_at: Vec<u64>,
+    owned_at: Vec<u64>,
     /// Selected pods in all.
     total: u64,
 }
@@ -43,6 +47,16 @@ impl Counts {
         i64::from(self.0[group].owned.get(place).copied().unwrap_or_default())
     }
 
+    /// Which of 64 places have selected pods.
+    pub(in crate::scheduling) fn matched_at(&self, group: GroupId, block: usize) -> u64 {
+        self.0[group].matched_at.get(block).copied().unwrap_or_default()
+    }
+
+    /// Which of 64 places have pods that must be far from those selected.
+    pub(in crate::scheduling) fn owned_at(&self, group: GroupId, block: usize) -> u64 {
+        self.0[group].owned_at.get(block).copied().unwrap_or_default()
+    }
+
     /// Selected pods in all.
     pub(in crate::scheduling) fn total(&self, group: GroupId) -> u64 {
         self.0[group].total
@@ -65,10 +79,11 @@ impl Counts {
             count.total += 1;
         }
         let Some(place) = place else { return };
-        let list = match counted {
-            Counted::Selected => &mut count.matched,
-            Counted::Keeper => &mut count.owned,
+        let (list, at) = match counted {
+            Counted::Selected => (&mut count.matched, &mut count.matched_at),
+            Counted::Keeper => (&mut count.owned, &mut count.owned_at),
         };
+        bits::put_growing(at, place);
         if list.len() <= place {
             list.resize(place + 1, 0);
         }

@@ -41,6 +41,14 @@ impl Hosts {
         })
     }
 
+    /// Which of 64 nodes cannot be taken, and never will be, as far as that can be told of all at once.
+    pub(in crate::scheduling) fn refused_of(&self, counts: &Counts, block: usize) -> u64 {
+        let empty_only = self.at_most.iter().filter(|(_, most)| *most <= 0);
+        let crowded = empty_only.fold(0, |set, (group, _)| set | counts.matched_at(*group, block));
+        let unowned = self.unowned.iter();
+        unowned.fold(crowded, |set, group| set | counts.owned_at(*group, block))
+    }
+
     /// Whether a node lacks pods that this one must be near. That may change.
     pub(in crate::scheduling) fn lonely(&self, counts: &Counts, host: usize) -> Option<Obstacle> {
         self.some

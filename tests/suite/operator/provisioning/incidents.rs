@@ -1,0 +1,265 @@
+//! What went wrong for others, as regressions: claims made twice, limits that a burst or machines on their way get past,
+//! and one bad object that keeps everybody waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use k8s_openapi::api::events::v1::Event;
+use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
+use karpenter_ibm::operator::{Edges, factory_of};
+use karpenter_ibm::sim::kube::identity::User;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use super::super::{World, while_working};
+
+/// A way to the cloud on which some request ends in a panic, as a mistake of ours would.
+struct Poisoned {
+    inner: Arc<dyn Exchange>,
+    is_poison: fn(&Request<Bytes>) -> bool,
+    met: Arc<AtomicUsize>,
+}
+
+#[async_trait::async_trait]
+impl Exchange for Poisoned {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
+        if (self.is_poison)(&request) {
+            self.met.fetch_add(1, Ordering::Relaxed);
+            panic!("this request is poison");
+        }
+        self.inner.exchange(request).await
+    }
+}
+
+impl World {
+    /// A replica whose code panics at certain requests, how often it has, and where it counts.
+    fn poisoned_replica(
+        &self,
+        is_poison: fn(&Request<Bytes>) -> bool,
+    ) -> (
+        futures::future::BoxFuture<'static, ()>,
+        Arc<AtomicUsize>,
+        prometheus::Registry,
+    ) {
+        let met = Arc::new(AtomicUsize::new(0));
+        let counted = met.clone();
+        let poison = move |mut edges: Edges| {
+            edges.ibm.cloud = Arc::new(Poisoned {
+                inner: edges.ibm.cloud.clone(),
+                is_poison,
+                met: counted.clone(),
+            });
+            edges
+        };
+        let edges = self.edges(User::admin());
+        let registry = edges.registry.clone();
+        let factory = factory_of(Self::settings("one"), poison, |context| context);
+        (factory(edges), met, registry)
+    }
+
+    /// The objects about which an event of that reason was written, once for each event.
+    async fn objects_told(&self, reason: &str) -> Vec<String> {
+        let events: Api<Event> = Api::all(self.kube.admin());
+        let events = events.list(&ListParams::default()).await.unwrap().items;
+        let about = events
+            .into_iter()
+            .filter(|event| event.reason.as_deref() == Some(reason));
+        about.filter_map(|event| event.regarding?.name).collect()
+    }
+}
+
+/// How often a decision of that kind has panicked.
+fn panics(registry: &prometheus::Registry, decision: &str) -> f64 {
+    let families = registry.gather();
+    let of = families
+        .iter()
+        .filter(|family| family.name() == "karpenter_ibm_decision_panics_total");
+    let counted = of.flat_map(|family| family.get_metric()).filter(|metric| {
+        let mut labels = metric.get_label().iter();
+        labels.any(|label| label.value() == decision)
+    });
+    counted.map(|metric| metric.get_counter().get_value()).sum()
+}
+
+/// Pods are changed by others and the provisioner is restarted, again and again, while the claim that was made for them
+/// comes up: what was promised is written on the claim, so nothing is bought twice.
+#[tokio::test(start_paused = true)]
+async fn pods_that_a_claim_was_made_for_get_no_other_after_a_restart_or_a_change() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.waiting("a", json!({})).await;
+            world.waiting("b", json!({})).await;
+            world.until_claims(1).await;
+        }),
+    )
+    .await;
+    for round in 0..4 {
+        while_working(
+            world.replica_named(&format!("another-{round}")),
+            Box::pin(async {
+                for pod in ["a", "b"] {
+                    let touched = json!({"metadata": {"annotations": {"policies.example.com/seen": round.to_string()}}});
+                    let patch = Patch::Merge(touched);
+                    world
+                        .pods()
+                        .patch(pod, &PatchParams::default(), &patch)
+                        .await
+                        .unwrap();
+                }
+                world.clock.sleep(Duration::from_mins(1)).await;
+            }),
+        )
+        .await;
+        assert_eq!(world.all_claims().await.len(), 1, "after {round} restarts");
+    }
+    assert_eq!(world.living().len(), 1, "one machine was bought");
+}
+
+/// Many pods at once, each of which needs a node of its own, under two replicas that both believe to lead.
+#[tokio::test(start_paused = true)]
+async fn a_burst_gets_no_more_nodes_than_the_limit_says() {
+    let world = World::new();
+    let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}}});
+    let two = futures::future::join(world.replica_named("one"), world.replica_named("two"));
+    while_working(
+        async {
+            two.await;
+        },
+        Box::pin(async {
+            world.pool("default", json!({"limits": {"nodes": "3"}})).await;
+            for number in 0..12 {
+                world.waiting(&format!("p{number}"), apart.clone()).await;
+            }
+            for _ in 0..60 {
+                world.clock.sleep(Duration::from_secs(2)).await;
+                assert!(world.living().len() <= 3, "{} machines", world.living().len());
+            }
+            assert_eq!(
+                world.all_claims().await.len(),
+                3,
+                "as many as the limit allows, and no more"
+            );
+        }),
+    )
+    .await;
+}
+
+/// A claim whose machine has not joined counts against the limit as it will once it has.
+#[tokio::test(start_paused = true)]
+async fn machines_on_their_way_count_against_limits() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({"limits": {"cpu": "2"}})).await;
+            world.waiting("a", json!({})).await;
+            let [claim] = world.until_claims(1).await.try_into().unwrap();
+            let elsewhere = json!({"nodeSelector": {"topology.kubernetes.io/zone": "us-south-3"}});
+            world.waiting("b", elsewhere.clone()).await;
+            world.until_told("FailedScheduling", "limit").await;
+            world.until_launched(&claim.name_any()).await;
+            world.waiting("c", elsewhere).await;
+            world.clock.sleep(Duration::from_mins(1)).await;
+            assert_eq!(world.all_claims().await.len(), 1);
+            assert_eq!(world.living().len(), 1);
+        }),
+    )
+    .await;
+}
+
+/// A claim that nothing can be bought for, and pods that nobody can place, come first; those behind them do not wait.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_cannot_be_had_keeps_no_other_waiting() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            for number in 0..12 {
+                world.claim_in(&format!("bad-{number}"), "no-such-zone").await;
+            }
+            world
+                .waiting("nowhere", json!({"nodeSelector": {"example.com/unicorn": "yes"}}))
+                .await;
+            world.waiting("good", json!({})).await;
+            world
+                .until(
+                    "the good pod's claim is launched",
+                    Duration::from_mins(2),
+                    async || {
+                        let claims = world.all_claims().await;
+                        let good = claims.iter().find(|claim| !claim.name_any().starts_with("bad-"));
+                        match good {
+                            Some(claim) => world.is_true(&claim.name_any(), "Launched").await,
+                            None => false,
+                        }
+                    },
+                )
+                .await;
+        }),
+    )
+    .await;
+}
+
+/// A mistake of ours about one claim is an event on it and a count, is tried again ever later, and is nobody else's.
+#[tokio::test(start_paused = true)]
+async fn a_claim_at_which_we_panic_is_told_so_and_keeps_no_other_waiting() {
+    let world = World::new();
+    let (replica, met, registry) = world.poisoned_replica(|request| {
+        let order = request.method() == Method::POST && request.uri().path() == "/v1/instances";
+        order && String::from_utf8_lossy(request.body()).contains("us-south-2")
+    });
+    while_working(
+        replica,
+        Box::pin(async {
+            world.claim_in("poisoned", "us-south-2").await;
+            world.clock.sleep(Duration::from_secs(20)).await;
+            world.claim_in("healthy", "us-south-1").await;
+            world.until_launched("healthy").await;
+            world.clock.sleep(Duration::from_mins(5)).await;
+            assert_eq!(
+                world.objects_told("InternalError").await,
+                ["poisoned"],
+                "told once"
+            );
+            let tries = met.load(Ordering::Relaxed);
+            assert!((3..=30).contains(&tries), "{tries} tries in five minutes");
+            assert_eq!(panics(&registry, "nodeclaim").to_string(), tries.to_string());
+        }),
+    )
+    .await;
+}
+
+/// A loop over many objects that panics begins anew after a while, and the others go on.
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_panics_begins_anew_and_stops_no_other() {
+    let world = World::new();
+    let (replica, met, registry) =
+        world.poisoned_replica(|request| request.uri().path().contains("virtual_network_interfaces"));
+    while_working(
+        replica,
+        Box::pin(async {
+            world.claim_in("first", "us-south-1").await;
+            world.until_launched("first").await;
+            world
+                .until(
+                    "the comparison panics twice",
+                    Duration::from_mins(15),
+                    async || panics(&registry, "drift") >= 2.0,
+                )
+                .await;
+            assert!(met.load(Ordering::Relaxed) >= 2);
+            world.claim_in("second", "us-south-3").await;
+            world.until_launched("second").await;
+        }),
+    )
+    .await;
+}
