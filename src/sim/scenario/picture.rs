@@ -280,7 +280,7 @@ fn escaped(words: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// A caption in lines of at most [`CAPTION_LETTERS`].
+/// A caption in lines of at most `CAPTION_LETTERS`.
 fn wrapped(words: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words.split_whitespace() {

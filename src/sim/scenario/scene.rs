@@ -152,7 +152,7 @@ impl Scene {
     }
 }
 
-/// What machines can be told apart by: the words of [`TRAITS`].
+/// What machines can be told apart by, in the words that stories use.
 pub fn traits(machine: &InstanceTruth) -> BTreeMap<String, String> {
     let family = machine.profile.split('-').next().unwrap_or_default();
     let values = [
