@@ -230,7 +230,9 @@ impl Template {
     pub(super) fn keep_fitting(&self, types: &mut [u64], wanted: &[i64]) {
         for (ladder, wanted) in self.by_room.iter().zip(wanted) {
             let lacking = &ladder.kinds[..ladder.place(*wanted)];
-            lacking.iter().for_each(|kind| bits::drop(types, *kind));
+            for kind in lacking {
+                bits::drop(types, *kind);
+            }
         }
     }
 

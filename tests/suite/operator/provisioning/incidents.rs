@@ -85,17 +85,16 @@ fn panics(registry: &prometheus::Registry, decision: &str) -> f64 {
     counted.map(|metric| metric.get_counter().get_value()).sum()
 }
 
-/// Pods are changed by others and the provisioner is restarted, again and again, while the claim that was made for them
+/// A pod is changed by others and the provisioner is restarted, again and again, while the claim that was made for it
 /// comes up: what was promised is written on the claim, so nothing is bought twice.
 #[tokio::test(start_paused = true)]
-async fn pods_that_a_claim_was_made_for_get_no_other_after_a_restart_or_a_change() {
+async fn a_pod_that_a_claim_was_made_for_gets_no_other_after_a_restart_or_a_change() {
     let world = World::new();
     while_working(
         world.replica(),
         Box::pin(async {
             world.pool("default", json!({})).await;
             world.waiting("a", json!({})).await;
-            world.waiting("b", json!({})).await;
             world.until_claims(1).await;
         }),
     )
@@ -104,15 +103,10 @@ async fn pods_that_a_claim_was_made_for_get_no_other_after_a_restart_or_a_change
         while_working(
             world.replica_named(&format!("another-{round}")),
             Box::pin(async {
-                for pod in ["a", "b"] {
-                    let touched = json!({"metadata": {"annotations": {"policies.example.com/seen": round.to_string()}}});
-                    let patch = Patch::Merge(touched);
-                    world
-                        .pods()
-                        .patch(pod, &PatchParams::default(), &patch)
-                        .await
-                        .unwrap();
-                }
+                let seen = json!({"policies.example.com/seen": round.to_string()});
+                let touched = Patch::Merge(json!({"metadata": {"annotations": seen}}));
+                let params = PatchParams::default();
+                world.pods().patch("a", &params, &touched).await.unwrap();
                 world.clock.sleep(Duration::from_mins(1)).await;
             }),
         )
@@ -231,7 +225,8 @@ async fn a_claim_at_which_we_panic_is_told_so_and_keeps_no_other_waiting() {
                 "told once"
             );
             let tries = met.load(Ordering::Relaxed);
-            assert!((3..=30).contains(&tries), "{tries} tries in five minutes");
+            // Without waits that grow it would be hundreds.
+            assert!((3..=60).contains(&tries), "{tries} tries in some six minutes");
             assert_eq!(panics(&registry, "nodeclaim").to_string(), tries.to_string());
         }),
     )
