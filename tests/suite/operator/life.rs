@@ -7,7 +7,7 @@ use http::Request;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::CapacityType;
-use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
+use karpenter_ibm::cloud::{ClusterId, InstanceName, Order};
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};

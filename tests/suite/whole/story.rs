@@ -104,6 +104,7 @@ fn settings(place: &Place) -> operator::Settings {
             authority: place.authority.clone(),
             dns: vec!["10.96.0.10".to_owned()],
         },
+        config_file: None,
     };
     let mut settings = product::settings(&surroundings, 0).unwrap();
     let controllers = &mut settings.controllers;

@@ -78,10 +78,12 @@ fn panics(registry: &prometheus::Registry, decision: &str) -> f64 {
     let of = families
         .iter()
         .filter(|family| family.name() == "karpenter_ibm_decision_panics_total");
-    let counted = of.flat_map(|family| family.get_metric()).filter(|metric| {
-        let mut labels = metric.get_label().iter();
-        labels.any(|label| label.value() == decision)
-    });
+    let counted = of
+        .flat_map(prometheus::proto::MetricFamily::get_metric)
+        .filter(|metric| {
+            let mut labels = metric.get_label().iter();
+            labels.any(|label| label.value() == decision)
+        });
     counted.map(|metric| metric.get_counter().get_value()).sum()
 }
 
