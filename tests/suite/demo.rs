@@ -59,13 +59,15 @@ fn ended(output: &Output, code: i32) -> String {
     said
 }
 
-/// What was said, done and expected, without what was seen in between and the bill: which of two claims is served first
-/// hangs on the process's own hashes, which only `simulate` draws from the seed, and so may times by a second.
+/// What was said, done and expected, without what was seen in between and the bill: which of two claims is served first,
+/// and what claims are called, hangs on the process's own hashes, which only `simulate` draws from the seed; so may times
+/// by a second.
 fn steps(told: &str) -> Vec<&str> {
     told.lines()
         .filter_map(|line| line.split_once("] "))
         .map(|(_, text)| text)
         .filter(|text| !text.starts_with(' ') && !text.contains(" paid for "))
+        .map(|text| text.split_once(" the machine of ").map_or(text, |(done, _)| done))
         .collect()
 }
 

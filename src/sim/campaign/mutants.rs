@@ -22,13 +22,21 @@ pub(super) fn recorded(mutant: Mutant) -> Option<u64> {
 
 /// Found by the search below; a mutant that is not here is searched for from seed 0 on.
 const CAUGHT: &[(Mutant, u64)] = &[
-    (Mutant::ErrorAsAbsence, 10),
-    (Mutant::NoNameLookUp, 8),
+    (Mutant::ErrorAsAbsence, 11),
+    (Mutant::FirstPageOnly, 14),
+    (Mutant::NoNameLookUp, 5),
     (Mutant::NoResourceVersion, 0),
     (Mutant::StaleList, 0),
     (Mutant::FinalizerFirst, 0),
     (Mutant::CreateTwiceAfterCrash, 0),
     (Mutant::IgnoredRetryAfter, 2),
+    (Mutant::LimitsUnread, 24),
+    (Mutant::AnyAddress, 0),
+    (Mutant::TakenAsOrdered, 15),
+    (Mutant::ClusterBlind, 0),
+    (Mutant::RepeatedWrites, 0),
+    (Mutant::RestlessTimes, 0),
+    (Mutant::OneToken, 0),
 ];
 
 /// How a mutant was caught, or that it was not.
