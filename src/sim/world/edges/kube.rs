@@ -20,9 +20,12 @@ use super::{carried_out, is_awaited, stream};
 use crate::api::names::LEADER_LEASE;
 use crate::sim::faults::{Desk, FaultName, Upon};
 use crate::sim::history::Edge;
-use crate::sim::kube::ApiServer;
 use crate::sim::kube::identity::User;
-use crate::sim::world::effects::effect;
+use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::request::Target;
+use crate::sim::kube::stored::ObjectKey;
+use crate::sim::kube::{ApiServer, object};
+use crate::sim::world::effects::{Verb, effect};
 use crate::sim::world::life::Life;
 use crate::sim::world::recorder::{Recorder, Sent, Worth};
 
@@ -50,6 +53,7 @@ impl KubeEdge {
     /// The client of one life. Like one that is made from a configuration, it asks again after 429, 503 and 504.
     pub fn client(&self, life: &Life) -> kube::Client {
         let witness = Witness {
+            server: self.server.clone(),
             router: self.server.router(),
             life: life.clone(),
             recorder: self.recorder.clone(),
@@ -89,6 +93,7 @@ impl Fate {
 /// Closest to the server: notes what it carried out, also when nobody will hear of it.
 #[derive(Clone)]
 struct Witness {
+    server: ApiServer,
     router: Router,
     life: Life,
     recorder: Recorder,
@@ -105,12 +110,15 @@ impl Service<Request<Body>> for Witness {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self {
+            server,
             router,
             life,
             recorder,
         } = self.clone();
         let fate = request.extensions().get::<Fate>().cloned();
-        let deed = effect(Edge::Kube, request.method(), request.uri().path());
+        let (method, path) = (request.method(), request.uri().path());
+        let deed = effect(Edge::Kube, method, path)
+            .filter(|deed| deed.verb != Verb::Delete || !is_deleting(&server, path));
         let handled = router.oneshot(request);
         Box::pin(async move {
             let response = match handled.await {
@@ -129,6 +137,23 @@ impl Service<Request<Body>> for Witness {
             Ok(response)
         })
     }
+}
+
+/// Whether what is to be deleted is on its way out already, so that nothing changes: whoever did not hear the answer asks
+/// again.
+fn is_deleting(server: &ApiServer, path: &str) -> bool {
+    let Some(target) = Target::parse(path) else {
+        return false;
+    };
+    let key = ObjectKey::new(
+        target.namespace.as_deref().unwrap_or_default(),
+        target.name.as_deref().unwrap_or_default(),
+    );
+    let state = server.state();
+    let stored = state
+        .store
+        .get(&TableKey::of(&target.group, &target.plural), &key);
+    stored.is_some_and(|stored| object::is_deleting(&stored.shared()))
 }
 
 /// Closest to the client: writes down what it sends and what it is told.
