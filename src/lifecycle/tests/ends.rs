@@ -24,6 +24,12 @@ fn exhausted(observed: Observed) -> Observed {
     }
 }
 
+/// The claim at its third attempt, which is the last for faults.
+fn make_third(claim: &mut NodeClaim) {
+    let status = claim.status.as_mut().unwrap();
+    status.allocation.as_mut().unwrap().attempt = 3;
+}
+
 #[test]
 fn a_shortage_is_withheld_before_the_machine_goes_and_the_next_attempt_follows_at_once() {
     let claim = allocated(Some(ID));
@@ -130,14 +136,7 @@ fn faults_that_are_no_shortage_end_the_claim_after_three_attempts() {
         panic!("people are told");
     };
     assert_eq!(why, "attempt 1: the machine failed: cannot_start_storage");
-    claim
-        .status
-        .as_mut()
-        .unwrap()
-        .allocation
-        .as_mut()
-        .unwrap()
-        .attempt = 3;
+    make_third(&mut claim);
     let Step::GiveUp(end) = next(&claim, &failed, &LIMITS, at(3)) else {
         panic!("three are enough");
     };
@@ -234,14 +233,7 @@ fn an_attempt_whose_names_are_taken_is_followed_by_another_and_the_third_is_the_
     assert_eq!((second.attempt, second.instance_name.as_str()), (2, NAME));
     claim.status = Some(status::allocated(&claim, second));
     assert!(claim.fault().is_none(), "it is over with the attempt");
-    claim
-        .status
-        .as_mut()
-        .unwrap()
-        .allocation
-        .as_mut()
-        .unwrap()
-        .attempt = 3;
+    make_third(&mut claim);
     claim.status = Some(status::faulty(&claim, "attempt 3: a name is taken", at(300)));
     assert_eq!(step(&claim, &saw(Sighting::Absent), 300), "give-up");
     // An order that was lost after all is adopted.
