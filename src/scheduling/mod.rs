@@ -92,7 +92,14 @@ pub fn solve(snapshot: &Snapshot, options: Options, budget: &mut dyn FnMut() -> 
     let mut problem = Problem::new(snapshot, options);
     let mut best: Option<(Score, Done, Rest)> = None;
     let mut pace: Option<(Order, Vec<u64>)> = None;
+    // Where nobody wants to be apart, both orders are one, and what was tried in it need not be tried again.
+    let one_order = problem.classes.iter().all(|class| class.keeps.is_empty());
+    let repeats =
+        |policy: &Policy| one_order && policy.order == Order::Size && policy.growth != Growth::First;
     for policy in policies(snapshot.pending.members.len()) {
+        if repeats(&policy) {
+            continue;
+        }
         let mut run = Run::new(&mut problem, policy);
         // First fit is made to its end, unless it is beaten for certain: no plan is dearer.
         let same_order = pace

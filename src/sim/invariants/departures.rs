@@ -102,6 +102,9 @@ impl Departures {
 /// An eviction, or the deletion of a pod.
 fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Findings) {
     let is_eviction = request.method == Method::POST && request.path.ends_with("/eviction");
+    if !is_eviction && request.method != Method::DELETE {
+        return;
+    }
     let path = request.path.trim_end_matches("/eviction");
     let Some(target) = Target::parse(path).filter(|it| it.plural == "pods") else {
         return;
@@ -127,7 +130,7 @@ fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Fin
                 format!("pod {name} is evicted although it is not to be disturbed"),
             );
         }
-    } else if request.method == Method::DELETE && !may_be_deleted(&pod, truth) {
+    } else if !may_be_deleted(&pod, truth) {
         found.blame(
             "S6",
             at,

@@ -141,6 +141,7 @@ trait Check: Send {
 pub struct Judge {
     book: Book,
     checks: Vec<Box<dyn Check>>,
+    canaries: secrets::Canaries,
     found: Findings,
     probes: Probes,
 }
@@ -167,6 +168,7 @@ impl Judge {
                 Box::new(replicas::Replicas),
                 Box::new(quiet::Quiet),
             ],
+            canaries: secrets::Canaries::new(&settings),
             book: Book::new(settings),
             found: Findings::default(),
             probes: Probes::default(),
@@ -208,8 +210,8 @@ impl Judge {
     /// Looks at what was written into logs, for secrets.
     pub fn read_log(&mut self, at: Duration, line: &str) {
         secrets::scan(
-            &self.book.settings.canaries,
-            "a log line",
+            &self.canaries,
+            || "a log line".to_owned(),
             line.as_bytes(),
             at,
             &mut self.found,

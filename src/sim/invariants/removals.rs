@@ -71,7 +71,10 @@ fn given_up<'a>(request: &Request, book: &'a Book) -> Vec<(String, &'a Machine)>
 
 /// The machines of the claim that a request to the cluster removes, or whose Node it removes.
 fn deleted<'a>(request: &Request, book: &'a Book) -> Vec<(String, &'a Machine)> {
-    let Some(target) = Target::parse(&request.path).filter(|_| request.method == Method::DELETE) else {
+    if request.method != Method::DELETE {
+        return Vec::new();
+    }
+    let Some(target) = Target::parse(&request.path) else {
         return Vec::new();
     };
     let (plural, name) = (target.plural, target.name.unwrap_or_default());

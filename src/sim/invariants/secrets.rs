@@ -2,18 +2,30 @@
 
 use std::time::Duration;
 
+use memchr::memmem::Finder;
+
 use super::book::Book;
 use super::{Check, Findings, Settings, Truth};
 use crate::sim::history::{Edge, Entry, What, Who};
 
 pub(super) struct Secrets {
-    canaries: Vec<String>,
+    canaries: Canaries,
+}
+
+/// What must not be found, ready to be looked for.
+pub(super) struct Canaries(Vec<Finder<'static>>);
+
+impl Canaries {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let texts = settings.canaries.iter().filter(|text| !text.is_empty());
+        Self(texts.map(|text| Finder::new(text).into_owned()).collect())
+    }
 }
 
 impl Secrets {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
-            canaries: settings.canaries.clone(),
+            canaries: Canaries::new(settings),
         }
     }
 }
@@ -27,23 +39,28 @@ impl Check for Secrets {
         if to_iam {
             return;
         }
-        let place = format!("{} {}", request.method, request.path);
+        let place = || format!("{} {}", request.method, request.path);
         for part in [
             request.body.as_ref(),
             request.path.as_bytes(),
             request.query.as_bytes(),
         ] {
-            scan(&self.canaries, &place, part, entry.at, found);
+            scan(&self.canaries, place, part, entry.at, found);
         }
     }
 }
 
 /// Looks for secrets in a text; the secret itself is not repeated.
-pub(super) fn scan(canaries: &[String], place: &str, text: &[u8], at: Duration, found: &mut Findings) {
-    for (number, canary) in canaries.iter().enumerate() {
-        let leaks = !canary.is_empty() && text.windows(canary.len()).any(|part| part == canary.as_bytes());
-        if leaks {
-            found.blame("S16", at, format!("secret {number} is in {place}"));
+pub(super) fn scan(
+    canaries: &Canaries,
+    place: impl Fn() -> String,
+    text: &[u8],
+    at: Duration,
+    found: &mut Findings,
+) {
+    for (number, canary) in canaries.0.iter().enumerate() {
+        if canary.find(text).is_some() {
+            found.blame("S16", at, format!("secret {number} is in {}", place()));
         }
     }
 }

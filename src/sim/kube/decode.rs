@@ -23,15 +23,12 @@ pub struct Decoded {
 
 /// Decodes an object of `kind`.
 pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> {
-    let mut object = any(&ask.content_type, body)?;
+    let (mut object, twice) = parse(&ask.content_type, body)?;
     if kind.custom().is_none() {
         assume_type(kind, &mut object);
     }
     check_type(kind, &object)?;
-    let mut complaints = Vec::new();
-    if matches!(ask.content_type.as_str(), "" | "application/json") {
-        complaints.extend(duplicates::complaints(body));
-    }
+    let mut complaints = duplicates::complaints(twice);
     complaints.extend(unknown(kind, &object)?);
     if kind.custom().is_some() {
         settle_metadata(kind, &mut object)?;
@@ -41,20 +38,36 @@ pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> 
 }
 
 /// The metadata of a custom object is as typed as that of any other: what is unknown goes.
-fn settle_metadata(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Refusal> {
-    // Any kind that has metadata and need not have anything else.
-    let mut carrier = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": object["metadata"].take()});
-    let unknown =
-        builtin::conform("v1", "ConfigMap", &mut carrier).map_err(|mismatch| mistyped(kind, &mismatch))?;
+fn settle_metadata(kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
+    let mut carrier = carrier(object["metadata"].take());
+    builtin::conform("v1", "ConfigMap", &mut carrier).map_err(|mismatch| mistyped(kind, &mismatch))?;
     object["metadata"] = carrier["metadata"].take();
-    Ok(unknown)
+    Ok(())
+}
+
+fn unknown_metadata(kind: &Kind, metadata: &Value) -> Result<Vec<String>, Refusal> {
+    builtin::unknown("v1", "ConfigMap", &carrier(metadata.clone()))
+        .map_err(|mismatch| mistyped(kind, &mismatch))
+}
+
+/// An object that has metadata and need not have anything else.
+fn carrier(metadata: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 }
 
 /// Decodes a JSON, YAML or protobuf object of whatever kind.
 pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
+    parse(content_type, body).map(|(object, _)| object)
+}
+
+/// The object, and the paths of fields that it has twice, which only JSON can say.
+fn parse(content_type: &str, body: &Bytes) -> Result<(Value, Vec<String>), Refusal> {
+    let mut twice = Vec::new();
     let value: Value = match content_type {
         "" | "application/json" => {
-            serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?
+            let read = duplicates::read(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+            twice = read.twice;
+            read.value
         }
         "application/yaml" | "application/apply-patch+yaml" => {
             let text = std::str::from_utf8(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
@@ -75,7 +88,7 @@ pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
         }
     };
     if value.is_object() {
-        Ok(value)
+        Ok((value, twice))
     } else {
         Err(Refusal::bad_request("the body is not a JSON object"))
     }
@@ -129,11 +142,11 @@ pub fn unknown_fields(
 fn unknown(kind: &Kind, object: &Value) -> Result<Vec<String>, Refusal> {
     let unknown = match kind.schema() {
         Some(schema) => {
-            let mut unknown = settle_metadata(kind, &mut object.clone())?;
+            let mut unknown = unknown_metadata(kind, &object["metadata"])?;
             unknown.extend(schema.unknown_fields(object));
             unknown
         }
-        None => builtin::conform(&kind.api_version(), &kind.kind, &mut object.clone())
+        None => builtin::unknown(&kind.api_version(), &kind.kind, object)
             .map_err(|mismatch| mistyped(kind, &mismatch))?,
     };
     Ok(unknown

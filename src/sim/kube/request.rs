@@ -28,20 +28,19 @@ pub struct Target {
 impl Target {
     /// Takes a path apart; `None` if it is not the path of a resource (discovery, health, …).
     pub fn parse(path: &str) -> Option<Self> {
-        let mut parts = path.trim_matches('/').split('/').map(decode);
-        let (group, version) = match parts.next()?.as_str() {
-            "api" => (String::new(), parts.next()?),
+        let mut parts = path.trim_matches('/').split('/');
+        let (group, version) = match parts.next()? {
+            "api" => ("", parts.next()?),
             "apis" => (parts.next()?, parts.next()?),
             _ => return None,
         };
-        let rest: Vec<String> = parts.collect();
-        let own = |text: &str| Some(text.to_owned());
-        let texts: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let own = |text: &str| Some(decode(text));
+        let texts: Vec<&str> = parts.collect();
         let target = |plural: &str, namespace, name, subresource| {
             Some(Self {
-                group,
-                version,
-                plural: plural.to_owned(),
+                group: decode(group),
+                version: decode(version),
+                plural: decode(plural),
                 namespace,
                 name,
                 subresource,
@@ -67,6 +66,9 @@ impl Target {
 }
 
 fn decode(part: &str) -> String {
+    if !part.contains('%') {
+        return part.to_owned();
+    }
     percent_encoding::percent_decode_str(part)
         .decode_utf8_lossy()
         .into_owned()

@@ -185,7 +185,7 @@ impl ApiServer {
 
 /// Each request runs in a task of its own: a client that vanishes never undoes or halves a write.
 async fn handle(Shared(server): Shared<ApiServer>, request: Request<Body>) -> Response {
-    // Boxed: spawning moves a future several times, and this one has kilobytes.
+    // Boxed: spawning moves a future several times.
     match tokio::spawn(Box::pin(async move { server.answer(request).await })).await {
         Ok(response) => response,
         Err(_) => Refusal::internal("the request handler panicked").into_response(),
@@ -270,7 +270,10 @@ impl ApiServer {
         ask: &mut Ask,
         body: Bytes,
     ) -> Result<Response, Refusal> {
-        if let Some(response) = subresource::answer(self, user, kind, ask, &body).await? {
+        // Boxed, here and below: the future of a request is moved before it runs, and most need none of these.
+        if ask.target.subresource.is_some()
+            && let Some(response) = Box::pin(subresource::answer(self, user, kind, ask, &body)).await?
+        {
             return Ok(response);
         }
         if kind.verbs == Verbs::CreateOnly {
@@ -280,11 +283,11 @@ impl ApiServer {
             Verb::Get => read::get(self, user, kind, ask),
             Verb::List => read::list(self, user, kind, ask),
             Verb::Watch => watching::watch(self, user, kind, ask),
-            Verb::Create => write::create(self, user, kind, ask, &body).await,
-            Verb::Update => write::update(self, user, kind, ask, &body).await,
-            Verb::Patch => patch::patch(self, user, kind, ask, &body).await,
-            Verb::Delete => delete::delete(self, user, kind, ask, &body).await,
-            Verb::DeleteCollection => delete::collection(self, user, kind, ask, &body).await,
+            Verb::Create => Box::pin(write::create(self, user, kind, ask, &body)).await,
+            Verb::Update => Box::pin(write::update(self, user, kind, ask, &body)).await,
+            Verb::Patch => Box::pin(patch::patch(self, user, kind, ask, &body)).await,
+            Verb::Delete => Box::pin(delete::delete(self, user, kind, ask, &body)).await,
+            Verb::DeleteCollection => Box::pin(delete::collection(self, user, kind, ask, &body)).await,
         }
     }
 

@@ -232,11 +232,17 @@ async fn try_change(
     let pods_own = matches!(subresource, Some("ephemeralcontainers" | "resize"));
     let asked = pods_own.then(|| sent.clone());
     let mut object = strategy::carry_over(kind, subresource, old_value, sent);
-    // What is asked for on a pod's own paths is owned even where it is not done: a real server does not look.
-    let mut owned = asked.unwrap_or_else(|| object.clone());
-    admission::settle(kind, &mut owned)?;
-    managed::updated(kind, ask, server, old_value, record, &mut owned);
-    managed::carry(&owned, &mut object);
+    // What is asked for on a pod's own paths is owned even where it is not done: a real server does not look. And what
+    // is decided about a certificate is prepared from what was sent, where no condition is not the same as nothing.
+    let owned = asked.or_else(|| certificates::is_csr(kind).then(|| object.clone()));
+    if let Some(mut owned) = owned {
+        admission::settle(kind, &mut owned)?;
+        managed::updated(kind, ask, server, old_value, record, &mut owned);
+        managed::carry(&owned, &mut object);
+    } else {
+        admission::settle(kind, &mut object)?;
+        managed::updated(kind, ask, server, old_value, record, &mut object);
+    }
     certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
         kind,

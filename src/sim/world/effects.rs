@@ -66,12 +66,13 @@ impl Verb {
 
 /// The effect that a request has when it is carried out, if it is one.
 pub fn effect(edge: Edge, method: &Method, path: &str) -> Option<Deed> {
+    let verb = Verb::of(method)?;
     let kind = match edge {
         Edge::Kube => kube_kind(path)?,
         Edge::Cloud => cloud_kind(path)?,
     };
     // Tags are sent by POST, but change what is there: the same twice as once.
-    let verb = match Verb::of(method)? {
+    let verb = match verb {
         Verb::Create if edge == Edge::Cloud && kind.starts_with("tags/") => Verb::Update,
         verb => verb,
     };

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::settled::is_settled;
 use super::shapes::{self, Field, Shape, Zero};
 use crate::quantity::Quantity;
 
@@ -22,10 +23,24 @@ pub struct Mismatch {
 
 /// Makes an object what a server would write after reading it; returns the paths of what it did not know.
 pub fn conform(api_version: &str, kind: &str, object: &mut Value) -> Result<Vec<String>, Mismatch> {
-    let mut unknown = Vec::new();
-    if let Some(shape) = shapes::of(api_version, kind) {
-        read(object, &shape, At::Top, &mut unknown)?;
+    match shapes::of(api_version, kind) {
+        Some(shape) if !is_settled(object, &shape) => read_whole(object, &shape),
+        _ => Ok(Vec::new()),
     }
+}
+
+/// The paths of what a server would not know in an object, which stays as it is.
+pub fn unknown(api_version: &str, kind: &str, object: &Value) -> Result<Vec<String>, Mismatch> {
+    match shapes::of(api_version, kind) {
+        Some(shape) if !is_settled(object, &shape) => read_whole(&mut object.clone(), &shape),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Reads an object, settled or not.
+pub(super) fn read_whole(object: &mut Value, shape: &Shape) -> Result<Vec<String>, Mismatch> {
+    let mut unknown = Vec::new();
+    read(object, shape, At::Top, &mut unknown)?;
     unknown.sort();
     Ok(unknown)
 }
@@ -95,8 +110,8 @@ fn read(value: &mut Value, shape: &Shape, at: At<'_>, unknown: &mut Vec<String>)
                 }
             }
         }
-        (Shape::Struct(name), Value::Object(given)) => {
-            read_struct(given, shapes::fields_of(name), at, unknown)?;
+        (Shape::Struct(id), Value::Object(given)) => {
+            read_struct(given, &shapes::structure_of(*id).fields, at, unknown)?;
         }
         (Shape::SchemaOr, Value::Object(_)) => read(value, &shapes::schema(), at, unknown)?,
         (Shape::SchemaOr, Value::Array(elements)) => {
@@ -130,8 +145,7 @@ fn read_struct(
     });
     outcome?;
     for (name, field) in fields {
-        let nothing = field.default.is_none() && matches!(field.zero, Zero::Kept | Zero::Omitted);
-        if nothing || given.contains_key(name) {
+        if !field.is_always_written() || given.contains_key(name) {
             continue;
         }
         match (&field.default, field.zero) {
@@ -145,7 +159,7 @@ fn read_struct(
 }
 
 /// Whether a value is not told apart from absence. A list or map that is empty comes back from the store as none at all.
-fn is_lost(field: &Field, value: &Value) -> bool {
+pub(super) fn is_lost(field: &Field, value: &Value) -> bool {
     match (field.zero, &field.shape) {
         (Zero::Omitted, _) => is_zero(value),
         (Zero::Null, Shape::List(_) | Shape::Map(_)) => {
@@ -162,10 +176,11 @@ fn zero(shape: &Shape) -> Value {
         Shape::Bool => json!(false),
         Shape::Int32 | Shape::Int64 | Shape::IntOrString | Shape::Float => json!(0),
         Shape::Quantity => json!("0"),
-        Shape::Struct(name) => {
+        Shape::Struct(id) => {
             let mut fields = Map::new();
+            let structure = shapes::structure_of(*id);
             // An empty structure has nothing unknown and nothing of a wrong type.
-            let _ = read_struct(&mut fields, shapes::fields_of(name), At::Top, &mut Vec::new());
+            let _ = read_struct(&mut fields, &structure.fields, At::Top, &mut Vec::new());
             fields.into()
         }
         _ => Value::Null,
@@ -229,7 +244,7 @@ fn described(value: &Value) -> String {
     }
 }
 
-fn go_type(shape: &Shape) -> &str {
+fn go_type(shape: &Shape) -> &'static str {
     match shape {
         Shape::Text => "string",
         Shape::Bytes => "[]uint8",
@@ -242,7 +257,7 @@ fn go_type(shape: &Shape) -> &str {
         Shape::Bool => "bool",
         Shape::List(_) => "slice",
         Shape::Map(_) | Shape::AnyObject => "map",
-        Shape::Struct(name) => name,
+        Shape::Struct(id) => &shapes::structure_of(*id).name,
         Shape::SchemaOr | Shape::Any => "any",
     }
 }
@@ -355,10 +370,15 @@ mod tests {
         fn what_conforms_already_stays_as_it_is(container in json_value(), status in json_value()) {
             let mut object = pod(&json!({"containers": [container]}));
             object["status"] = status;
-            if conform("v1", "Pod", &mut object).is_ok() {
+            let shape = shapes::of("v1", "Pod").unwrap();
+            let settled = is_settled(&object, &shape).then(|| object.clone());
+            if read_whole(&mut object, &shape).is_ok() {
                 let mut again = object.clone();
-                prop_assert_eq!(conform("v1", "Pod", &mut again).unwrap(), Vec::<String>::new());
-                prop_assert_eq!(again, object);
+                prop_assert_eq!(read_whole(&mut again, &shape).unwrap(), Vec::<String>::new());
+                prop_assert_eq!(&again, &object);
+                prop_assert!(settled.is_none_or(|settled| settled == object));
+            } else {
+                prop_assert!(settled.is_none());
             }
         }
     }

@@ -9,12 +9,13 @@ mod descriptions;
 pub mod fields;
 pub mod label_selector;
 pub mod qos;
+mod settled;
 mod shapes;
 pub mod strategy;
 mod validation;
 pub mod words;
 
-pub use conform::{Mismatch, conform};
+pub use conform::{Mismatch, conform, unknown};
 pub use descriptions::describe;
 pub use shapes::open_api;
 

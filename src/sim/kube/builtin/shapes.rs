@@ -33,13 +33,26 @@ pub(super) enum Shape {
     Bool,
     List(Box<Self>),
     Map(Box<Self>),
-    /// A structure, by its name.
-    Struct(String),
+    /// A structure.
+    Struct(StructId),
     /// An object whose fields nobody knows.
     AnyObject,
     /// A schema, or what stands in its place: a truth, a list.
     SchemaOr,
     Any,
+}
+
+/// Which of the structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StructId(usize);
+
+/// A structure.
+#[derive(Debug)]
+pub(super) struct Struct {
+    pub(super) name: String,
+    pub(super) fields: Fields,
+    /// How many of its fields are always written.
+    pub(super) always: usize,
 }
 
 /// A field of a structure.
@@ -49,6 +62,13 @@ pub(super) struct Field {
     pub(super) zero: Zero,
     /// What is written where nothing was said.
     pub(super) default: Option<Value>,
+}
+
+impl Field {
+    /// Whether it is written even where nothing was said.
+    pub(super) fn is_always_written(&self) -> bool {
+        self.default.is_some() || matches!(self.zero, Zero::Written | Zero::Null)
+    }
 }
 
 /// What becomes of a field that is zero.
@@ -70,7 +90,11 @@ pub(super) type Fields = BTreeMap<String, Field>;
 struct Data {
     /// The name of a kind's shape, by `apps/v1 Deployment`.
     kinds: BTreeMap<String, String>,
-    structs: BTreeMap<String, Fields>,
+    /// A kind's structure, by version and then kind.
+    kind_structs: BTreeMap<String, BTreeMap<String, StructId>>,
+    structs: Vec<Struct>,
+    /// The structure of schemas, the one that contains itself.
+    schema: Option<StructId>,
     raw: Map<String, Value>,
     written_out: BTreeMap<String, OnceLock<Value>>,
 }
@@ -82,28 +106,51 @@ impl Data {
             Value::Object(raw) => raw,
             _ => Map::new(),
         };
-        let structs = raw
-            .iter()
-            .filter_map(|(name, shape)| Some((name.clone(), fields(shape.get("properties")?, &raw))))
-            .collect();
+        let names = names(&raw);
+        let structs = names.keys().map(|name| structure(name, &raw, &names)).collect();
+        let mut kind_structs: BTreeMap<String, BTreeMap<String, StructId>> = BTreeMap::new();
+        for (kind, name) in &kinds {
+            if let (Some((version, kind)), Some(id)) = (kind.split_once(' '), names.get(name)) {
+                let of_version = kind_structs.entry(version.to_owned()).or_default();
+                of_version.insert(kind.to_owned(), *id);
+            }
+        }
+        let schema = names.get(RECURSIVE).copied();
         let written_out = kinds.keys().map(|kind| (kind.clone(), OnceLock::new())).collect();
         Self {
             kinds,
+            kind_structs,
             structs,
+            schema,
             raw,
             written_out,
         }
     }
 }
 
-fn fields(properties: &Value, raw: &Map<String, Value>) -> Fields {
-    let properties = properties.as_object().into_iter().flatten();
-    properties
-        .map(|(name, property)| (name.clone(), field(property, raw)))
-        .collect()
+/// The numbers of structures by name, in the order of their names.
+type Names = BTreeMap<String, StructId>;
+
+fn names(raw: &Map<String, Value>) -> Names {
+    let structs = raw.iter().filter(|(_, shape)| shape.get("properties").is_some());
+    let numbered = structs.map(|(name, _)| name.clone()).enumerate();
+    numbered.map(|(index, name)| (name, StructId(index))).collect()
 }
 
-fn field(property: &Value, raw: &Map<String, Value>) -> Field {
+fn structure(name: &str, raw: &Map<String, Value>, names: &Names) -> Struct {
+    let properties = raw[name]["properties"].as_object().into_iter().flatten();
+    let fields: Fields = properties
+        .map(|(name, property)| (name.clone(), field(property, raw, names)))
+        .collect();
+    let always = fields.values().filter(|field| field.is_always_written()).count();
+    Struct {
+        name: name.to_owned(),
+        fields,
+        always,
+    }
+}
+
+fn field(property: &Value, raw: &Map<String, Value>, names: &Names) -> Field {
     let zero = match property["x-go-zero"].as_str() {
         Some("omit") => Zero::Omitted,
         Some("zero") => Zero::Written,
@@ -117,7 +164,7 @@ fn field(property: &Value, raw: &Map<String, Value>) -> Field {
         Zero::Kept | Zero::Null => default.is_object(),
     };
     Field {
-        shape: shape(property, raw),
+        shape: shape(property, raw, names),
         zero,
         default: property
             .get("default")
@@ -126,7 +173,7 @@ fn field(property: &Value, raw: &Map<String, Value>) -> Field {
     }
 }
 
-fn shape(schema: &Value, raw: &Map<String, Value>) -> Shape {
+fn shape(schema: &Value, raw: &Map<String, Value>, names: &Names) -> Shape {
     if let Some(name) = schema["$ref"].as_str() {
         let Some(target) = raw.get(name) else {
             return Shape::Any;
@@ -135,12 +182,15 @@ fn shape(schema: &Value, raw: &Map<String, Value>) -> Shape {
         if name == "runtime.RawExtension" {
             return Shape::Any;
         }
-        if target.get("properties").is_some() {
-            return Shape::Struct(name.to_owned());
-        }
-        return shape(target, raw);
+        return names
+            .get(name)
+            .map_or_else(|| shape(target, raw, names), |id| Shape::Struct(*id));
     }
-    let below = |keyword: &str| schema.get(keyword).map(|below| Box::new(shape(below, raw)));
+    let below = |keyword: &str| {
+        schema
+            .get(keyword)
+            .map(|below| Box::new(shape(below, raw, names)))
+    };
     let keyword = |name: &str| schema[name].as_str().unwrap_or_default();
     match (keyword("x-go-type"), keyword("type"), keyword("format")) {
         ("Time", ..) => Shape::Time,
@@ -162,19 +212,19 @@ fn shape(schema: &Value, raw: &Map<String, Value>) -> Shape {
 
 /// The shape of a kind's objects.
 pub(super) fn of(api_version: &str, kind: &str) -> Option<Shape> {
-    let name = DATA.kinds.get(&format!("{api_version} {kind}"))?;
-    Some(Shape::Struct(name.clone()))
+    let id = DATA.kind_structs.get(api_version)?.get(kind)?;
+    Some(Shape::Struct(*id))
 }
 
-/// The fields of a structure, none if there is no such.
-pub(super) fn fields_of(name: &str) -> &'static Fields {
-    static NONE: Fields = Fields::new();
-    DATA.structs.get(name).unwrap_or(&NONE)
+/// A structure by its number.
+pub(super) fn structure_of(id: StructId) -> &'static Struct {
+    // Numbers are handed out for the structures that there are.
+    &DATA.structs[id.0]
 }
 
 /// The shape of a schema inside a schema.
 pub(super) fn schema() -> Shape {
-    Shape::Struct(RECURSIVE.to_owned())
+    DATA.schema.map_or(Shape::Any, Shape::Struct)
 }
 
 /// A built-in kind's schema with nothing left to look up. Schemas inside schemas are not written out.
@@ -220,6 +270,11 @@ fn each(properties: &Value) -> Value {
 mod tests {
     use super::*;
     use crate::sim::kube::registry::Registry;
+
+    fn fields_of(name: &str) -> &'static Fields {
+        let structure = DATA.structs.iter().find(|structure| structure.name == name);
+        &structure.unwrap().fields
+    }
 
     #[test]
     fn every_built_in_kind_has_a_shape() {

@@ -51,7 +51,7 @@ fn all_conditions(csr: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Whether a kind is that of requests for certificates.
-fn is_csr(kind: &Kind) -> bool {
+pub fn is_csr(kind: &Kind) -> bool {
     kind.group == GROUP && kind.plural == "certificatesigningrequests"
 }
 

@@ -1,32 +1,38 @@
-//! Fields that a JSON text has twice. Reading it into a value keeps the last and says nothing.
+//! JSON, read with an eye on fields that are there twice: of those the last counts, and serde_json alone says nothing.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// A JSON text, read.
+#[derive(Debug)]
+pub struct Read {
+    /// What it says.
+    pub value: Value,
+    /// The paths of fields that are there twice, in the order in which they are met: `data.k`, `spec.ports[0].name`.
+    pub twice: Vec<String>,
+}
+
+/// Reads a JSON text.
+pub fn read(json: &[u8]) -> serde_json::Result<Read> {
+    let mut twice = Vec::new();
+    let walk = Walk {
+        at: Place::Top,
+        twice: &mut twice,
+    };
+    let mut text = serde_json::Deserializer::from_slice(json);
+    let value = walk.deserialize(&mut text)?;
+    text.end()?;
+    Ok(Read { value, twice })
+}
 
 /// What is said of fields that are there twice.
-pub fn complaints(json: &[u8]) -> Vec<String> {
-    let fields = find(json).into_iter();
+pub fn complaints(twice: Vec<String>) -> Vec<String> {
+    let fields = twice.into_iter();
     fields
         .map(|field| format!("duplicate field \"{field}\""))
         .collect()
-}
-
-/// The paths of fields that are there twice, in the order in which they are met: `data.k`, `spec.ports[0].name`.
-/// Nothing if the text is no JSON at all.
-pub fn find(json: &[u8]) -> Vec<String> {
-    let mut found = Vec::new();
-    let walk = Walk {
-        at: Place::Top,
-        found: &mut found,
-    };
-    match walk.deserialize(&mut serde_json::Deserializer::from_slice(json)) {
-        Ok(()) => found,
-        Err(_) => Vec::new(),
-    }
 }
 
 /// Where a value stands. Spelled out only where it is told: hardly anybody writes a field twice.
@@ -48,84 +54,77 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// The name of a field, not copied unless it is written with escapes.
-#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
 struct Walk<'a> {
     at: Place<'a>,
-    found: &'a mut Vec<String>,
+    twice: &'a mut Vec<String>,
 }
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
+    type Value = Value;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
+    type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON")
+        f.write_str("any valid JSON value")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = BTreeSet::new();
-        while let Some(name) = map.next_key::<Name<'de>>()? {
-            let at = Place::Field(&self.at, &name.0);
-            if seen.contains(&name) {
-                self.found.push(at.to_string());
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            map.next_value_seed(Walk {
-                at,
-                found: &mut *self.found,
-            })?;
-            seen.insert(name);
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            let at = Place::Field(&self.at, &name);
+            let value = if object.contains_key(&name) {
+                self.twice.push(at.to_string());
+                fields.next_value::<Value>()?
+            } else {
+                fields.next_value_seed(Walk {
+                    at,
+                    twice: &mut *self.twice,
+                })?
+            };
+            object.insert(name, value);
         }
-        Ok(())
+        Ok(object.into())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let mut index = 0_usize;
-        while items
-            .next_element_seed(Walk {
-                at: Place::Item(&self.at, index),
-                found: &mut *self.found,
-            })?
-            .is_some()
-        {
-            index += 1;
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Walk {
+            at: Place::Item(&self.at, list.len()),
+            twice: &mut *self.twice,
+        })? {
+            list.push(item);
         }
-        Ok(())
+        Ok(list.into())
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 }
 
@@ -140,14 +139,34 @@ mod tests {
     fn what_is_there_twice_is_found_wherever_it_is() {
         let text =
             br#"{"a": {"k": 1, "k": {"x": 1, "x": 2}}, "l": [1, {"b": null, "b": true}], "a": "", "n": 1.5}"#;
-        assert_eq!(find(text), ["a.k", "l[1].b", "a"]);
-        assert_eq!(find(b"{\"a\": 1, \"a\": 2"), [""; 0], "no JSON");
+        let whole = read(text).unwrap();
+        assert_eq!(whole.twice, ["a.k", "l[1].b", "a"]);
+        assert_eq!(whole.value, serde_json::from_slice::<Value>(text).unwrap());
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_as_serde_json_tells_it() {
+        for text in [
+            "{\"a\": 1, \"a\": 2",
+            "",
+            "{} x",
+            "[1,]",
+            "{\"a\" 1}",
+            "nul",
+            "\"\\u12\"",
+            "1e999",
+        ] {
+            let error = read(text.as_bytes()).unwrap_err().to_string();
+            let plain = serde_json::from_slice::<Value>(text.as_bytes()).unwrap_err();
+            assert_eq!(error, plain.to_string(), "{text}");
+        }
     }
 
     proptest! {
         #[test]
-        fn a_value_has_nothing_twice(object in samples::object()) {
-            prop_assert!(find(object.to_string().as_bytes()).is_empty());
+        fn a_value_is_read_as_it_was_written_and_has_nothing_twice(object in samples::object()) {
+            let read = read(object.to_string().as_bytes()).unwrap();
+            prop_assert_eq!((read.value, read.twice), (object, Vec::<String>::new()));
         }
     }
 }

@@ -115,7 +115,7 @@ pub fn patched(format: Format, live: &Value, shape: Shape<'_>, body: &Bytes) -> 
 }
 
 fn twice(body: &Bytes) -> Vec<String> {
-    duplicates::complaints(body)
+    duplicates::read(body).map_or_else(|_| Vec::new(), |read| duplicates::complaints(read.twice))
 }
 
 /// Changes an object by a patch.
