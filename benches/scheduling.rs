@@ -14,7 +14,7 @@ use std::time::Instant;
 use karpenter_ibm::audit;
 use karpenter_ibm::model::{PodSet, Snapshot};
 use karpenter_ibm::money::Price;
-use karpenter_ibm::scheduling::{Options, Plan, Preferences, solve};
+use karpenter_ibm::scheduling::{Hands, Options, Plan, Preferences, solve};
 
 #[path = "scheduling/race.rs"]
 mod race;
@@ -75,6 +75,8 @@ impl Kind {
             } else {
                 Preferences::Respect
             },
+            // As the operator has it, and upstream's own workers.
+            hands: Hands::Two,
             ..Options::default()
         }
     }
@@ -178,7 +180,7 @@ fn memory(figure: &str) -> Option<f64> {
 fn peak(snapshot: &Snapshot, options: Options) -> Option<f64> {
     let before = memory("VmRSS")?;
     std::fs::write("/proc/self/clear_refs", "5").ok()?;
-    solve(snapshot, options, &mut || true);
+    solve(snapshot, options, &|| true);
     Some((memory("VmHWM")? - before).max(0.0))
 }
 
@@ -204,7 +206,7 @@ fn fastest(workload: &Workload, options: Options, rounds: usize) -> Best {
         let begin = Instant::now();
         let snapshot = snapshot(workload);
         let solving = Instant::now();
-        let plan = solve(&snapshot, options, &mut || true);
+        let plan = solve(&snapshot, options, &|| true);
         Best {
             seconds: begin.elapsed().as_secs_f64(),
             solve_seconds: solving.elapsed().as_secs_f64(),

@@ -84,7 +84,7 @@ fn node(name: &str, zone: &str) -> Node {
 
 /// A plan that is legal.
 fn legal(snapshot: &Snapshot) -> Plan {
-    let made = solve(snapshot, Options::default(), &mut || true);
+    let made = solve(snapshot, Options::default(), &|| true);
     assert_eq!(plan(snapshot, &made), []);
     assert_eq!(made.pods_left_out(), 0);
     made
@@ -143,7 +143,7 @@ fn a_pod_that_is_forgotten_or_there_twice_is_found() {
 #[test]
 fn whoever_is_left_out_has_a_reason() {
     let snapshot = snapshot(&[("a", json!({"nodeSelector": {"no": "where"}}))]);
-    let mut made = solve(&snapshot, Options::default(), &mut || true);
+    let mut made = solve(&snapshot, Options::default(), &|| true);
     assert_eq!(plan(&snapshot, &made), []);
     made.left_out[0].refusals.clear();
     assert_eq!(broken(&snapshot, &made), [Rule::Once].into());

@@ -71,6 +71,7 @@ impl Policies {
                 MinValues::Strict => MinValuesPolicy::Strict,
                 MinValues::BestEffort => MinValuesPolicy::BestEffort,
             },
+            ..Options::default()
         }
     }
 }

@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         },
         ..Options::default()
     };
-    let plan = solve(&seen.snapshot, options, &mut || true);
+    let plan = solve(&seen.snapshot, options, &|| true);
     if let Some(finding) = audit::plan(&seen.snapshot, &plan).first() {
         bail!("the plan is not legal, which is a mistake in this program: {finding}");
     }

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::model::Snapshot;
-use crate::scheduling::{self, Options, Plan};
+use crate::scheduling::{self, Budget, Hands, Options, Plan};
 
 /// Makes a plan from a snapshot; asks from time to time whether there is time left.
-pub type Planner = Arc<dyn Fn(&Snapshot, Options, &mut dyn FnMut() -> bool) -> Plan + Send + Sync>;
+pub type Planner = Arc<dyn Fn(&Snapshot, Options, Budget<'_>) -> Plan + Send + Sync>;
 
 /// Computes plans. Clones are the same.
 #[derive(Clone)]
@@ -31,6 +31,18 @@ pub enum Place {
     Here,
     /// On a thread of its own. If nobody waits for the plan any more, it is dropped.
     Apart,
+}
+
+impl Place {
+    /// Here nothing else may run; apart, whatever the machine has.
+    fn hands(self) -> Hands {
+        let several = || std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        if self == Self::Apart && several() {
+            Hands::Two
+        } else {
+            Hands::One
+        }
+    }
 }
 
 /// A decision that ended in a panic, with what it said.
@@ -59,6 +71,10 @@ impl Compute {
     ) -> Result<Plan, Panicked> {
         let ends = clock.instant() + clock.real(limit);
         let (planner, clock) = (self.planner.clone(), clock.clone());
+        let options = Options {
+            hands: self.place.hands(),
+            ..options
+        };
         let work = move || plan(&planner, &snapshot, options, &clock, ends);
         match self.place {
             Place::Here => work(),
@@ -78,9 +94,9 @@ fn plan(
     clock: &Clock,
     ends: Instant,
 ) -> Result<Plan, Panicked> {
-    let mut budget = || clock.instant() < ends;
+    let budget = || clock.instant() < ends;
     // Nothing that a panic could leave half done outlives it.
-    caught(|| planner(snapshot, options, &mut budget))
+    caught(|| planner(snapshot, options, &budget))
 }
 
 /// What `decide` says, or what its panic said.

@@ -18,6 +18,7 @@ mod explain;
 mod finish;
 mod hosts;
 mod limits;
+mod passes;
 mod plan;
 mod problem;
 mod remedy;
@@ -34,8 +35,7 @@ pub use plan::{
 pub use remedy::{Bond, Change, Remedy, remedy};
 
 use crate::model::Snapshot;
-use problem::Problem;
-use run::{Done, Growth, Mark, Order, Policy, Rest, Run};
+use run::Run;
 
 /// What the user has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Options {
     pub preferences: Preferences,
     /// Whether too few different values keep a node from being bought.
     pub min_values: MinValuesPolicy,
+    /// How many threads it may use.
+    pub hands: Hands,
 }
 
 /// Whether preferences of pods count.
@@ -66,81 +68,30 @@ pub enum MinValuesPolicy {
     BestEffort,
 }
 
-/// How many claims are looked at for every pod that makes one grow.
-const LOOK: usize = 16;
-/// How many claims are looked at in all by the pass that looks at more: at a tenth of a microsecond each, a twentieth of a
-/// second. Where types double in size, as IBM's do, looking at all claims instead of 16 saves about a tenth of the price.
-const LOOKS_MAX: usize = 500_000;
-
-/// The policies that are tried for so many pods, in this order. When time runs out, the passes made so far count, and if it
-/// was the first, as far as it came.
-fn policies(pods: usize) -> [Policy; 4] {
-    let policy = |order, growth| Policy { order, growth };
-    let more = (LOOKS_MAX / pods.max(1)).max(2 * LOOK);
-    [
-        policy(Order::Apart, Growth::Cheapest { look: LOOK }),
-        policy(Order::Apart, Growth::Cheapest { look: more }),
-        policy(Order::Size, Growth::Cheapest { look: LOOK }),
-        policy(Order::Size, Growth::First),
-    ]
+/// How many threads a plan may be computed on. The plan is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hands {
+    /// The one that asks for it.
+    #[default]
+    One,
+    /// That one and another.
+    Two,
 }
+
+/// Says whether there is time left.
+pub type Budget<'b> = &'b (dyn Fn() -> bool + Sync);
 
 /// Where the pending pods of a snapshot go, and what is bought for them.
 ///
 /// `budget` is asked from time to time whether there is time left; once it says no, what is placed so far is the plan.
-pub fn solve(snapshot: &Snapshot, options: Options, budget: &mut dyn FnMut() -> bool) -> Plan {
-    let mut problem = Problem::new(snapshot, options);
-    let mut best: Option<(Score, Done, Rest)> = None;
-    let mut pace: Option<(Order, Vec<u64>)> = None;
-    // Where nobody wants to be apart, both orders are one, and what was tried in it need not be tried again.
-    let one_order = problem.classes.iter().all(|class| class.keeps.is_empty());
-    let repeats =
-        |policy: &Policy| one_order && policy.order == Order::Size && policy.growth != Growth::First;
-    for policy in policies(snapshot.pending.members.len()) {
-        if repeats(&policy) {
-            continue;
-        }
-        let mut run = Run::new(&mut problem, policy);
-        // First fit is made to its end, unless it is beaten for certain: no plan is dearer.
-        let same_order = pace
-            .as_ref()
-            .filter(|(order, _)| *order == policy.order && policy.growth != Growth::First);
-        let mark = Mark {
-            best: best.as_ref().map(|(score, _, _)| (score.left_out, score.price)),
-            pace: same_order.map_or(&[], |(_, pace)| pace),
-        };
-        let mut rest = run.place_all(budget, mark);
-        if rest.given_up {
-            continue;
-        }
-        let score = Score {
-            left_out: rest.classes.iter().map(|(_, pods)| pods.len()).sum(),
-            price: run.price,
-            nodes: run.claims.len(),
-        };
-        let out_of_time = rest.out_of_time;
-        if same_order.is_none() {
-            pace = Some((policy.order, std::mem::take(&mut rest.pace)));
-        }
-        if best.as_ref().is_none_or(|(known, _, _)| score < *known) {
-            best = Some((score, run.done(), rest));
-        }
-        if out_of_time {
-            break;
-        }
-    }
-    match best {
-        Some((_, done, rest)) => finish::plan(&mut Run::again(&mut problem, done), &rest),
-        None => Plan::default(),
-    }
-}
-
-/// How good a pass is; less is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Score {
-    left_out: usize,
-    price: u64,
-    nodes: usize,
+pub fn solve(snapshot: &Snapshot, options: Options, budget: Budget<'_>) -> Plan {
+    let found = match options.hands {
+        Hands::One => passes::alone(snapshot, options, budget),
+        Hands::Two => passes::together(snapshot, options, budget),
+    };
+    found.map_or_else(Plan::default, |mut found| {
+        finish::plan(&mut Run::again(&mut found.problem, found.done), &found.rest)
+    })
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp)
     let seen = live
         .objects
         .see(&|class| types_of(class, &withheld, &factors, now));
-    let plan = solve(&seen.snapshot, options, &mut || true);
+    let plan = solve(&seen.snapshot, options, &|| true);
     let members = &seen.snapshot.pending.members;
     let at = members
         .iter()

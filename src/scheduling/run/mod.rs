@@ -8,7 +8,9 @@ mod commit;
 mod offer;
 mod search;
 
+use super::Budget;
 use super::bins::Bins;
+use super::passes::Best;
 use super::problem::Problem;
 use super::space::ReqId;
 use super::topology::{Counts, Obstacle, Question};
@@ -69,10 +71,10 @@ pub(super) struct Run<'p, 'a> {
 }
 
 /// What a pass is measured against while it is made.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Mark<'m> {
-    /// How many pods the best pass so far leaves out, and what it costs.
-    pub(super) best: Option<(usize, u64)>,
+    /// How good the best pass is that was made so far.
+    pub(super) best: &'m Best,
     /// What a pass in the same order had cost after each class; empty if there is none.
     pub(super) pace: &'m [u64],
 }
@@ -82,7 +84,7 @@ impl Mark<'_> {
     /// only grow. A pass that looks further than another must be ahead of it at every quarter of the way, where there is
     /// a way: with few classes there is no time to be saved.
     fn is_out_of_reach(&self, left_out: usize, price: u64, (done, of): (usize, usize)) -> bool {
-        let beaten = self.best.is_some_and(|best| (left_out, price) > best);
+        let beaten = self.best.beats(left_out, price);
         let quarter = of >= CLASSES_PACED && done < of && done.is_multiple_of(of / 4);
         let before = done.checked_sub(1).and_then(|at| self.pace.get(at));
         beaten || (quarter && before.is_some_and(|before| price >= *before))
@@ -209,7 +211,7 @@ impl<'p, 'a> Run<'p, 'a> {
     }
 
     /// Places what can be placed while `budget` allows it, and while that may win against `mark`.
-    pub(super) fn place_all(&mut self, budget: &mut dyn FnMut() -> bool, mark: Mark<'_>) -> Rest {
+    pub(super) fn place_all(&mut self, budget: Budget<'_>, mark: Mark<'_>) -> Rest {
         let mut waiting: Vec<(usize, Vec<usize>)> = self
             .order()
             .into_iter()

@@ -118,6 +118,13 @@ proptest! {
     }
 
     #[test]
+    fn two_hands_find_the_plan_that_one_finds(mut cluster in any_cluster()) {
+        let alone = cluster.solve().plan;
+        cluster.options.hands = Hands::Two;
+        prop_assert_eq!(alone, cluster.solve().plan);
+    }
+
+    #[test]
     fn the_order_of_lists_changes_nothing(mut cluster in any_cluster(), by in 0_usize..20) {
         let before = told(&cluster.solve());
         let by = by % cluster.pending.len().max(1);

@@ -275,7 +275,7 @@ impl Cluster {
     /// Solves, and has the plan checked.
     fn solve(&self) -> Solved {
         let snapshot = self.snapshot();
-        let plan = solve(&snapshot, self.options, &mut || true);
+        let plan = solve(&snapshot, self.options, &|| true);
         assert_eq!(crate::audit::plan(&snapshot, &plan), [], "a legal plan");
         Solved { snapshot, plan }
     }

@@ -1,5 +1,7 @@
 //! Which machines are bought, and how pods fill them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 #[test]
@@ -225,10 +227,9 @@ fn when_time_runs_out_what_is_placed_stands() {
         .with(pods(5, |name| pod(name, &format!("{}00m", name.len()))))
         .with([pod("a", "1"), pod("b", "2"), pod("c", "3")])
         .snapshot();
-    let mut turns = 0;
-    let plan = solve(&snapshot, Options::default(), &mut || {
-        turns += 1;
-        turns <= 2
+    let turns = AtomicUsize::new(0);
+    let plan = solve(&snapshot, Options::default(), &|| {
+        turns.fetch_add(1, Ordering::Relaxed) < 2
     });
     assert_eq!(crate::audit::plan(&snapshot, &plan), []);
     assert_eq!(plan.completeness, Completeness::OutOfTime);

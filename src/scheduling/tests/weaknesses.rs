@@ -2,6 +2,8 @@
 //! about: limits used up in one plan (`limits`), partial plans when time runs out and priority (`packing`), zones pinned
 //! at once (`neighbors`), the same plan from the same cluster (`laws`).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::volumes::{mounts, storage, with};
 use super::*;
 
@@ -16,12 +18,12 @@ fn priced(name: &str, cpu: i64, dollars: f64) -> InstanceType {
 
 /// How often the solver looked whether there is time left, which it does once for every class it tries.
 fn turns(cluster: &Cluster) -> usize {
-    let mut turns = 0;
-    solve(&cluster.snapshot(), cluster.options, &mut || {
-        turns += 1;
+    let turns = AtomicUsize::new(0);
+    solve(&cluster.snapshot(), cluster.options, &|| {
+        turns.fetch_add(1, Ordering::Relaxed);
         true
     });
-    turns
+    turns.into_inner()
 }
 
 #[test]
