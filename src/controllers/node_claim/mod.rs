@@ -15,6 +15,7 @@ mod market;
 mod nodes;
 mod observe;
 mod purchase;
+mod roll;
 mod tokens;
 mod user_data;
 mod write;
@@ -47,6 +48,7 @@ use departures::Departures;
 use market::Market;
 use observe::Known;
 pub(super) use observe::look;
+use roll::Roll;
 use tokens::Tokens;
 
 /// Claims that are worked on at once. Each waits for the cloud most of the time, and all of them for the same budget of
@@ -139,6 +141,7 @@ struct Shared {
     attempts: Attempts,
     departures: Departures,
     market: Market,
+    roll: Roll,
     tokens: Tokens,
     version: OnceCell<Version>,
 }
@@ -187,6 +190,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         attempts: Attempts::default(),
         departures: Departures::default(),
         market: Market::default(),
+        roll: Roll::default(),
         tokens: Tokens::default(),
         version: OnceCell::new(),
         context,
