@@ -54,7 +54,7 @@ use tokens::Tokens;
 /// Claims that are worked on at once. Each waits for the cloud most of the time, and all of them for the same budget of
 /// ten requests a second. An order must be sent within five seconds of the read that it rests on, or is made anew: so no
 /// more claims may be before theirs than the budget serves in that time, and each needs two requests there, the look-up
-/// by name and the order. That is arithmetic and no measurement; 200 claims at once are each ordered once with it.
+/// by name and the order. That is arithmetic and no measurement; a thousand claims at once are each ordered once with it.
 const CONCURRENCY: u16 = 24;
 
 /// Steps in one pass, before other claims get their turn. A purchase takes four, and two more for each offering that is

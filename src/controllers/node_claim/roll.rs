@@ -119,3 +119,63 @@ fn takes_its_way(claim: &NodeClaim, machine: &Machine) -> bool {
     );
     is_on_its_way && allocation.is_some_and(|it| it.instance_name == machine.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::CapacityType;
+
+    fn claim(deleted_at: Option<&str>) -> NodeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": "a", "uid": "u", "deletionTimestamp": deleted_at},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": {"allocation": {"profile": "bxf-4x16", "zone": "us-south-1", "capacityType": "spot",
+                "subnet": "s", "instanceName": "kib-1", "instanceID": "m", "attempt": 1, "since": "2026-11-16T10:00:00Z"}},
+        }))
+        .unwrap()
+    }
+
+    fn machine(name: &str, status: MachineStatus) -> Machine {
+        Machine {
+            id: "m".to_owned(),
+            name: name.to_owned(),
+            profile: "bxf-4x16".to_owned(),
+            zone: "us-south-1".to_owned(),
+            capacity_type: CapacityType::Spot,
+            status,
+            reasons: Vec::new(),
+            address: None,
+            resource_group: "g".to_owned(),
+            image: None,
+            subnet: None,
+            interface: None,
+            crn: None,
+            created_at: None,
+        }
+    }
+
+    #[test]
+    fn a_list_is_believed_where_nothing_ends_by_it() {
+        let all = [
+            (MachineStatus::Pending, true, false),
+            (MachineStatus::Starting, true, false),
+            (MachineStatus::Running, true, false),
+            (MachineStatus::Stopping, false, false),
+            (MachineStatus::Stopped, false, false),
+            (MachineStatus::Restarting, false, false),
+            (MachineStatus::Deleting, false, true),
+            (MachineStatus::Failed, false, false),
+            (MachineStatus::Other("tomorrow".to_owned()), false, false),
+        ];
+        for (status, coming, going) in all {
+            let (stays, goes) = (claim(None), claim(Some("2026-11-16T11:00:00Z")));
+            let listed = machine("kib-1", status.clone());
+            assert_eq!(takes_its_way(&stays, &listed), coming, "{status:?}");
+            assert_eq!(takes_its_way(&goes, &listed), going, "{status:?}");
+            let given_up = machine("kib-1-x1", status.clone());
+            assert!(!takes_its_way(&stays, &given_up), "{status:?}");
+        }
+    }
+}
