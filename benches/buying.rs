@@ -3,6 +3,8 @@
 //! Everything is in one process, on a clock that jumps: the operator, the API server and the account. So the memory is
 //! that of all three. `--small` buys ten, to see that it runs; `--claims=100` as many.
 
+#[path = "stage/account.rs"]
+mod account;
 mod stage;
 
 use std::collections::BTreeMap;
@@ -13,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::ibm::{self, Cloud};
+use karpenter_ibm::sim::ibm::Cloud;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
@@ -35,13 +37,16 @@ fn main() -> Result<()> {
     let took = Clock::system().instant() - before;
     writeln!(
         std::io::stdout(),
-        "{claims} claims: all launched after {} s simulated ({:.1} s real); {} requests to the cloud, {} of them orders, \
-         at most {} within ten seconds; {} MB at most",
+        "{claims} claims: the last ordered after {} s, all launched after {} s simulated ({:.1} s real); {} requests to \
+         the cloud, at most {} within ten seconds; orders in each minute {:?}, requests {:?}, where the budget is 600 a \
+         minute; {} MB at most",
+        bought.ordered.as_secs(),
         bought.simulated.as_secs(),
         took.as_secs_f64(),
         bought.requests,
-        bought.orders,
         bought.most,
+        bought.minutes.values().map(|it| it.0).collect::<Vec<_>>(),
+        bought.minutes.values().map(|it| it.1).collect::<Vec<_>>(),
         stage::peak_memory_mb()?,
     )?;
     Ok(())
@@ -49,18 +54,22 @@ fn main() -> Result<()> {
 
 /// What it took.
 struct Bought {
+    /// Until the last machine was ordered.
+    ordered: Duration,
+    /// Until the last machine was seen running.
     simulated: Duration,
     requests: usize,
-    orders: usize,
     most: usize,
+    /// Orders and requests in each minute.
+    minutes: BTreeMap<i64, (usize, usize)>,
 }
 
 async fn buy(count: usize) -> Result<Bought> {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse()?);
-    let cloud = account(&clock);
+    let cloud = Cloud::new(account::roomy(&clock));
     let kube = stage::cluster(&clock, &cloud)?;
     let claims: Api<NodeClaim> = Api::all(kube.admin());
-    let started = clock.instant();
+    let (started, began) = (clock.instant(), clock.now());
     let story = async {
         for number in 0..count {
             claims.create(&PostParams::default(), &claim(number)?).await?;
@@ -84,17 +93,29 @@ async fn buy(count: usize) -> Result<Bought> {
         () = operator::factory(stage::settings()?)(stage::edges(&kube, &cloud, &clock)) => anyhow::bail!("the operator ended"),
     }
     let mut tens: BTreeMap<i64, usize> = BTreeMap::new();
-    let (mut requests, mut orders) = (0, 0);
+    let mut minutes: BTreeMap<i64, (usize, usize)> = BTreeMap::new();
+    let mut last = began;
     for seen in cloud.requests().iter() {
-        requests += 1;
-        orders += usize::from(seen.method == http::Method::POST && seen.path == "/v1/instances");
         *tens.entry(seen.at.as_second() / 10).or_default() += 1;
+        let minute = minutes
+            .entry((seen.at.as_second() - began.as_second()) / 60)
+            .or_default();
+        minute.1 += 1;
+        if seen.method == http::Method::POST && seen.path == "/v1/instances" {
+            minute.0 += 1;
+            last = seen.at;
+        }
     }
+    ensure!(
+        minutes.values().map(|it| it.0).sum::<usize>() == count,
+        "not each was ordered once"
+    );
     Ok(Bought {
+        ordered: (last - began).try_into()?,
         simulated: clock.instant() - started,
-        requests,
-        orders,
+        requests: cloud.requests().iter().count(),
         most: tens.into_values().max().unwrap_or_default(),
+        minutes,
     })
 }
 
@@ -102,19 +123,6 @@ async fn launched(claims: &Api<NodeClaim>) -> Result<usize> {
     let all = claims.list(&kube::api::ListParams::default()).await?;
     let is_launched = |claim: &&NodeClaim| claim.status.as_ref().is_some_and(|it| it.provider_id.is_some());
     Ok(all.items.iter().filter(is_launched).count())
-}
-
-/// An account in which thousands of machines have room.
-fn account(clock: &Clock) -> Cloud {
-    let mut options = ibm::Options::new("us-south", 7, clock.clone());
-    options.subnet_prefix = 18;
-    options.quotas.vcpu = 100_000;
-    options.quotas.memory_gib = 1_000_000;
-    options.quotas.volumes = 100_000;
-    options.quotas.spot_instances = 100_000;
-    options.stock.standard = 100_000;
-    options.stock.spot = 100_000;
-    Cloud::new(options)
 }
 
 fn claim(number: usize) -> Result<NodeClaim> {

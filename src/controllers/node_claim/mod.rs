@@ -15,6 +15,7 @@ mod market;
 mod nodes;
 mod observe;
 mod purchase;
+mod roll;
 mod tokens;
 mod user_data;
 mod write;
@@ -47,12 +48,13 @@ use departures::Departures;
 use market::Market;
 use observe::Known;
 pub(super) use observe::look;
+use roll::Roll;
 use tokens::Tokens;
 
 /// Claims that are worked on at once. Each waits for the cloud most of the time, and all of them for the same budget of
 /// ten requests a second. An order must be sent within five seconds of the read that it rests on, or is made anew: so no
 /// more claims may be before theirs than the budget serves in that time, and each needs two requests there, the look-up
-/// by name and the order. That is arithmetic and no measurement; 200 claims at once are each ordered once with it.
+/// by name and the order. That is arithmetic and no measurement; a thousand claims at once are each ordered once with it.
 const CONCURRENCY: u16 = 24;
 
 /// Steps in one pass, before other claims get their turn. A purchase takes four, and two more for each offering that is
@@ -139,6 +141,7 @@ struct Shared {
     attempts: Attempts,
     departures: Departures,
     market: Market,
+    roll: Roll,
     tokens: Tokens,
     version: OnceCell<Version>,
 }
@@ -187,6 +190,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         attempts: Attempts::default(),
         departures: Departures::default(),
         market: Market::default(),
+        roll: Roll::default(),
         tokens: Tokens::default(),
         version: OnceCell::new(),
         context,

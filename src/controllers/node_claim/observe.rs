@@ -13,7 +13,7 @@ use super::market::{self, Turn};
 use super::tokens::Need;
 use super::{Error, Shared, depart, user_data};
 use crate::api::{NodeClaim, names};
-use crate::cloud::{self, Cloud, ClusterId, InstanceName, Machine, MachineStatus, ProviderId};
+use crate::cloud::{self, Cloud, InstanceName, Machine, MachineStatus, ProviderId};
 use crate::controllers::approver;
 use crate::controllers::context::Context;
 use crate::controllers::node_class::{self, ReadError, Resolved};
@@ -88,7 +88,7 @@ pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Durati
     if is_overdue || needs_machine(claim, seen.observed.node.as_ref()) {
         seen.observed.machine = match &known.bought {
             Some(machine) => Sighting::Present(Box::new(machine.clone())),
-            None => machine(context, shared.cluster, claim).await?,
+            None => machine(shared, claim, followed_for).await?,
         };
     }
     seen.observed.other_machine = other_machine(context, claim, seen.observed.node.as_ref()).await?;
@@ -201,8 +201,13 @@ async fn node(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Erro
         })
 }
 
-/// The claim's machine: by id where one is recorded, and by its exact name wherever the id leads nowhere.
-async fn machine(context: &Context, cluster: ClusterId, claim: &NodeClaim) -> Result<Sighting, Error> {
+/// The claim's machine: on a list where many are waited for, by id where one is recorded, and by its exact name wherever
+/// the id leads nowhere.
+async fn machine(shared: &Shared, claim: &NodeClaim, followed_for: Duration) -> Result<Sighting, Error> {
+    let (context, cluster) = (&shared.context, shared.cluster);
+    if let Some(machine) = shared.roll.call(context, cluster, claim, followed_for).await {
+        return Ok(Sighting::Present(Box::new(machine)));
+    }
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
     let allocation = claim.allocation();
     // Not the name in the status, which anybody may have written.

@@ -34,6 +34,9 @@ pub struct Budget(Arc<Inner>);
 struct Inner {
     limiter: RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<TokioInstant>>,
     closed_until: Mutex<Option<Instant>>,
+    /// Whoever has it is next. It is given in the order of asking: without it, those who wait wake together and the
+    /// same few may win each time, while an order behind them grows too old to be sent.
+    next: tokio::sync::Mutex<()>,
 }
 
 impl Budget {
@@ -44,12 +47,16 @@ impl Budget {
         Self(Arc::new(Inner {
             limiter,
             closed_until: Mutex::new(None),
+            next: tokio::sync::Mutex::new(()),
         }))
     }
 
-    /// Waits for a permit; fails with the time at which to come back when that takes longer than [`PATIENCE`].
+    /// Waits for a permit, behind whoever has waited longer; fails with the time at which to come back when that takes
+    /// longer than [`PATIENCE`].
     async fn take(&self) -> Result<(), ExchangeError> {
         let give_up_at = Instant::now() + PATIENCE;
+        let next = tokio::time::timeout_at(give_up_at, self.0.next.lock()).await;
+        let _next = next.map_err(|_| ExchangeError::Held(give_up_at))?;
         loop {
             let now = Instant::now();
             let at = match self.closed_until() {
@@ -185,6 +192,28 @@ mod tests {
         assert_eq!(at, until);
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn permits_are_given_in_the_order_of_asking() {
+        let budget = budget(10, 1);
+        let given = Mutex::new(Vec::new());
+        let ask = |number: usize| {
+            let (budget, given) = (&budget, &given);
+            async move {
+                // One after another, and each once more when it was served.
+                for round in 0..2 {
+                    budget.take().await.unwrap();
+                    given.lock().unwrap().push((round, number));
+                }
+            }
+        };
+        futures::future::join_all((0..5).map(ask)).await;
+        let expected: Vec<(usize, usize)> = (0..2)
+            .flat_map(|round| (0..5).map(move |it| (round, it)))
+            .collect();
+        assert_eq!(given.into_inner().unwrap(), expected);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_rests_on_something_too_old_by_now_is_not_sent() {
         let server = scripted::Scripted::new(|_, _| scripted::text(201, ""));

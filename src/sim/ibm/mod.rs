@@ -65,7 +65,7 @@ pub use options::{
     Answers, Class, DeleteAgain, DeleteWhilePending, Options, Quotas, Rename, Span, Stock, Timings,
 };
 pub use serve::{ServeError, Server};
-pub use truth::{Account, InstanceTruth, NoSuch};
+pub use truth::{Account, InstanceTruth, NoSuch, PartTruth};
 
 use state::State;
 

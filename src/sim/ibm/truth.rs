@@ -30,6 +30,14 @@ pub struct NoSuch {
     pub choices: Vec<String>,
 }
 
+/// A volume or a network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartTruth {
+    pub id: String,
+    pub name: String,
+    pub resource_group: String,
+}
+
 /// One instance as it is, whatever reads say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InstanceTruth {
@@ -220,17 +228,27 @@ impl Cloud {
 
     /// Ids of volumes and network interfaces without an instance: what somebody still pays for.
     pub fn orphans(&self) -> Vec<String> {
+        self.parts_without_instance()
+            .into_iter()
+            .map(|part| part.id)
+            .collect()
+    }
+
+    /// The same with their names and where they are.
+    pub fn parts_without_instance(&self) -> Vec<PartTruth> {
         self.with(|state| {
-            let volumes = state
-                .volumes
-                .values()
-                .filter(|v| v.instance.is_none())
-                .map(|v| v.id.clone());
-            let interfaces = state
-                .interfaces
-                .values()
-                .filter(|i| i.instance.is_none())
-                .map(|i| i.id.clone());
+            let volumes = state.volumes.values().filter(|v| v.instance.is_none());
+            let volumes = volumes.map(|v| PartTruth {
+                id: v.id.clone(),
+                name: v.name.clone(),
+                resource_group: v.resource_group.clone(),
+            });
+            let interfaces = state.interfaces.values().filter(|i| i.instance.is_none());
+            let interfaces = interfaces.map(|i| PartTruth {
+                id: i.id.clone(),
+                name: i.name.clone(),
+                resource_group: i.resource_group.clone(),
+            });
             volumes.chain(interfaces).collect()
         })
     }

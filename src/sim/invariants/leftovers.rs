@@ -9,6 +9,7 @@ use super::{Check, Findings, Truth};
 use crate::api::names::{LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_GARBAGE_FOUND};
 use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
+use crate::sim::ibm::PartTruth;
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 
@@ -114,16 +115,25 @@ fn was_warned_of(claim: &Value, truth: &Truth<'_>) -> bool {
     })
 }
 
-/// What the cloud itself left behind is the cloud's.
+/// What outlived its machine. Where the cloud itself failed to clear up, what bears the name of a machine of ours must
+/// have been swept since; the rest is the cloud's.
 fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
-    let made = book.strikes("c13-partial-create") + book.strikes("c13-auto-delete-ignored");
-    if made > 0 {
-        return;
+    let failed = book.strikes("c13-partial-create") + book.strikes("c13-auto-delete-ignored") > 0;
+    for part in truth.cloud.parts_without_instance() {
+        if !failed || is_swept(&part, book) {
+            let message = format!("{} ({}) outlived its machine", part.id, part.name);
+            found.blame("S18", truth.since_start, message);
+        }
     }
-    for id in truth.cloud.orphans() {
-        let message = format!("{id} outlived its machine");
-        found.blame("S18", truth.since_start, message);
-    }
+}
+
+/// Whether the sweep answers for it: interfaces and boot volumes are named after their machine. Volumes for data are kept,
+/// since somebody may have wished it.
+fn is_swept(part: &PartTruth, book: &Book) -> bool {
+    let machine = part.name.strip_suffix("-vni").or(part.name.strip_suffix("-boot"));
+    let name = machine.and_then(InstanceName::of_machine);
+    part.resource_group == book.settings.resource_group
+        && name.is_some_and(|name| Some(name.cluster()) == book.cluster)
 }
 
 #[cfg(test)]
@@ -179,16 +189,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_machine_had_dies_with_it_unless_the_cloud_fails_to() {
+    async fn what_a_machine_had_dies_with_it_or_is_swept_if_the_cloud_fails_to() {
         let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let name = stage.name_of(&uid);
+        stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
         let account = stage.cloud.account();
-        let interface = json!({"subnet": {"id": account.subnets[0]}, "auto_delete": true});
         let path = "/v1/virtual_network_interfaces";
+        let interface = json!({"subnet": {"id": account.subnets[0]}, "auto_delete": true});
         stage
             .cloud_says(http::Method::POST, path, &interface.to_string())
             .await;
         assert_eq!(unmet(&stage), ["S18"]);
         stage.struck("c13-partial-create", "instances.create");
-        assert_eq!(unmet(&stage), [""; 0]);
+        assert_eq!(unmet(&stage), [""; 0], "it bears no name of ours");
+        let interface = json!({"name": format!("{name}-x2-vni"), "subnet": {"id": account.subnets[0]}});
+        stage
+            .cloud_says(http::Method::POST, path, &interface.to_string())
+            .await;
+        assert_eq!(unmet(&stage), ["S18"], "the sweep has missed it");
     }
 }

@@ -74,6 +74,8 @@ pub enum Mutant {
     NeverGone,
     /// A failed read is the end.
     Unwrapped,
+    /// Nothing is swept of what machines leave behind.
+    LeftoversUnseen,
 }
 
 /// There is no such mutant.
@@ -83,7 +85,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -99,6 +101,7 @@ impl Mutant {
         Self::RepeatedWrites,
         Self::RestlessTimes,
         Self::OneToken,
+        Self::LeftoversUnseen,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for. Some harm is undone before a
@@ -150,6 +153,7 @@ impl Mutant {
             Self::NeverStops => "never-stops",
             Self::NeverGone => "never-gone",
             Self::Unwrapped => "unwrapped",
+            Self::LeftoversUnseen => "leftovers-unseen",
         }
     }
 
@@ -192,6 +196,7 @@ impl Mutant {
             Self::NeverStops => "takes machines that were taken back for running ones",
             Self::NeverGone => "takes machines that are gone for ones that are still going",
             Self::Unwrapped => "panics when a machine cannot be read",
+            Self::LeftoversUnseen => "never finds the interfaces and volumes that outlive their machine",
         }
     }
 
@@ -231,7 +236,8 @@ impl Mutant {
             | Self::TakenAsOrdered
             | Self::NeverStops
             | Self::NeverGone
-            | Self::Unwrapped => {}
+            | Self::Unwrapped
+            | Self::LeftoversUnseen => {}
         }
         edges
     }
@@ -252,6 +258,7 @@ impl Mutant {
             Self::NeverStops => cloud::Flaw::NeverStops,
             Self::NeverGone => cloud::Flaw::never_gone(),
             Self::Unwrapped => cloud::Flaw::Unwrapped,
+            Self::LeftoversUnseen => cloud::Flaw::LeftoversUnseen,
             // They are what they are by their edges.
             _ => return context,
         };

@@ -329,6 +329,8 @@ async fn a_grace_period_ends_what_protects_pods_and_each_has_its_own_grace() {
     .await;
 }
 
+/// kubernetes-sigs/karpenter PR#1294, kubernetes-sigs/aws-ebs-csi-driver#1665: machines were killed before their volumes
+/// were detached, and the next node waited more than six minutes for them.
 #[tokio::test(start_paused = true)]
 async fn volumes_are_detached_before_the_machine_goes_but_for_those_of_pods_that_stay() {
     let world = World::new();

@@ -333,6 +333,80 @@ async fn creates_went_on_while_reads_failed() {
     .await;
 }
 
+/// Waits until all claims and machines are gone; none of the machines may outlive the claims.
+async fn until_given_back(world: &World) {
+    world
+        .until("given back", Duration::from_mins(10), async || {
+            // In this order: whoever is let go meanwhile has no machine any more.
+            let (machines, claims) = (world.cloud.instances().len(), world.all_claims().await.len());
+            assert!(
+                machines <= claims || world.cloud.instances().len() <= claims,
+                "{machines} machines and {claims} claims"
+            );
+            claims == 0 && machines == 0
+        })
+        .await;
+}
+
+/// gcp#242, PR#243: of deletes at the same time some were answered with 403 or 404; a 404 was read as "gone", and claims
+/// were let go while machine and node lived on.
+#[tokio::test(start_paused = true)]
+async fn claims_that_were_deleted_at_the_same_time_were_let_go_while_their_machines_lived() {
+    for kind in [FaultKind::Spurious404, FaultKind::Forbidden] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            for name in ["a", "b", "c"] {
+                world.ready_node(name).await;
+            }
+            for operation in ["instances.get", "instances.delete"] {
+                world
+                    .cloud
+                    .faults()
+                    .start(Fault::new(kind).on(operation).times(12));
+            }
+            for name in ["a", "b", "c"] {
+                world.delete(name).await;
+            }
+            until_given_back(&world).await;
+            assert!(world.all_nodes().await.is_empty());
+        })
+        .await;
+    }
+}
+
+/// aws PR#7684, karpenter PR#1944: a delete was accepted, and the machine was there still, for a while or because it had
+/// come to nothing; nobody asked again.
+#[tokio::test(start_paused = true)]
+async fn a_machine_was_there_still_after_one_delete() {
+    for (kind, lasts) in [
+        (FaultKind::DeleteStuck, Duration::from_mins(5)),
+        (FaultKind::DeleteConflict, Duration::from_mins(1)),
+        (FaultKind::ServerError, Duration::from_mins(1)),
+        (FaultKind::ReadLag, Duration::from_mins(1)),
+    ] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            world.ready_node("a").await;
+            world.cloud.faults().start(Fault::new(kind));
+            world.delete("a").await;
+            world
+                .until("the fault is over", lasts + Duration::from_secs(1), {
+                    let end = world.clock.instant() + lasts;
+                    let world = &world;
+                    async move || {
+                        let there = world.cloud.instances().len();
+                        assert!(there == 0 || world.read("a").await.is_some(), "{kind:?}");
+                        world.clock.instant() >= end
+                    }
+                })
+                .await;
+            world.cloud.faults().clear();
+            until_given_back(&world).await;
+        })
+        .await;
+    }
+}
+
 /// Azure#1790, aws#4737: a node registered and never became ready for work, and counted as capacity for ever.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_never_became_ready_counted_as_capacity_for_ever() {

@@ -354,6 +354,12 @@ async fn a_wave_of_200_preemptions_is_handled_within_one_poll_and_the_budget_of_
             2 * wave.len(),
             "each once"
         );
+        world
+            .until("all gone", Duration::from_mins(15), async || {
+                world.cloud.instances().is_empty() && world.all_claims().await.is_empty()
+            })
+            .await;
+        assert!(world.cloud.orphans().is_empty(), "and what they had");
         world.is_within_budget();
     })
     .await;

@@ -29,6 +29,8 @@ pub(super) enum Flaw {
     NeverGone(Mutex<BTreeMap<String, Machine>>),
     /// A read that fails is the end.
     Unwrapped,
+    /// Nothing seems to be left of machines that are gone.
+    LeftoversUnseen,
     /// Machines are what was ordered under their name.
     TakenAsOrdered(Mutex<BTreeMap<String, Order>>),
 }
@@ -179,7 +181,7 @@ impl Cloud for Flawed {
 
     async fn leftovers(&self, ours: &Ours) -> Result<Vec<Leftover>, Error> {
         match (&self.flaw, self.inner.leftovers(ours).await) {
-            (Flaw::ErrorAsAbsence, Err(_)) => Ok(Vec::new()),
+            (Flaw::ErrorAsAbsence, Err(_)) | (Flaw::LeftoversUnseen, _) => Ok(Vec::new()),
             (_, answer) => answer,
         }
     }

@@ -1,6 +1,7 @@
 //! From pods that wait to NodeClaims, between the embedded cluster and the simulated cloud.
 
 mod incidents;
+mod quiet;
 mod troubles;
 
 use std::sync::Arc;

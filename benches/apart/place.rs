@@ -1,0 +1,136 @@
+//! Where the operator works: a cluster and an account, both behind sockets on loopback.
+
+use std::env;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use karpenter_ibm::api::crd::definitions;
+use karpenter_ibm::api::{IBMNodeClass, NodePool};
+use karpenter_ibm::clock::Clock;
+use karpenter_ibm::sim::ibm::{Cloud, Server, Span};
+use karpenter_ibm::sim::kube::identity::Keys;
+use karpenter_ibm::sim::kube::{ApiServer, Options, serve};
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::account;
+
+/// A cluster and an account.
+pub(crate) struct Place {
+    /// An administrator's.
+    pub(crate) client: Client,
+    /// An administrator's, as a file.
+    pub(crate) kubeconfig: PathBuf,
+    /// The account.
+    pub(crate) cloud: Cloud,
+    /// Where the account is reached.
+    pub(crate) endpoint: String,
+}
+
+impl Place {
+    pub(crate) async fn new() -> Result<Self> {
+        // The second time it is there already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let cloud = account();
+        let server = Server::bind(cloud.clone(), "127.0.0.1:0".parse()?).await?;
+        let endpoint = format!("http://{}", server.address());
+        tokio::spawn(server.run(CancellationToken::new()));
+        let kubeconfig = match env::var("CONTROL_PLANE_URL") {
+            Ok(_) => env::var("KUBECONFIG").context("KUBECONFIG is not set")?.into(),
+            Err(_) => embedded().await?,
+        };
+        let config = Kubeconfig::read_from(&kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+        let place = Self {
+            client: Client::try_from(config)?,
+            kubeconfig,
+            cloud,
+            endpoint,
+        };
+        place.install().await?;
+        Ok(place)
+    }
+
+    /// Whether somebody else says which pods find no node.
+    pub(crate) fn has_scheduler(&self) -> bool {
+        env::var("CONTROL_PLANE_URL").is_ok()
+    }
+
+    async fn install(&self) -> Result<()> {
+        for definition in definitions()? {
+            self.make::<CustomResourceDefinition>(&definition.object).await?;
+        }
+        self.make::<Namespace>(&json!({"metadata": {"name": "karpenter-ibm"}}))
+            .await?;
+        let account = self.cloud.account();
+        let class = json!({
+            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+            "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
+        });
+        self.make::<IBMNodeClass>(&class).await
+    }
+
+    /// A pool for everything.
+    pub(crate) async fn pool(&self) -> Result<()> {
+        let pool = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+            "spec": {"template": {"spec": {
+                "requirements": [],
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            }}},
+        });
+        self.make::<NodePool>(&pool).await
+    }
+
+    /// Makes an object, as soon as its kind is served.
+    async fn make<K>(&self, object: &Value) -> Result<()>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+    {
+        let objects: Api<K> = Api::all(self.client.clone());
+        let object: K = serde_json::from_value(object.clone())?;
+        for _ in 0..100 {
+            match objects.create(&PostParams::default(), &object).await {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
+            Clock::system().sleep(Duration::from_millis(100)).await;
+        }
+        anyhow::bail!("{} is not served", K::kind(&()))
+    }
+}
+
+/// The embedded cluster; where its kubeconfig is.
+async fn embedded() -> Result<PathBuf> {
+    let server = ApiServer::new(Options {
+        clock: Clock::system(),
+        seed: 1,
+        keys: Keys::Fresh,
+    });
+    let listener = serve::listen("127.0.0.1:0".parse()?).await?;
+    let url = format!("https://{}", listener.local_addr()?);
+    let file = env::temp_dir().join(format!("karpenter-ibm-apart-{}", std::process::id()));
+    std::fs::write(&file, serve::kubeconfig(&server, &url))?;
+    tokio::spawn(async move { serve::serve(&server, listener, CancellationToken::new()).await });
+    Ok(file)
+}
+
+/// An account in which thousands of machines have room, and start at once.
+fn account() -> Cloud {
+    let mut options = account::roomy(&Clock::system());
+    options.timings.pending = Span::seconds(1, 2);
+    options.timings.starting = Span::seconds(2, 5);
+    options.timings.starting_tail = Span::seconds(2, 5);
+    options.timings.deleting = Span::seconds(2, 5);
+    Cloud::new(options)
+}

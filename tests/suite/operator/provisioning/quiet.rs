@@ -1,0 +1,161 @@
+//! What concerns nobody costs nothing, and what waits for long costs no more after a restart.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use karpenter_ibm::cluster::Cluster;
+use karpenter_ibm::controllers::compute::{Compute, Place};
+use karpenter_ibm::operator::{self, factory_of};
+use karpenter_ibm::scheduling;
+use karpenter_ibm::sim::kube::identity::User;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::super::effects::Effects;
+use super::super::{World, while_working};
+
+/// A replica that can be looked into: how often it has planned, what it has written, what it knows.
+#[derive(Clone)]
+struct Glass {
+    plans: Arc<AtomicUsize>,
+    effects: Effects,
+    cluster: Arc<Mutex<Option<Cluster>>>,
+}
+
+impl Glass {
+    fn replica(world: &World, identity: &str) -> (Self, BoxFuture<'static, ()>) {
+        let glass = Self {
+            plans: Arc::default(),
+            effects: Effects::without_end(),
+            cluster: Arc::default(),
+        };
+        let (edges, inside) = (glass.effects.around(world.edges(User::admin())), glass.clone());
+        let look = move |context: operator::Context| {
+            let plans = inside.plans.clone();
+            *inside.cluster.lock().unwrap() = Some(context.cluster.clone());
+            let counted = Arc::new(move |snapshot: &_, options, budget: &mut dyn FnMut() -> bool| {
+                plans.fetch_add(1, Ordering::Relaxed);
+                scheduling::solve(snapshot, options, budget)
+            });
+            operator::Context {
+                compute: Compute::with(Place::Here, counted),
+                ..context
+            }
+        };
+        let replica = factory_of(World::settings(identity), |edges| edges, look)(edges);
+        (glass, replica)
+    }
+
+    /// What must not grow: plans, writes, pods and classes of them that are remembered, and nodes.
+    fn counts(&self) -> (usize, usize, (usize, usize, usize), usize) {
+        let known = self.cluster.lock().unwrap().clone().unwrap();
+        let (pods, nodes) = known.with(|index| (index.pods.size(), index.nodes.len()));
+        let plans = self.plans.load(Ordering::Relaxed);
+        (plans, self.effects.count(), pods, nodes)
+    }
+}
+
+fn at(revision: u64, mut object: Value) -> Value {
+    object["metadata"]["resourceVersion"] = revision.to_string().into();
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_irrelevant_events_cause_no_plan_no_write_and_no_growth() {
+    const ROUNDS: u64 = 25_000;
+    let world = World::new();
+    let (glass, replica) = Glass::replica(&world, "one");
+    while_working(
+        replica,
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.ready_node("a").await;
+            world.pod("shop", "a", |_| ()).await;
+            world.clock.sleep(Duration::from_mins(3)).await;
+            let before = glass.counts();
+            let cluster = glass.cluster.lock().unwrap().clone().unwrap();
+            let woken = cluster.subscribe();
+            let node = serde_json::to_value(world.nodes().get("a").await.unwrap()).unwrap();
+            let pod = serde_json::to_value(world.pods().get("shop").await.unwrap()).unwrap();
+            for round in 0..ROUNDS {
+                let revision = 1_000_000 + 4 * round;
+                let mut beat = at(revision, node.clone());
+                beat["status"]["conditions"][0]["lastHeartbeatTime"] =
+                    format!("2026-11-16T12:00:{:02}Z", round % 60).into();
+                let mut noise = at(revision + 1, pod.clone());
+                noise["status"]["message"] = round.to_string().into();
+                let mut job = at(revision + 2, pod.clone());
+                job["metadata"]["name"] = format!("job-{round}").into();
+                job["metadata"]["uid"] = format!("job-{round}").into();
+                job["status"]["phase"] = "Succeeded".into();
+                let (beat, noise, job): (Node, Pod, Pod) = (typed(beat), typed(noise), typed(job));
+                cluster.with(|index| index.apply(&beat));
+                for pod in [&noise, &job] {
+                    cluster.with(|index| index.apply_pod(pod));
+                }
+                cluster.with(|index| index.remove_pod(&job));
+            }
+            assert!(!woken.has_changed().unwrap(), "nobody is woken");
+            world.clock.sleep(Duration::from_secs(30)).await;
+            assert_eq!(glass.counts(), before);
+        }),
+    )
+    .await;
+}
+
+fn typed<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
+
+/// METR PR#1370: what a process held in memory grew with what waited for it, and each restart read all of it again, until
+/// no start succeeded any more.
+#[tokio::test(start_paused = true)]
+async fn a_backlog_is_one_class_of_pods_and_one_plan_in_every_life() {
+    const PODS: usize = 400;
+    let world = World::new();
+    // No pool takes them: they wait, life after life.
+    for number in 0..PODS {
+        world.waiting(&format!("web-{number}"), json!({})).await;
+    }
+    let mut lives = Vec::new();
+    for life in 0..3 {
+        let (glass, replica) = Glass::replica(&world, &format!("life-{life}"));
+        while_working(replica, world.clock.sleep(Duration::from_secs(50))).await;
+        let (plans, _, pods, _) = glass.counts();
+        assert_eq!(pods, (PODS, 1, PODS), "one specification for all of them");
+        lives.push(plans);
+    }
+    assert!(
+        lives[0] > 0 && lives[1..].iter().all(|plans| *plans <= lives[0]),
+        "{lives:?}"
+    );
+    assert_eq!(
+        world.notes("FailedScheduling").await.len(),
+        PODS,
+        "each is told once"
+    );
+    world.pool("default", json!({})).await;
+    let (_, replica) = Glass::replica(&world, "last");
+    while_working(
+        replica,
+        Box::pin(async {
+            let nominated = async || {
+                let claims = world.all_claims().await;
+                let pods = claims.iter().map(|claim| {
+                    let named = &claim.annotations()[karpenter_ibm::api::names::NOMINATED_PODS];
+                    named.split(',').count()
+                });
+                pods.sum::<usize>()
+            };
+            world
+                .until("served", Duration::from_mins(1), async || {
+                    nominated().await == PODS
+                })
+                .await;
+        }),
+    )
+    .await;
+}
