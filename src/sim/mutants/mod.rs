@@ -9,6 +9,7 @@ mod hearsay;
 mod kube;
 mod leaving;
 mod orders;
+mod planning;
 
 use std::fmt;
 use std::str::FromStr;
@@ -74,6 +75,14 @@ pub enum Mutant {
     NeverGone,
     /// A failed read is the end.
     Unwrapped,
+    /// Pods are gathered and gathered.
+    Dawdling,
+    /// All pods go to one place.
+    Crowding,
+    /// Claims come in pairs.
+    Doubled,
+    /// A machine that stops is the end.
+    Startled,
 }
 
 /// There is no such mutant.
@@ -83,7 +92,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -99,6 +108,10 @@ impl Mutant {
         Self::RepeatedWrites,
         Self::RestlessTimes,
         Self::OneToken,
+        Self::Dawdling,
+        Self::Crowding,
+        Self::Doubled,
+        Self::Startled,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for. Some harm is undone before a
@@ -150,6 +163,10 @@ impl Mutant {
             Self::NeverStops => "never-stops",
             Self::NeverGone => "never-gone",
             Self::Unwrapped => "unwrapped",
+            Self::Dawdling => "dawdling",
+            Self::Crowding => "crowding",
+            Self::Doubled => "doubled",
+            Self::Startled => "startled",
         }
     }
 
@@ -192,6 +209,10 @@ impl Mutant {
             Self::NeverStops => "takes machines that were taken back for running ones",
             Self::NeverGone => "takes machines that are gone for ones that are still going",
             Self::Unwrapped => "panics when a machine cannot be read",
+            Self::Dawdling => "plans for pods when no other has come for an hour",
+            Self::Crowding => "puts all pods of a plan where the first of them is",
+            Self::Doubled => "makes two claims where a plan has one",
+            Self::Startled => "panics when it finds a spot machine that stops, and tells nobody",
         }
     }
 
@@ -224,6 +245,7 @@ impl Mutant {
                 edges.ibm.cloud = orders::overheard(edges.ibm.cloud, overheard.clone());
                 edges.kube = leaving::with_the_token(edges.kube, overheard);
             }
+            Self::Doubled => edges.kube = planning::doubled(edges.kube),
             Self::ErrorAsAbsence
             | Self::NoNameLookUp
             | Self::FinalizerFirst
@@ -231,7 +253,10 @@ impl Mutant {
             | Self::TakenAsOrdered
             | Self::NeverStops
             | Self::NeverGone
-            | Self::Unwrapped => {}
+            | Self::Unwrapped
+            | Self::Dawdling
+            | Self::Crowding
+            | Self::Startled => {}
         }
         edges
     }
@@ -252,6 +277,9 @@ impl Mutant {
             Self::NeverStops => cloud::Flaw::NeverStops,
             Self::NeverGone => cloud::Flaw::never_gone(),
             Self::Unwrapped => cloud::Flaw::Unwrapped,
+            Self::Startled => cloud::Flaw::Startled,
+            Self::Dawdling => return planning::dawdling(context),
+            Self::Crowding => return planning::crowding(context),
             // They are what they are by their edges.
             _ => return context,
         };
