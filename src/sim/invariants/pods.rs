@@ -49,6 +49,11 @@ pub(super) fn serves(pool: &Value, pod: &Value) -> bool {
     let template = &pool["spec"]["template"]["spec"];
     let tolerations = list(&pod["spec"]["tolerations"]);
     let tolerates = |taint: &Value| tolerations.iter().any(|it| it["key"] == taint["key"]);
+    // A daemon is for a node that is there.
+    let owners = list(&pod["metadata"]["ownerReferences"]);
+    if owners.iter().any(|owner| owner["kind"] == "DaemonSet") {
+        return false;
+    }
     let selector = pod["spec"]["nodeSelector"]
         .as_object()
         .cloned()

@@ -15,7 +15,7 @@ use super::book::Book;
 use super::pods::{is_hopeless, open_pools, serves};
 use super::runaway::pods_of;
 use super::{Check, Findings, Truth};
-use crate::api::names::DISRUPTED_TAINT;
+use crate::api::names::{DISRUPTED_TAINT, REASON_NOMINATED};
 use crate::clock::between;
 use crate::sim::history::{Entry, What};
 use crate::sim::ibm::Class;
@@ -163,10 +163,7 @@ fn was_preempted(id: &str, loss: &Loss, truth: &Truth<'_>) -> bool {
 }
 
 fn judge_successors(loss: &Loss, now: Duration, truth: &Truth<'_>, found: &mut Findings) {
-    let planned: BTreeSet<String> = objects(truth, "karpenter.sh", "nodeclaims")
-        .iter()
-        .flat_map(pods_of)
-        .collect();
+    let planned = planned(truth);
     let pools = open_pools(truth);
     for pod in objects(truth, "", "pods") {
         let succeeds = owners(&pod).iter().any(|owner| loss.owners.contains(owner));
@@ -182,6 +179,18 @@ fn judge_successors(loss: &Loss, now: Duration, truth: &Truth<'_>, found: &mut F
             found.blame("L5", now, message);
         }
     }
+}
+
+/// The uids of pods that claims were made for, and of those that were told of a place on one that is on its way.
+fn planned(truth: &Truth<'_>) -> BTreeSet<String> {
+    let claims = objects(truth, "karpenter.sh", "nodeclaims");
+    let mut all: BTreeSet<String> = claims.iter().flat_map(pods_of).collect();
+    for event in objects(truth, "", "events") {
+        if event["reason"] == REASON_NOMINATED {
+            all.extend(event["involvedObject"]["uid"].as_str().map(str::to_owned));
+        }
+    }
+    all
 }
 
 fn is_given_up(node: &str, truth: &Truth<'_>) -> bool {

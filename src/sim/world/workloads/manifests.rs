@@ -97,9 +97,11 @@ pub(super) fn db(replicas: u32, undisturbed: bool) -> Value {
     set
 }
 
-/// One on each node.
+/// One on each node, whoever is there already: the scheduler fills a node that is ready before its daemons are there.
 pub(super) fn agent() -> Value {
-    let mut set = workload("DaemonSet", "agent", 0, &json!({}), &pod("agent", "100m"));
+    let mut pod = pod("agent", "100m");
+    pod["priorityClassName"] = json!("system-node-critical");
+    let mut set = workload("DaemonSet", "agent", 0, &json!({}), &pod);
     if let Some(spec) = set["spec"].as_object_mut() {
         spec.remove("replicas");
     }

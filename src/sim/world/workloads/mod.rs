@@ -19,11 +19,16 @@ use crate::sim::scenario::{Action, Machine, Scenario, Selector, Step, Target};
 /// Before this a cluster has hardly any nodes, so there is nothing to take away.
 const FIRST_NODES: Duration = Duration::from_mins(6);
 
+/// Nodes that are bought before this expire.
+const EXPIRY_ENDS: Duration = Duration::from_mins(8);
+/// After this all of them have, and their pods run elsewhere.
+const EXPIRED_BY: Duration = Duration::from_mins(35);
+
 /// What people run in the world of a seed, and what becomes of it, for so long.
 pub fn draw(seed: u64, lasts: Duration) -> Scenario {
     // Not the seed itself: the servers and the plan draw from that too.
     let mut rng = Rng::with_seed(seed ^ 0x3c6e_f372_fe94_f82b);
-    let pools = Pools::draw(&mut rng);
+    let pools = Pools::draw(&mut rng, lasts);
     let mut steps = Vec::new();
     for manifest in workloads(&pools, &mut rng) {
         steps.push(step(Duration::ZERO, Action::Apply(vec![manifest])));
@@ -56,7 +61,7 @@ struct Pools {
 }
 
 impl Pools {
-    fn draw(rng: &mut Rng) -> Self {
+    fn draw(rng: &mut Rng, lasts: Duration) -> Self {
         let general: &[&str] = if rng.bool() {
             &["spot", "on-demand"]
         } else {
@@ -69,14 +74,19 @@ impl Pools {
         };
         Self {
             general,
-            expires_minutes: rng.bool().then(|| rng.u64(15..=25)),
+            expires_minutes: (rng.bool() && lasts >= EXPIRED_BY).then(|| rng.u64(12..=20)),
             spot: rng.u8(..3) > 0,
             limit,
         }
     }
 
+    /// The one that serves everybody, whose nodes live for so many minutes.
+    fn general(&self, expires_minutes: Option<u64>) -> Value {
+        manifests::pool("general", self.general, 1, expires_minutes)
+    }
+
     fn manifests(&self) -> Vec<Value> {
-        let mut all = vec![manifests::pool("general", self.general, 1, self.expires_minutes)];
+        let mut all = vec![self.general(self.expires_minutes)];
         if self.spot {
             all.push(manifests::pool("spot", &["spot"], 10, None));
         }
@@ -126,6 +136,10 @@ fn changes(pools: &Pools, lasts: Duration, rng: &mut Rng) -> Vec<Step> {
         let labels = BTreeMap::from([(CAPACITY_TYPE.to_owned(), "spot".to_owned())]);
         let taken = Action::Preempt(Machine::Selected(Selector(labels)));
         steps.push(step(moment(rng, from, lasts), taken));
+    }
+    if pools.expires_minutes.is_some() {
+        // Nobody would ever be done if the nodes that take their place expired as well.
+        steps.push(step(EXPIRY_ENDS, Action::Apply(vec![pools.general(None)])));
     }
     if pools.spot && rng.u8(..4) == 0 {
         let gone = Action::Delete(target("NodePool", "spot"));
