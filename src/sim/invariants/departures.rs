@@ -112,7 +112,7 @@ fn attached(truth: &Truth<'_>, node: &str) -> Vec<String> {
         .list(&TableKey::of("storage.k8s.io", "volumeattachments"), None);
     attachments
         .map(|stored| stored.value())
-        .filter(|it| it["spec"]["nodeName"] == node && it["status"]["attached"] == true)
+        .filter(|it| it["spec"]["nodeName"] == node)
         .map(|it| object::name(&it).to_owned())
         .collect()
 }
@@ -311,7 +311,6 @@ mod tests {
                 json!({
                     "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "v"},
                     "spec": {"nodeName": "a", "attacher": "x", "source": {"persistentVolumeName": "pv"}},
-                    "status": {"attached": true},
                 }),
             );
             let annotations = json!({TERMINATION_TIMESTAMP: deadline});

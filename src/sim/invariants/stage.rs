@@ -123,6 +123,14 @@ impl Stage {
         self.patch(name, json!({"metadata": {"finalizers": null}})).await;
     }
 
+    /// The uid of a pod.
+    pub(in crate::sim) fn uid_of_pod(&self, name: &str) -> String {
+        let state = self.server.state();
+        let table = crate::sim::kube::kind::TableKey::of("", "pods");
+        let key = crate::sim::kube::stored::ObjectKey::new("default", name);
+        object::uid(&state.store.get(&table, &key).unwrap().value()).to_owned()
+    }
+
     /// The name of a claim's machine.
     pub(in crate::sim) fn name_of(&self, uid: &str) -> String {
         let state = self.server.state();

@@ -168,11 +168,11 @@ mod tests {
         write::insert(
             &stage.server,
             json!({
-                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "7"},
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
                 "spec": {"nodeName": "a", "containers": []},
             }),
         );
-        let annotations = json!({NOMINATED_PODS: "6,7"});
+        let annotations = json!({NOMINATED_PODS: format!("6,{}", stage.uid_of_pod("p"))});
         write::insert(
             &stage.server,
             json!({

@@ -116,6 +116,12 @@ pub(super) fn picky(replicas: u32) -> Value {
     workload("Deployment", "picky", replicas, &json!({}), &pod)
 }
 
+/// One pod that nobody is to disturb.
+pub(super) fn hermit() -> Value {
+    let annotations = json!({"karpenter.sh/do-not-disrupt": "true"});
+    workload("Deployment", "hermit", 1, &annotations, &pod("hermit", "500m"))
+}
+
 /// A pod that no machine has room for: nobody else may wait for its sake.
 pub(super) fn giant() -> Value {
     let mut giant = workload("Deployment", "giant", 1, &json!({}), &pod("giant", "500"));

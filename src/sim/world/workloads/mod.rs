@@ -109,6 +109,9 @@ fn workloads(pools: &Pools, rng: &mut Rng) -> Vec<Value> {
     if rng.bool() {
         all.push(manifests::db(rng.u32(1..=3), rng.bool()));
     }
+    if pools.expires_minutes.is_some() {
+        all.push(manifests::hermit());
+    }
     if pools.limit.is_some() {
         all.push(manifests::picky(rng.u32(2..=8)));
     }
