@@ -61,6 +61,18 @@ impl Compute {
         Self { place, planner }
     }
 
+    /// Computed in the same place, and then seen, and perhaps changed, by somebody else.
+    #[must_use]
+    pub fn then(self, change: impl Fn(&Snapshot, Plan) -> Plan + Send + Sync + 'static) -> Self {
+        let planner = self.planner;
+        Self {
+            planner: Arc::new(move |snapshot, options, budget| {
+                change(snapshot, planner(snapshot, options, budget))
+            }),
+            ..self
+        }
+    }
+
     /// A plan for a snapshot, as far as it gets within `limit`.
     pub async fn plan(
         &self,

@@ -111,7 +111,8 @@ impl Holdings {
 
     /// What is withheld at `now`.
     pub(super) fn at(&self, now: Timestamp) -> Withheld {
-        let held = self.objects().into_iter().filter(|(_, it)| it.spec.until.0 > now);
+        let holds = |it: &UnavailableOffering| it.spec.until.0 > now && !hold::is_misdated(it, now);
+        let held = self.objects().into_iter().filter(|(_, it)| holds(it));
         let hold = |object: Box<UnavailableOffering>| Hold {
             until: object.spec.until.0,
             reason: object.spec.reason,
@@ -121,7 +122,7 @@ impl Holdings {
 
     /// The objects that nobody needs any more at `now`, in order of their keys.
     pub(super) fn over(&self, now: Timestamp) -> Vec<UnavailableOffering> {
-        let over = |it: &UnavailableOffering| hold::remembered_until(it) <= now;
+        let over = |it: &UnavailableOffering| hold::remembered_until(it) <= now || hold::is_misdated(it, now);
         let objects = self.objects().into_values();
         objects.filter(|it| over(it)).map(|it| *it).collect()
     }
@@ -176,6 +177,21 @@ mod tests {
         let withheld = holdings.at(at(0));
         let mut seconds = withheld.iter().map(|(_, hold)| hold.until.as_second());
         seconds.next()
+    }
+
+    #[test]
+    fn what_a_clock_far_ahead_has_dated_withholds_nothing_and_is_removed() {
+        let holdings = Holdings::new();
+        let key = OfferingKey::all(CapacityType::Spot);
+        holdings.apply(&UnavailableOffering::withhold(
+            &key,
+            "Quota",
+            Time(at(3600)),
+            Time(at(4200)),
+        ));
+        assert_eq!(until(&holdings), None);
+        assert_eq!(holdings.over(at(0)).len(), 1);
+        assert_eq!(holdings.at(at(3600)).iter().count(), 1);
     }
 
     #[test]

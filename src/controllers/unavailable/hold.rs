@@ -8,6 +8,9 @@ use kube::api::ObjectMeta;
 use crate::api::{OfferingKey, Time, UnavailableOffering, names};
 use crate::clock::{between, later};
 
+/// Clocks of machines that are kept right differ by less.
+const CLOCKS_DIFFER: Duration = Duration::from_mins(1);
+
 /// Why something is withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -85,12 +88,13 @@ pub(super) fn next(
     holds: &Holds,
     now: Timestamp,
 ) -> Next {
-    let until = later(now, new_length(present.as_ref(), cause, holds, now));
+    let sound = present.as_ref().filter(|it| !is_misdated(it, now));
+    let until = later(now, new_length(sound, cause, holds, now));
     let wanted = UnavailableOffering::withhold(key, cause.as_str(), Time(now), Time(until));
     let Some(present) = present else {
         return Next::Create(wanted);
     };
-    let goes_on = present.spec.until.0 > now;
+    let goes_on = present.spec.until.0 > now && !is_misdated(&present, now);
     let is_the_same = cause == Cause::Shortage && is_for_shortage(&present);
     if goes_on && (is_the_same || present.spec.until.0 >= until) {
         return Next::Enough(present);
@@ -125,6 +129,15 @@ pub(super) fn remembered_until(object: &UnavailableOffering) -> Timestamp {
     let end = object.spec.until.0;
     let again = length(object).filter(|_| is_for_shortage(object));
     again.map_or(end, |again| later(end, again))
+}
+
+/// Whether an object was dated by a clock that was far ahead: what it withholds would be withheld until that time comes,
+/// after a dead battery for years.
+pub(super) fn is_misdated(object: &UnavailableOffering, now: Timestamp) -> bool {
+    object
+        .spec
+        .since
+        .is_some_and(|since| since.0 > later(now, CLOCKS_DIFFER))
 }
 
 fn is_for_shortage(object: &UnavailableOffering) -> bool {
@@ -190,6 +203,14 @@ mod tests {
         let first = after(None, Cause::Shortage, 0).unwrap();
         assert_eq!(minutes(&after(Some(&first), Cause::Shortage, 5).unwrap()), 6);
         assert_eq!(minutes(&after(Some(&first), Cause::Shortage, 6).unwrap()), 3);
+    }
+
+    #[test]
+    fn what_a_clock_that_was_far_ahead_has_withheld_is_written_anew() {
+        let ahead = after(None, Cause::Shortage, 60).unwrap();
+        assert!(is_misdated(&ahead, at(0)) && !is_misdated(&ahead, at(59)));
+        let anew = after(Some(&ahead), Cause::Shortage, 0).unwrap();
+        assert_eq!(anew.spec.until.0, at(3));
     }
 
     #[test]

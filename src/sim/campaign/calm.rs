@@ -42,6 +42,11 @@ pub(super) fn world_of(seed: u64) -> u64 {
     seed - seed % SHARED
 }
 
+/// How many worlds the seeds before this one's make.
+pub(super) fn worlds_before(seed: u64) -> u64 {
+    seed / SHARED
+}
+
 /// What the calm play of a seed's world did: as kept in `folder` by an earlier seed, or as `play` says, which is then
 /// kept for later ones.
 pub(super) fn counts<E>(

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::calm::{self, world_of};
+use super::calm::{self, world_of, worlds_before};
 use super::line::{Breach, Line, Verdict};
 use super::options::{Ask, Faults};
 use crate::sim::faults::{Plan, Shape};
@@ -14,12 +14,16 @@ use crate::sim::world::churn::{self, Demand};
 use crate::sim::world::cluster::InstallError;
 use crate::sim::world::compare::compare;
 use crate::sim::world::recorder::Observer;
-use crate::sim::world::{self, Outcome, QUIET, Setup, product, story};
+use crate::sim::world::{self, Outcome, QUIET, Setup, product, story, workloads};
 
 /// Two, as the chart has it: one leads.
 const REPLICAS: usize = 2;
-/// The name of the scenario that each seed draws for itself.
-const DRAWN: &str = "churn";
+/// The name of the scenario, drawn from the seed, in which people ask for machines.
+const CHURN: &str = "churn";
+/// The name of the one in which they run workloads.
+const WORKLOADS: &str = "workloads";
+/// One world in so many runs workloads.
+const WORKLOADS_EVERY: u64 = 3;
 /// Where scenarios are that are named without a path.
 const SCENARIOS: &str = "examples/scenarios";
 
@@ -57,9 +61,12 @@ pub enum CastError {
 
 /// Draws from the seed whatever is not given.
 pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
-    let (scenario_name, scenario) = match ask.scenario.as_deref() {
-        None | Some(DRAWN) => (DRAWN.to_owned(), churn::draw(world_of(ask.seed), &demand(ask))),
-        Some(name) => (name.to_owned(), Scenario::load(&file_of(name))?),
+    let (world, demand) = (world_of(ask.seed), demand(ask));
+    let scenario_name = ask.scenario.as_deref().unwrap_or_else(|| drawn(ask.seed));
+    let scenario = match scenario_name {
+        CHURN => churn::draw(world, &demand),
+        WORKLOADS => workloads::draw(world, demand.lasts),
+        name => Scenario::load(&file_of(name))?,
     };
     let plan = match (&ask.plan, ask.faults) {
         (Some(path), _) => read_plan(path)?,
@@ -68,11 +75,20 @@ pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
     };
     let mutant = ask.mutant.as_deref().map(str::parse::<Mutant>).transpose()?;
     Ok(Cast {
-        scenario_name,
+        scenario_name: scenario_name.to_owned(),
         scenario,
         plan,
         mutant,
     })
+}
+
+/// What people do in the world of a seed that is not told.
+fn drawn(seed: u64) -> &'static str {
+    if worlds_before(seed) % WORKLOADS_EVERY == WORKLOADS_EVERY - 1 {
+        WORKLOADS
+    } else {
+        CHURN
+    }
 }
 
 /// What of a scenario a plan has to know.
@@ -224,6 +240,24 @@ mod tests {
         assert_eq!(drawn.scenario, other.scenario, "they share a world");
         assert_ne!(drawn.plan, other.plan);
         assert_ne!(drawn.scenario, cast(&Ask::seed(8)).unwrap().scenario);
+    }
+
+    #[test]
+    fn in_every_third_world_people_run_workloads() {
+        let names: Vec<String> = (0..6)
+            .map(|world| cast(&Ask::seed(world * 8 + 3)).unwrap().scenario_name)
+            .collect();
+        assert_eq!(
+            names,
+            ["churn", "churn", "workloads", "churn", "churn", "workloads"]
+        );
+    }
+
+    #[test]
+    fn a_scenario_that_is_asked_for_by_name_is_drawn_from_any_seed() {
+        let mut ask = Ask::seed(0);
+        ask.scenario = Some("workloads".to_owned());
+        assert_eq!(cast(&ask).unwrap().scenario.name, "workloads-0");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How a Node is emptied. S6: a pod is deleted by us only when the time of its Node is nearly over, never before that;
 //! else it is evicted. S7: an eviction names exactly the pod that was judged, and none that must not be disturbed; a
-//! machine is deleted only when its Node was tainted five seconds before. S9: and only when nobody is left who must leave.
+//! machine is deleted only when its Node was tainted five seconds before. S9: and only when nobody is left who must leave,
+//! and no volume is attached to it any more, unless its time is over.
 //!
 //! Judged when the request is sent, on the pods as they are.
 
@@ -96,7 +97,35 @@ impl Departures {
             let message = format!("the machine of node {name} is deleted although pod {pod} is still there");
             found.blame("S9", entry.at, message);
         }
+        for volume in attached(truth, name).iter().filter(|_| !is_over(name, truth)) {
+            let message = format!("the machine of node {name} is deleted with volume {volume} attached");
+            found.blame("S9", entry.at, message);
+        }
     }
+}
+
+/// The volumes that are attached to a Node.
+fn attached(truth: &Truth<'_>, node: &str) -> Vec<String> {
+    let state = truth.kube.state();
+    let attachments = state
+        .store
+        .list(&TableKey::of("storage.k8s.io", "volumeattachments"), None);
+    attachments
+        .map(|stored| stored.value())
+        .filter(|it| it["spec"]["nodeName"] == node)
+        .map(|it| object::name(&it).to_owned())
+        .collect()
+}
+
+/// Whether the time is over that a Node's claim was given to end.
+fn is_over(node: &str, truth: &Truth<'_>) -> bool {
+    let claim = stored(truth, "karpenter.sh", "nodeclaims", "", node).unwrap_or_default();
+    deadline(&claim).is_some_and(|deadline| later(truth.now, SLACK) >= deadline)
+}
+
+fn deadline(claim: &Value) -> Option<Timestamp> {
+    let written = claim["metadata"]["annotations"][TERMINATION_TIMESTAMP].as_str();
+    written.and_then(|text| text.parse().ok())
 }
 
 /// An eviction, or the deletion of a pod.
@@ -143,8 +172,7 @@ fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Fin
 fn may_be_deleted(pod: &Value, truth: &Truth<'_>) -> bool {
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
     let claim = stored(truth, "karpenter.sh", "nodeclaims", "", node).unwrap_or_default();
-    let written = claim["metadata"]["annotations"][TERMINATION_TIMESTAMP].as_str();
-    let Some(deadline) = written.and_then(|text| text.parse::<Timestamp>().ok()) else {
+    let Some(deadline) = deadline(&claim) else {
         return false;
     };
     let grace = pod["spec"]["terminationGracePeriodSeconds"]
@@ -270,6 +298,32 @@ mod tests {
         stage.pass(5).await;
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
         assert_eq!(stage.blamed(), ["S9"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn not_while_a_volume_is_attached_unless_its_time_is_over() {
+        for (deadline, blamed) in [
+            ("2026-11-16T11:00:00Z", &["S9"][..]),
+            ("2026-11-16T10:03:00Z", &[]),
+        ] {
+            let mut stage = Stage::new().await;
+            let path = leaving(&mut stage, taint()).await;
+            stage.look();
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "v"},
+                    "spec": {"nodeName": "a", "attacher": "x", "source": {"persistentVolumeName": "pv"}},
+                }),
+            );
+            let annotations = json!({TERMINATION_TIMESTAMP: deadline});
+            stage
+                .patch("a", json!({"metadata": {"annotations": annotations}}))
+                .await;
+            stage.pass(5).await;
+            stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+            assert_eq!(stage.blamed(), blamed);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,28 +5,32 @@
 //! [`Book`] of what it saw (requests under way, machines, changes of claims, whom a third party touched) and asks each
 //! check in turn. Safety (S) is judged at once; liveness (L) when the world has been healed and has had its time.
 //!
-//! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to budgets and
-//! offerings (S5, S6, S9, S10, S19, L5 to L8, L12) comes with the features it is about.
+//! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to voluntary
+//! disruption (S5, S10, S19, L6, L12) comes with it. A1 is the second look at plans for pods.
 
 mod book;
 mod changes;
 mod claims;
 mod departures;
-
+mod holds;
 mod leases;
 mod leftovers;
 mod limits;
 mod manners;
 mod ownership;
+mod plans;
 mod pods;
 mod purchases;
 mod quiet;
 mod release;
 mod removals;
+mod replaced;
 mod replicas;
+mod runaway;
 mod secrets;
 #[cfg(test)]
 pub(super) mod stage;
+mod synced;
 mod trust;
 mod writes;
 
@@ -38,6 +42,7 @@ pub use book::{Book, ClaimFacts, Machine, Sent};
 pub(super) use claims::is_true;
 pub(super) use manners::service;
 pub(super) use ownership::target;
+pub use plans::ILLEGAL_PLAN;
 pub(super) use purchases::bought_for;
 
 use super::history::Entry;
@@ -165,6 +170,11 @@ impl Judge {
                 Box::new(trust::Trust),
                 Box::new(leftovers::Leftovers),
                 Box::new(pods::Pods),
+                Box::new(plans::Plans),
+                Box::new(replaced::Replaced::default()),
+                Box::new(synced::Synced::default()),
+                Box::new(holds::Holds::default()),
+                Box::new(runaway::Runaway::default()),
                 Box::new(replicas::Replicas),
                 Box::new(quiet::Quiet),
             ],

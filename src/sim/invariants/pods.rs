@@ -5,8 +5,10 @@ use serde_json::Value;
 
 use super::book::Book;
 use super::{Check, Findings, Truth};
+use crate::api::names::NODE_POOL;
 use crate::sim::history::Entry;
 use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::object;
 
 /// A pod with this label is not to be had a place for: the scenario says so.
 const HOPELESS: &str = "hopeless";
@@ -17,24 +19,53 @@ impl Check for Pods {
     fn observe(&mut self, _: &Entry, _: &Book, _: &Truth<'_>, _: &mut Findings) {}
 
     fn settled(&self, _: &Book, truth: &Truth<'_>, found: &mut Findings) {
-        let pools = objects(truth, "karpenter.sh", "nodepools");
-        // What a limit or a pool that goes keeps pods from is no fault.
-        let is_open = |pool: &Value| {
-            pool["metadata"]["deletionTimestamp"].is_null()
-                && pool["spec"]["limits"].is_null()
-                && pool["spec"]["replicas"].is_null()
-        };
-        if !pools.iter().any(is_open) {
-            return;
-        }
+        let pools = open_pools(truth);
         for pod in objects(truth, "", "pods") {
-            let is_hopeless = !pod["metadata"]["labels"][HOPELESS].is_null();
-            if !is_hopeless && pod["status"]["phase"] == "Pending" {
-                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let waits = pod["status"]["phase"] == "Pending" && !object::is_deleting(&pod);
+            if waits && !is_hopeless(&pod) && pools.iter().any(|pool| serves(pool, &pod)) {
+                let name = object::name(&pod);
                 found.blame("L1", truth.since_start, format!("pod {name} still waits"));
             }
         }
     }
+}
+
+pub(super) fn is_hopeless(pod: &Value) -> bool {
+    !pod["metadata"]["labels"][HOPELESS].is_null()
+}
+
+/// The pools that buy for whoever needs it. What a limit or a pool that goes keeps pods from is no fault.
+pub(super) fn open_pools(truth: &Truth<'_>) -> Vec<Value> {
+    let mut pools = objects(truth, "karpenter.sh", "nodepools");
+    pools.retain(|pool| {
+        !object::is_deleting(pool) && pool["spec"]["limits"].is_null() && pool["spec"]["replicas"].is_null()
+    });
+    pools
+}
+
+/// Whether a pool may buy for a pod, as far as the pod chooses among pools and tolerates them.
+pub(super) fn serves(pool: &Value, pod: &Value) -> bool {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let template = &pool["spec"]["template"]["spec"];
+    let tolerations = list(&pod["spec"]["tolerations"]);
+    let tolerates = |taint: &Value| tolerations.iter().any(|it| it["key"] == taint["key"]);
+    // A daemon is for a node that is there.
+    let owners = list(&pod["metadata"]["ownerReferences"]);
+    if owners.iter().any(|owner| owner["kind"] == "DaemonSet") {
+        return false;
+    }
+    let selector = pod["spec"]["nodeSelector"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    let requirements = list(&template["requirements"]);
+    let allows = |(key, value): (&String, &Value)| {
+        let named = key != NODE_POOL || value == object::name(pool);
+        let required = requirements.iter().filter(|it| it["key"] == key.as_str());
+        let mut listed = required.filter(|it| it["operator"] == "In");
+        named && listed.all(|it| list(&it["values"]).contains(value))
+    };
+    list(&template["taints"]).iter().all(tolerates) && selector.iter().all(allows)
 }
 
 fn objects(truth: &Truth<'_>, group: &str, plural: &str) -> Vec<Value> {
@@ -95,5 +126,19 @@ mod tests {
         );
         assert!(blamed(&[pool(&json!({"cpu": "1"})), waits]).await.is_empty());
         assert!(blamed(&[open, pod(&json!({"hopeless": "yes"}))]).await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pool_that_a_pod_does_not_choose_or_tolerate_is_not_for_it() {
+        let open = pool(&Value::Null);
+        let mut picky = pod(&json!({}));
+        picky["spec"]["nodeSelector"] = json!({NODE_POOL: "small"});
+        assert!(blamed(&[open.clone(), picky]).await.is_empty());
+        let mut guarded = open;
+        guarded["spec"]["template"]["spec"]["taints"] = json!([{"key": "t", "effect": "NoSchedule"}]);
+        let mut waits = pod(&json!({}));
+        assert!(blamed(&[guarded.clone(), waits.clone()]).await.is_empty());
+        waits["spec"]["tolerations"] = json!([{"key": "t", "operator": "Exists"}]);
+        assert_eq!(blamed(&[guarded, waits]).await, ["L1"]);
     }
 }

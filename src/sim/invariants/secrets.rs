@@ -1,12 +1,13 @@
-//! S16: keys and tokens never leave, but to IAM, which wants them.
+//! S16: keys and tokens never leave, but to IAM, which wants them. Tokens are learned when IAM gives them out.
 
 use std::time::Duration;
 
 use memchr::memmem::Finder;
+use serde_json::Value;
 
 use super::book::Book;
 use super::{Check, Findings, Settings, Truth};
-use crate::sim::history::{Edge, Entry, What, Who};
+use crate::sim::history::{Answer, Edge, Entry, What, Who};
 
 pub(super) struct Secrets {
     canaries: Canaries,
@@ -31,7 +32,10 @@ impl Secrets {
 }
 
 impl Check for Secrets {
-    fn observe(&mut self, entry: &Entry, _: &Book, _: &Truth<'_>, found: &mut Findings) {
+    fn observe(&mut self, entry: &Entry, book: &Book, _: &Truth<'_>, found: &mut Findings) {
+        if let What::Answer(answer) = &entry.what {
+            self.learn(answer, book);
+        }
         let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who) else {
             return;
         };
@@ -46,6 +50,21 @@ impl Check for Secrets {
             request.query.as_bytes(),
         ] {
             scan(&self.canaries, place, part, entry.at, found);
+        }
+    }
+}
+
+impl Secrets {
+    fn learn(&mut self, answer: &Answer, book: &Book) {
+        let from_iam = book.answered.as_ref().is_some_and(|sent| {
+            sent.request.edge == Edge::Cloud && sent.request.path.starts_with("/identity/token")
+        });
+        if !from_iam {
+            return;
+        }
+        let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if let Some(token) = said["access_token"].as_str() {
+            self.canaries.0.push(Finder::new(token).into_owned());
         }
     }
 }
@@ -91,5 +110,17 @@ mod tests {
         assert_eq!(stage.blamed(), ["S16"; 3]);
         let told = format!("{:?}", stage.judge.violations());
         assert!(!told.contains(CANARY), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_a_secret_from_when_it_is_given_out() {
+        let mut stage = Stage::new().await;
+        let events = "/api/v1/namespaces/x/events";
+        stage.sends(0, Edge::Kube, &Method::POST, events, "eyJ.token");
+        assert!(stage.blamed().is_empty());
+        let asked = stage.sends(0, Edge::Cloud, &Method::POST, "/identity/token", "");
+        stage.hears(0, asked, Some(200), r#"{"access_token":"eyJ.token"}"#);
+        stage.sends(0, Edge::Kube, &Method::POST, events, "it is eyJ.token now");
+        assert_eq!(stage.blamed(), ["S16"]);
     }
 }

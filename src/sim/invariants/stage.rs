@@ -123,6 +123,14 @@ impl Stage {
         self.patch(name, json!({"metadata": {"finalizers": null}})).await;
     }
 
+    /// The uid of a pod.
+    pub(in crate::sim) fn uid_of_pod(&self, name: &str) -> String {
+        let state = self.server.state();
+        let table = crate::sim::kube::kind::TableKey::of("", "pods");
+        let key = crate::sim::kube::stored::ObjectKey::new("default", name);
+        object::uid(&state.store.get(&table, &key).unwrap().value()).to_owned()
+    }
+
     /// The name of a claim's machine.
     pub(in crate::sim) fn name_of(&self, uid: &str) -> String {
         let state = self.server.state();
@@ -141,14 +149,30 @@ impl Stage {
 
     /// A machine; its id.
     pub(in crate::sim) async fn machine_in(&mut self, name: &str, group: &str) -> String {
+        let prototype = self.prototype(name, group);
+        self.buy(prototype).await
+    }
+
+    /// A spot machine in our resource group; its id.
+    pub(in crate::sim) async fn spot_machine(&mut self, name: &str) -> String {
+        let mut prototype = self.prototype(name, &self.cloud.account().resource_group);
+        prototype["availability"] = json!({"class": "spot"});
+        prototype["availability_policy"] = json!({"preemption": "stop"});
+        self.buy(prototype).await
+    }
+
+    fn prototype(&self, name: &str, group: &str) -> Value {
         let account = self.cloud.account();
-        let prototype = json!({
+        json!({
             "name": name, "profile": {"name": "bxf-2x8"}, "image": {"id": account.image},
             "zone": {"name": "us-south-1"}, "vpc": {"id": account.vpc}, "resource_group": {"id": group},
             "primary_network_attachment": {
                 "virtual_network_interface": {"subnet": {"id": account.subnets[0]}, "auto_delete": true},
             },
-        });
+        })
+    }
+
+    async fn buy(&mut self, prototype: Value) -> String {
         let made = self
             .cloud_says(Method::POST, "/v1/instances", &prototype.to_string())
             .await;
@@ -242,13 +266,29 @@ impl Stage {
         path: &str,
         body: &str,
     ) -> u64 {
+        self.sends_asking(replica, edge, method, (path, ""), body)
+    }
+
+    /// A replica reads something of the cluster; its number.
+    pub(in crate::sim) fn asks(&mut self, replica: usize, path: &str, query: &str) -> u64 {
+        self.sends_asking(replica, Edge::Kube, &Method::GET, (path, query), "")
+    }
+
+    fn sends_asking(
+        &mut self,
+        replica: usize,
+        edge: Edge,
+        method: &Method,
+        (path, query): (&str, &str),
+        body: &str,
+    ) -> u64 {
         self.requests += 1;
         let request = Request {
             number: self.requests,
             edge,
             method: method.clone(),
             path: path.to_owned(),
-            query: String::new(),
+            query: query.to_owned(),
             hash: 0,
             body: Bytes::from(body.to_owned()),
         };

@@ -9,6 +9,7 @@ mod hearsay;
 mod kube;
 mod leaving;
 mod orders;
+mod planning;
 
 use std::fmt;
 use std::str::FromStr;
@@ -76,6 +77,14 @@ pub enum Mutant {
     Unwrapped,
     /// Nothing is swept of what machines leave behind.
     LeftoversUnseen,
+    /// Pods are gathered and gathered.
+    Dawdling,
+    /// All pods go to one place.
+    Crowding,
+    /// Claims come in pairs.
+    Doubled,
+    /// A machine that stops is the end.
+    Startled,
 }
 
 /// There is no such mutant.
@@ -85,7 +94,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -102,6 +111,10 @@ impl Mutant {
         Self::RestlessTimes,
         Self::OneToken,
         Self::LeftoversUnseen,
+        Self::Dawdling,
+        Self::Crowding,
+        Self::Doubled,
+        Self::Startled,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for. Some harm is undone before a
@@ -154,6 +167,10 @@ impl Mutant {
             Self::NeverGone => "never-gone",
             Self::Unwrapped => "unwrapped",
             Self::LeftoversUnseen => "leftovers-unseen",
+            Self::Dawdling => "dawdling",
+            Self::Crowding => "crowding",
+            Self::Doubled => "doubled",
+            Self::Startled => "startled",
         }
     }
 
@@ -197,6 +214,10 @@ impl Mutant {
             Self::NeverGone => "takes machines that are gone for ones that are still going",
             Self::Unwrapped => "panics when a machine cannot be read",
             Self::LeftoversUnseen => "never finds the interfaces and volumes that outlive their machine",
+            Self::Dawdling => "plans for pods when no other has come for an hour",
+            Self::Crowding => "puts all pods of a plan where the first of them is",
+            Self::Doubled => "makes two claims where a plan has one",
+            Self::Startled => "panics when it finds a spot machine that stops, and tells nobody",
         }
     }
 
@@ -229,6 +250,7 @@ impl Mutant {
                 edges.ibm.cloud = orders::overheard(edges.ibm.cloud, overheard.clone());
                 edges.kube = leaving::with_the_token(edges.kube, overheard);
             }
+            Self::Doubled => edges.kube = planning::doubled(edges.kube),
             Self::ErrorAsAbsence
             | Self::NoNameLookUp
             | Self::FinalizerFirst
@@ -237,7 +259,10 @@ impl Mutant {
             | Self::NeverStops
             | Self::NeverGone
             | Self::Unwrapped
-            | Self::LeftoversUnseen => {}
+            | Self::LeftoversUnseen
+            | Self::Dawdling
+            | Self::Crowding
+            | Self::Startled => {}
         }
         edges
     }
@@ -259,6 +284,9 @@ impl Mutant {
             Self::NeverGone => cloud::Flaw::never_gone(),
             Self::Unwrapped => cloud::Flaw::Unwrapped,
             Self::LeftoversUnseen => cloud::Flaw::LeftoversUnseen,
+            Self::Startled => cloud::Flaw::Startled,
+            Self::Dawdling => return planning::dawdling(context),
+            Self::Crowding => return planning::crowding(context),
             // They are what they are by their edges.
             _ => return context,
         };

@@ -4,6 +4,7 @@
 //! must not happen is for the invariants.
 
 mod cluster;
+mod pods;
 mod purchases;
 mod replicas;
 mod swept;
@@ -50,6 +51,13 @@ probes! {
     CRASH_BEFORE_RECORD = "crash-between-create-and-record", "a replica died with a machine bought and not recorded";
     LEADER_LOST = "leader-lost-mid-create", "a Lease passed on between an order and the record of its machine";
     TWO_LEADERS = "two-leaders-overlap", "a replica acted although another held its Lease";
+    ON_ITS_WAY = "pod-placed-on-claim-in-flight", "a pod was given a place on a claim that was made for others and is on its way";
+    LEFT_OUT = "pod-left-out-with-reason", "a pod for which no node can be found or bought was told why";
+    LIMIT_HELD = "limit-held-pods-back", "a pod was told that a pool has as much as it may";
+    PLANNED_AHEAD = "planned-before-evicted", "a claim was made for a pod that was still on a node that goes";
+    PREEMPTED_WITH_PODS = "preempted-with-pods", "a spot machine was taken back from under pods";
+    EVICTED = "pod-evicted", "a pod left a node that goes because it was asked to";
+    BUDGET_BLOCKED = "budget-blocked-eviction", "a disruption budget refused an eviction";
     PAUSED = "paused-past-its-lease", "a replica stood still for longer than its Lease lasts, then went on";
 }
 
@@ -58,6 +66,7 @@ probes! {
 pub struct Probes {
     /// By name.
     pub hits: BTreeMap<&'static str, u64>,
+    places: pods::Places,
     orders: purchases::Orders,
     watchers: cluster::Watchers,
     services: swept::Services,
@@ -68,6 +77,7 @@ impl Probes {
     /// Looks at what just happened.
     pub(super) fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>) {
         let mut hits = Hits(&mut self.hits);
+        self.places.observe(entry, book, truth, &mut hits);
         self.orders.observe(entry, book, &mut hits);
         self.watchers.observe(entry, book, truth, &mut hits);
         self.services.observe(entry, book, &mut hits);

@@ -7,7 +7,7 @@ use kube::api::{Api, PostParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::product::Surroundings;
+use super::product::{Alarm, Surroundings};
 use super::recorder::Recorder;
 use super::{audit, chart};
 use crate::api::crd::definitions;
@@ -118,6 +118,7 @@ impl Cluster {
                 dns: vec![DNS.to_owned()],
             },
             config_file: None,
+            alarm: Alarm::none(),
         })
     }
 }

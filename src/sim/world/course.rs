@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use super::bench::Bench;
 use super::cluster::{Cluster, InstallError};
 use super::edges::{KubeEdge, Way};
+use super::product::Alarm;
 use super::recorder::Recorder;
 use super::replica::{Outside, Replica};
 use super::steps::{self, Play};
@@ -21,7 +22,7 @@ use super::{Outcome, Setup, Verdict, actors};
 use crate::sim::faults::kube::Layer;
 use crate::sim::faults::{Desk, Fault, FaultName, Parts, Plan, Upon};
 use crate::sim::history::Who;
-use crate::sim::invariants::SETTLES_WITHIN;
+use crate::sim::invariants::{ILLEGAL_PLAN, SETTLES_WITHIN};
 
 /// More requests than any run has: one that goes round in circles without time passing would never end.
 const REQUESTS_MAX: u64 = 5_000_000;
@@ -66,7 +67,8 @@ impl World {
             recorder.show(observer);
         }
         cluster.audit(&recorder);
-        let surroundings = cluster.install(&setup.scenario.region).await?;
+        let mut surroundings = cluster.install(&setup.scenario.region).await?;
+        surroundings.alarm = alarm(&recorder);
         actors::start(&cluster, setup.seed);
         let bench = Bench::new(&cluster, &recorder);
         let desk = desk(&cluster, &recorder);
@@ -116,6 +118,9 @@ impl World {
         self.get_well().await;
         self.recorder.turn(Who::World, "quiet");
         self.cluster.clock.sleep(self.quiet).await;
+        for replica in self.replicas.iter() {
+            replica.confess();
+        }
         self.verdict().await
     }
 
@@ -155,6 +160,7 @@ impl World {
         for replica in self.replicas.iter() {
             replica.spare();
             replica.resume();
+            replica.confess();
         }
         self.recorder.turn(Who::World, "healing");
         self.bench.healed(self.recorder.elapsed());
@@ -245,6 +251,14 @@ impl World {
             history,
         }
     }
+}
+
+/// Writes into the history what is wrong with a plan.
+fn alarm(recorder: &Recorder) -> Alarm {
+    let told = recorder.clone();
+    Alarm(Arc::new(move |finding| {
+        told.turn(Who::World, format!("{ILLEGAL_PLAN}{finding}"));
+    }))
 }
 
 fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {

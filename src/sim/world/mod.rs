@@ -21,6 +21,7 @@ pub mod replica;
 mod steps;
 pub mod story;
 pub mod timeline;
+pub mod workloads;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,10 +1,14 @@
 //! What runs in the world: the operator as it is, or a variant of it.
+//!
+//! Every plan that it makes for pods is looked at a second time, by [`audit`], before it is carried out.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::audit;
 use crate::ibm::secret::Secret;
-use crate::operator::{self, ClusterAccess, Factory, RawSettings, SettingError, Settings};
+use crate::operator::{ClusterAccess, Context, Factory, RawSettings, SettingError, Settings, factory_of};
 use crate::sim::mutants::Mutant;
 
 /// What a replica is told about where it runs.
@@ -20,6 +24,36 @@ pub struct Surroundings {
     pub cluster: ClusterAccess,
     /// The file that it is configured with.
     pub config_file: Option<PathBuf>,
+    /// Who hears of plans that are not legal.
+    pub alarm: Alarm,
+}
+
+/// Hears what is wrong with a plan.
+#[derive(Clone)]
+pub struct Alarm(pub Arc<dyn Fn(&audit::Finding) + Send + Sync>);
+
+impl Alarm {
+    /// Nobody listens.
+    pub fn none() -> Self {
+        Self(Arc::new(|_| ()))
+    }
+
+    /// The same context, every plan of which is looked at a second time.
+    fn watch(self, mut context: Context) -> Context {
+        context.compute = context.compute.then(move |snapshot, plan| {
+            for finding in audit::plan(snapshot, &plan) {
+                (self.0)(&finding);
+            }
+            plan
+        });
+        context
+    }
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Alarm")
+    }
 }
 
 /// Makes the factory of each replica, once it is known what surrounds it.
@@ -27,12 +61,26 @@ pub type Product = Arc<dyn Fn(&Surroundings, usize) -> Result<Factory, SettingEr
 
 /// The operator as it is.
 pub fn product() -> Product {
-    Arc::new(|surroundings, number| Ok(operator::factory(settings(surroundings, number)?)))
+    Arc::new(|surroundings, number| {
+        let (settings, alarm) = (settings(surroundings, number)?, surroundings.alarm.clone());
+        Ok(factory_of(
+            settings,
+            |edges| edges,
+            move |context| alarm.clone().watch(context),
+        ))
+    })
 }
 
 /// The operator, broken on purpose.
 pub fn mutant(mutant: Mutant) -> Product {
-    Arc::new(move |surroundings, number| Ok(mutant.factory(settings(surroundings, number)?)))
+    Arc::new(move |surroundings, number| {
+        let (settings, alarm) = (settings(surroundings, number)?, surroundings.alarm.clone());
+        Ok(factory_of(
+            settings,
+            move |edges| mutant.edges(edges),
+            move |context| alarm.clone().watch(mutant.context(context)),
+        ))
+    })
 }
 
 /// What the chart would set for replica `number`.

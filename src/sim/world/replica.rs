@@ -1,7 +1,10 @@
 //! A replica of the operator: started with empty memory, ended, paused and started again, by whoever holds it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use prometheus::Registry;
 
 use super::edges::{CloudEdge, KubeEdge};
 use super::life::{Ending, Life, Living, Mode};
@@ -17,6 +20,9 @@ use crate::sim::ibm::Cloud;
 /// doubled up to 5 minutes; what matters here is that Leases of 15 s run out sometimes and sometimes not.
 const RESTART_SECONDS: std::ops::RangeInclusive<u64> = 1..=20;
 
+/// Where replicas count the panics that they survive.
+const PANICS: &str = "karpenter_ibm_decision_panics_total";
+
 /// A replica. Clones are the same replica.
 #[derive(Clone)]
 pub struct Replica(Arc<Inner>);
@@ -30,6 +36,10 @@ struct Inner {
 
 struct State {
     life: Life,
+    /// What the present life has counted.
+    registry: Registry,
+    /// The panics that were told already, by what panicked.
+    confessed: BTreeMap<String, u64>,
     rng: fastrand::Rng,
     panics: u64,
     returns: u64,
@@ -62,6 +72,8 @@ impl Replica {
             outside,
             state: Mutex::new(State {
                 life: Life::new(number, 0),
+                registry: Registry::new(),
+                confessed: BTreeMap::new(),
                 rng: fastrand::Rng::with_seed(seed),
                 panics: 0,
                 returns: 0,
@@ -104,6 +116,24 @@ impl Replica {
         life.resume();
     }
 
+    /// Writes down the panics that it survived and told nobody but whoever reads its metrics.
+    pub fn confess(&self) {
+        let (life, news) = {
+            let mut state = self.state();
+            let counted = panics(&state.registry);
+            let news: Vec<String> = counted
+                .iter()
+                .filter(|(what, times)| state.confessed.get(*what) != Some(times))
+                .map(|(what, times)| format!("panicked in {what}, {times} times in all"))
+                .collect();
+            state.confessed = counted;
+            (state.life.clone(), news)
+        };
+        for panicked in news {
+            self.turn(&life, panicked);
+        }
+    }
+
     /// How often it panicked, and how often it ended by itself.
     pub fn failures(&self) -> (u64, u64) {
         let state = self.state();
@@ -124,6 +154,7 @@ impl Replica {
             let ending = tokio::spawn(Living::new(life.clone(), future)).await;
             // A panic ends a life as well.
             life.crash();
+            self.confess();
             self.note(&life, &ending);
             let wait = self.next_life(&life);
             self.0.outside.clock.sleep(wait).await;
@@ -168,6 +199,13 @@ impl Replica {
             life: life.clone(),
             recorder: outside.recorder.clone(),
         });
+        let registry = Registry::new();
+        let entropy = {
+            let mut state = self.state();
+            state.registry = registry.clone();
+            state.confessed.clear();
+            Entropy::seeded(state.rng.u64(..))
+        };
         Edges {
             kube: outside.kube.client(life),
             ibm: Transports {
@@ -175,8 +213,8 @@ impl Replica {
                 metadata: exchange,
             },
             clock: outside.clock.clone(),
-            entropy: Entropy::seeded(self.state().rng.u64(..)),
-            registry: prometheus::Registry::new(),
+            entropy,
+            registry,
         }
     }
 
@@ -187,6 +225,23 @@ impl Replica {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The panics that were counted, by what panicked.
+fn panics(registry: &Registry) -> BTreeMap<String, u64> {
+    let families = registry.gather();
+    let counted = families.iter().filter(|family| family.name() == PANICS);
+    let each = counted.flat_map(|family| family.get_metric()).map(|metric| {
+        let what = metric.get_label().first().map_or("", |label| label.value());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a counter of whole numbers from zero on"
+        )]
+        let times = metric.get_counter().get_value() as u64;
+        (what.to_owned(), times)
+    });
+    each.collect()
 }
 
 #[cfg(test)]
@@ -318,6 +373,29 @@ mod tests {
 
     async fn seconds(seconds: u64) {
         tokio::time::sleep(Duration::from_millis(seconds * 1000 + 500)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_that_it_survives_is_told_once() {
+        let counting: Factory = Arc::new(|edges: Edges| {
+            Box::pin(async move {
+                let panics = prometheus::Opts::new(PANICS, "of a test");
+                let panics = prometheus::IntCounterVec::new(panics, &["decision"]).unwrap();
+                edges.registry.register(Box::new(panics.clone())).unwrap();
+                panics.with_label_values(&["interruption"]).inc();
+                std::future::pending::<()>().await;
+            })
+        });
+        let world = world(counting, no_faults());
+        let replica = world.start();
+        seconds(1).await;
+        replica.confess();
+        replica.confess();
+        let told = world.turns();
+        let panics = told
+            .iter()
+            .filter(|turn| turn.contains("panicked in interruption"));
+        assert_eq!(panics.count(), 1, "{told:?}");
     }
 
     #[tokio::test(start_paused = true)]

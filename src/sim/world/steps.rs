@@ -62,9 +62,9 @@ impl Play {
 }
 
 /// Whether nothing is wrong where a step finds nothing to do: what was drawn, and not written by somebody, may delete a
-/// claim that has ended by itself, as where its pool has reached a limit.
+/// claim that has ended by itself, as where its pool has reached a limit, and may take a machine where none runs.
 fn may_be_in_vain(step: &Step) -> bool {
-    step.line == 0 && matches!(step.action, Action::Delete(_))
+    step.line == 0 && matches!(step.action, Action::Delete(_) | Action::Preempt(_))
 }
 
 /// Writes what people do and say into the history. What happens by itself is there already.

@@ -13,7 +13,7 @@ use karpenter_ibm::sim::actors::network::Tcp;
 use karpenter_ibm::sim::ibm::{Cloud, Options, Span};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::world::cluster::{API_KEY, NAMESPACE};
-use karpenter_ibm::sim::world::product::{self, Surroundings};
+use karpenter_ibm::sim::world::product::{self, Alarm, Surroundings};
 use kube::Api;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -105,6 +105,7 @@ fn settings(place: &Place) -> operator::Settings {
             dns: vec!["10.96.0.10".to_owned()],
         },
         config_file: None,
+        alarm: Alarm::none(),
     };
     let mut settings = product::settings(&surroundings, 0).unwrap();
     let controllers = &mut settings.controllers;

@@ -31,6 +31,8 @@ pub(super) enum Flaw {
     Unwrapped,
     /// Nothing seems to be left of machines that are gone.
     LeftoversUnseen,
+    /// A list with a machine in it that stops is the end.
+    Startled,
     /// Machines are what was ordered under their name.
     TakenAsOrdered(Mutex<BTreeMap<String, Order>>),
 }
@@ -172,9 +174,13 @@ impl Cloud for Flawed {
         }
     }
 
+    #[expect(clippy::panic, reason = "to panic is what one of the flaws is")]
     async fn preemptible(&self, ours: &Ours) -> Result<Vec<Machine>, Error> {
+        let stops =
+            |machine: &Machine| matches!(machine.status, MachineStatus::Stopping | MachineStatus::Stopped);
         match (&self.flaw, self.inner.preemptible(ours).await) {
             (Flaw::ErrorAsAbsence, Err(_)) => Ok(Vec::new()),
+            (Flaw::Startled, Ok(machines)) if machines.iter().any(stops) => panic!("a machine stops"),
             (_, answer) => Ok(answer?.into_iter().map(|machine| self.heard(machine)).collect()),
         }
     }

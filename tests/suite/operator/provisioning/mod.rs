@@ -1,5 +1,6 @@
 //! From pods that wait to NodeClaims, between the embedded cluster and the simulated cloud.
 
+mod harm;
 mod incidents;
 mod quiet;
 mod troubles;

@@ -36,7 +36,7 @@ impl Glass {
         let look = move |context: operator::Context| {
             let plans = inside.plans.clone();
             *inside.cluster.lock().unwrap() = Some(context.cluster.clone());
-            let counted = Arc::new(move |snapshot: &_, options, budget: &mut dyn FnMut() -> bool| {
+            let counted = Arc::new(move |snapshot: &_, options, budget: scheduling::Budget<'_>| {
                 plans.fetch_add(1, Ordering::Relaxed);
                 scheduling::solve(snapshot, options, budget)
             });

@@ -1,0 +1,388 @@
+//! L5: a machine that is taken back is replaced soon: fifteen seconds after its kubelet said so, or else when the next
+//! poll has seen it.
+//!
+//! Judged where nothing else went wrong from shortly before until then. By that time the node is given up (tainted, or its
+//! claim is being deleted); and a little later whoever took the place of one of its pods, and still waits, has a claim
+//! that was made for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::book::Book;
+use super::pods::{is_hopeless, open_pools, serves};
+use super::runaway::pods_of;
+use super::{Check, Findings, Truth};
+use crate::api::names::{DISRUPTED_TAINT, REASON_NOMINATED};
+use crate::clock::between;
+use crate::sim::history::{Entry, What};
+use crate::sim::ibm::Class;
+use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::object;
+
+/// After an early signal.
+const EARLY: Duration = Duration::from_secs(15);
+/// The interval of the poll, and what it takes.
+const POLLED: Duration = Duration::from_secs(62);
+/// How often machines are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A pod that waits for so long has been planned for: the longest window for gathering, and a plan.
+const PLANNED_AFTER: Duration = Duration::from_secs(15);
+/// What went wrong so shortly before may still show: a Lease that runs out, a watch that is opened again, a wait.
+const SHADOW: Duration = Duration::from_mins(2);
+/// What a machine that is taken back shows in the end.
+const PREEMPTED: &str = "stopped_by_preemption";
+/// What its kubelet says before that.
+const SHUTTING_DOWN: &str = "node is shutting down";
+
+/// A machine that went down.
+#[derive(Debug)]
+struct Loss {
+    /// When it was first seen to.
+    at: Duration,
+    /// When its kubelet said so.
+    said: Option<Duration>,
+    /// The name of its claim and node.
+    node: String,
+    /// Who will make the pods anew that were on it.
+    owners: BTreeSet<String>,
+    given_up: bool,
+}
+
+impl Loss {
+    /// When it must have been given up.
+    fn due(&self) -> Duration {
+        let polled = self.at + POLLED;
+        self.said.map_or(polled, |said| polled.min(said + EARLY))
+    }
+}
+
+/// The machines that went down lately, by id.
+#[derive(Default)]
+pub(super) struct Replaced {
+    losses: BTreeMap<String, Loss>,
+    judged: BTreeSet<String>,
+    looked: Option<Duration>,
+    disturbed: Option<Duration>,
+}
+
+impl Check for Replaced {
+    fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+        if disturbs(&entry.what) {
+            self.disturbed = Some(entry.at);
+        }
+        if self.looked.is_some_and(|looked| entry.at < looked + LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(entry.at);
+        self.look(entry.at, book, truth);
+        let mut over = Vec::new();
+        for (id, loss) in &mut self.losses {
+            if self.disturbed.is_some_and(|at| at + SHADOW > loss.at) || !was_preempted(id, loss, truth) {
+                over.push(id.clone());
+                continue;
+            }
+            loss.given_up = loss.given_up || is_given_up(&loss.node, truth);
+            if entry.at > loss.due() && !loss.given_up {
+                let message = format!(
+                    "node {} was taken back at {:?}, and nothing follows",
+                    loss.node, loss.at
+                );
+                found.blame("L5", entry.at, message);
+                over.push(id.clone());
+            } else if entry.at > loss.due() + PLANNED_AFTER {
+                judge_successors(loss, entry.at, truth, found);
+                over.push(id.clone());
+            }
+        }
+        for id in over {
+            self.losses.remove(&id);
+            self.judged.insert(id);
+        }
+    }
+}
+
+impl Replaced {
+    /// Takes note of machines that go down and of what their kubelets say.
+    fn look(&mut self, now: Duration, book: &Book, truth: &Truth<'_>) {
+        for machine in truth.cloud.instances() {
+            let down = matches!(machine.status, "stopping" | "stopped") && machine.class == Class::Spot;
+            if !down || self.judged.contains(&machine.id) || self.losses.contains_key(&machine.id) {
+                continue;
+            }
+            let claim = book
+                .machines
+                .get(&machine.id)
+                .and_then(|known| known.claim.as_ref());
+            let joined = claim.filter(|claim| book.registered.contains(*claim));
+            let facts = joined.and_then(|claim| book.claims.get(claim));
+            let Some(facts) = facts.filter(|facts| facts.deleting.is_none() && facts.forced.is_none()) else {
+                self.judged.insert(machine.id);
+                continue;
+            };
+            let loss = Loss {
+                at: now,
+                said: None,
+                owners: owners_on(&facts.name, truth),
+                node: facts.name.clone(),
+                given_up: false,
+            };
+            self.losses.insert(machine.id, loss);
+        }
+        for loss in self.losses.values_mut().filter(|loss| loss.said.is_none()) {
+            loss.said = says_so(&loss.node, truth).then_some(now);
+        }
+    }
+}
+
+/// Whether something went wrong that may delay the operator. Preemptions are what this is about.
+fn disturbs(what: &What) -> bool {
+    match what {
+        What::Fault { name, .. } => *name != "c10-preemption",
+        What::Turn(turn) => ["started", "crashed", "paused", "resumed", "healing"]
+            .iter()
+            .any(|begin| turn.starts_with(begin)),
+        _ => false,
+    }
+}
+
+/// Whether it was really taken back, as far as it shows yet.
+fn was_preempted(id: &str, loss: &Loss, truth: &Truth<'_>) -> bool {
+    let there = truth
+        .cloud
+        .instances()
+        .into_iter()
+        .find(|machine| machine.id == *id);
+    there.is_none_or(|machine| match machine.status {
+        "stopping" => true,
+        "stopped" => machine.reason.as_deref() == Some(PREEMPTED),
+        _ => loss.given_up,
+    })
+}
+
+fn judge_successors(loss: &Loss, now: Duration, truth: &Truth<'_>, found: &mut Findings) {
+    let planned = planned(truth);
+    let pools = open_pools(truth);
+    for pod in objects(truth, "", "pods") {
+        let succeeds = owners(&pod).iter().any(|owner| loss.owners.contains(owner));
+        let waits = pod["spec"]["nodeName"].is_null() && !object::is_deleting(&pod);
+        let long = age(&pod, truth.now) > PLANNED_AFTER;
+        let servable = !is_hopeless(&pod) && pools.iter().any(|pool| serves(pool, &pod));
+        if succeeds && waits && long && servable && !planned.contains(object::uid(&pod)) {
+            let message = format!(
+                "pod {} waits since node {} was taken back, and no claim is made for it",
+                object::name(&pod),
+                loss.node
+            );
+            found.blame("L5", now, message);
+        }
+    }
+}
+
+/// The uids of pods that claims were made for, and of those that were told of a place on one that is on its way.
+fn planned(truth: &Truth<'_>) -> BTreeSet<String> {
+    let claims = objects(truth, "karpenter.sh", "nodeclaims");
+    let mut all: BTreeSet<String> = claims.iter().flat_map(pods_of).collect();
+    for event in objects(truth, "", "events") {
+        if event["reason"] == REASON_NOMINATED {
+            all.extend(event["involvedObject"]["uid"].as_str().map(str::to_owned));
+        }
+    }
+    all
+}
+
+fn is_given_up(node: &str, truth: &Truth<'_>) -> bool {
+    let claims = objects(truth, "karpenter.sh", "nodeclaims");
+    let claim = claims.iter().find(|claim| object::name(claim) == node);
+    let nodes = objects(truth, "", "nodes");
+    let tainted = nodes.iter().filter(|it| object::name(it) == node).any(|it| {
+        let taints = it["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.iter().any(|taint| taint["key"] == DISRUPTED_TAINT)
+    });
+    tainted || claim.is_none_or(object::is_deleting)
+}
+
+fn says_so(node: &str, truth: &Truth<'_>) -> bool {
+    let nodes = objects(truth, "", "nodes");
+    let said = |condition: &Value| {
+        condition["type"] == "Ready"
+            && condition["message"]
+                .as_str()
+                .is_some_and(|message| message.contains(SHUTTING_DOWN))
+    };
+    nodes
+        .iter()
+        .filter(|it| object::name(it) == node)
+        .any(|it| super::claims::conditions(it).iter().any(said))
+}
+
+fn owners_on(node: &str, truth: &Truth<'_>) -> BTreeSet<String> {
+    let pods = objects(truth, "", "pods");
+    let there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node);
+    there.flat_map(owners).collect()
+}
+
+/// Those who make a pod anew elsewhere: not a DaemonSet.
+fn owners(pod: &Value) -> Vec<String> {
+    let list = pod["metadata"]["ownerReferences"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let others = list.iter().filter(|owner| owner["kind"] != "DaemonSet");
+    others
+        .filter_map(|owner| owner["uid"].as_str().map(str::to_owned))
+        .collect()
+}
+
+fn age(pod: &Value, now: Timestamp) -> Duration {
+    let made = pod["metadata"]["creationTimestamp"].as_str();
+    let made = made.and_then(|made| made.parse().ok());
+    made.map_or(Duration::ZERO, |made| between(made, now))
+}
+
+fn objects(truth: &Truth<'_>, group: &str, plural: &str) -> Vec<Value> {
+    let state = truth.kube.state();
+    let listed = state.store.list(&TableKey::of(group, plural), None);
+    listed.map(|stored| stored.value()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+    use super::*;
+    use crate::api::names::{NODE_REGISTERED, NOMINATED_PODS};
+    use crate::sim::kube::write;
+
+    /// A spot machine that has joined, and a pod on it.
+    async fn joined() -> Stage {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        stage.spot_machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        stage.conditions("a", &[(NODE_REGISTERED, "True", 1)]).await;
+        node(&mut stage, &json!([]), "kubelet is posting ready status");
+        pod(&mut stage, "shop-1", Some("a"));
+        stage
+    }
+
+    fn node(stage: &mut Stage, taints: &Value, says: &str) {
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {"taints": taints},
+                "status": {"conditions": [{"type": "Ready", "status": "True", "message": says}]},
+            }),
+        );
+        stage.look();
+    }
+
+    fn pod(stage: &mut Stage, name: &str, on: Option<&str>) {
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": name, "namespace": "default",
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop", "uid": "7"}],
+                },
+                "spec": {"nodeName": on, "containers": []},
+            }),
+        );
+        stage.look();
+    }
+
+    fn pool(stage: &Stage) {
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
+                "spec": {"template": {"spec": {"requirements": []}}},
+            }),
+        );
+    }
+
+    fn taint() -> Value {
+        json!([{"key": DISRUPTED_TAINT, "effect": "NoSchedule"}])
+    }
+
+    /// Whether the replacement came too late. What else a stage lacks is not asked here.
+    fn is_late(stage: &Stage) -> bool {
+        stage.blamed().contains(&"L5")
+    }
+
+    async fn taken_back(stage: &mut Stage) {
+        let name = stage.cloud.instances()[0].name.clone();
+        stage.cloud.preempt(&name).unwrap();
+        stage.pass(2).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_taken_back_is_given_up_within_a_poll() {
+        for given_up in [true, false] {
+            let mut stage = joined().await;
+            taken_back(&mut stage).await;
+            stage.pass(50).await;
+            if given_up {
+                node(&mut stage, &taint(), "");
+            }
+            stage.pass(15).await;
+            assert_eq!(is_late(&stage), !given_up);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn and_within_fifteen_seconds_of_its_own_word() {
+        let mut stage = joined().await;
+        taken_back(&mut stage).await;
+        node(&mut stage, &json!([]), SHUTTING_DOWN);
+        stage.pass(2).await;
+        stage.pass(17).await;
+        assert!(is_late(&stage));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_something_else_went_wrong_nothing_is_judged() {
+        let mut stage = joined().await;
+        taken_back(&mut stage).await;
+        stage.struck("k4-slow", "");
+        stage.pass(65).await;
+        assert!(!is_late(&stage));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_the_place_of_its_pods_has_a_claim_made_for_it() {
+        for made in [true, false] {
+            let mut stage = joined().await;
+            pool(&stage);
+            taken_back(&mut stage).await;
+            node(&mut stage, &taint(), "");
+            pod(&mut stage, "shop-2", None);
+            if made {
+                let pods = objects(
+                    &Truth {
+                        kube: &stage.server,
+                        cloud: &stage.cloud,
+                        now: Timestamp::UNIX_EPOCH,
+                        since_start: Duration::ZERO,
+                    },
+                    "",
+                    "pods",
+                );
+                let uid = pods
+                    .iter()
+                    .find(|pod| object::name(pod) == "shop-2")
+                    .map(object::uid);
+                stage.claim("b").await;
+                let named = json!({"metadata": {"annotations": {NOMINATED_PODS: uid}}});
+                stage.patch("b", named).await;
+            }
+            stage.pass(60).await;
+            stage.pass(20).await;
+            assert_eq!(is_late(&stage), !made);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! L11: nobody buys again and again. While a claim that was made for a pod is on its way, no other is made for that pod.
+//!
+//! A claim names its pods in the write that makes it. It is on its way until its node is ready, unless it has ended or is
+//! being deleted. Two leaders that overlap may each make one, as neither can know of the other's.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::book::Book;
+use super::claims::{conditions, is_true};
+use super::{Check, Findings, Truth};
+use crate::api::names::{NODE_INITIALIZED, NOMINATED_PODS};
+use crate::sim::history::{Edge, Entry, What, Who};
+use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::object;
+
+/// So long may pass between the look that a claim rests on and its arrival: no answer is waited for longer.
+const BLIND: Duration = Duration::from_secs(30);
+
+/// The claims that were made by replicas lately: when, by whom, and the name.
+#[derive(Default)]
+pub(super) struct Runaway {
+    made: Vec<(Duration, usize, String)>,
+}
+
+impl Check for Runaway {
+    fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+        let (What::Request(request), Who::Replica { number, .. }) = (&entry.what, &entry.who) else {
+            return;
+        };
+        let makes = request.edge == Edge::Kube
+            && request.method == Method::POST
+            && request.path.ends_with("/nodeclaims");
+        let claim: Value = match serde_json::from_slice(&request.body) {
+            Ok(claim) if makes => claim,
+            _ => return,
+        };
+        let pods = pods_of(&claim);
+        let name = object::name(&claim).to_owned();
+        for other in there(truth) {
+            let pod = pods_of(&other).into_iter().find(|pod| pods.contains(pod));
+            let Some(pod) = pod.filter(|_| is_on_its_way(&other) && object::name(&other) != name) else {
+                continue;
+            };
+            if self.is_known_to(*number, &other, entry.at, book) {
+                let other = object::name(&other);
+                let message = format!("claim {name} is made for pod {pod}, for which {other} is on its way");
+                found.blame("L11", entry.at, message);
+            }
+        }
+        self.made.push((entry.at, *number, name));
+        self.made.retain(|(at, _, _)| *at + BLIND >= entry.at);
+    }
+}
+
+impl Runaway {
+    /// Whether a replica must know of a claim: its own, or one that was there when it last looked.
+    fn is_known_to(&self, replica: usize, claim: &Value, now: Duration, book: &Book) -> bool {
+        let name = object::name(claim);
+        let mine = self
+            .made
+            .iter()
+            .any(|(_, maker, made)| *maker == replica && made == name);
+        let seen = book.claims.get(object::uid(claim)).map(|facts| facts.seen);
+        mine || seen.is_some_and(|seen| seen + BLIND < now)
+    }
+}
+
+fn there(truth: &Truth<'_>) -> Vec<Value> {
+    let state = truth.kube.state();
+    let claims = state
+        .store
+        .list(&TableKey::of("karpenter.sh", "nodeclaims"), None);
+    claims.map(|stored| stored.value()).collect()
+}
+
+/// The uids of the pods that a claim is made for.
+pub(super) fn pods_of(claim: &Value) -> Vec<String> {
+    let named = claim["metadata"]["annotations"][NOMINATED_PODS].as_str();
+    let pods = named.unwrap_or_default().split(',').filter(|pod| !pod.is_empty());
+    pods.map(str::to_owned).collect()
+}
+
+fn is_on_its_way(claim: &Value) -> bool {
+    let ended = |condition: &Value| condition["status"] == "False";
+    !object::is_deleting(claim) && !is_true(claim, NODE_INITIALIZED) && !conditions(claim).iter().any(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+    use super::*;
+
+    fn makes(stage: &mut Stage, replica: usize, name: &str, pods: &str) {
+        let claim = json!({"metadata": {"name": name, "annotations": {NOMINATED_PODS: pods}}});
+        let path = "/apis/karpenter.sh/v1/nodeclaims";
+        stage.sends(replica, Edge::Kube, &Method::POST, path, &claim.to_string());
+    }
+
+    async fn made(pods: &str) -> Stage {
+        let mut stage = Stage::new().await;
+        makes(&mut stage, 0, "a", pods);
+        stage.claim("a").await;
+        let annotations = json!({"metadata": {"annotations": {NOMINATED_PODS: pods}}});
+        stage.patch("a", annotations).await;
+        stage
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_second_claim_is_made_for_a_pod_while_the_first_is_on_its_way() {
+        let mut stage = made("1,2").await;
+        makes(&mut stage, 0, "b", "3");
+        makes(&mut stage, 0, "a", "1,2");
+        assert!(stage.blamed().is_empty(), "the same once more is the same");
+        makes(&mut stage, 0, "b", "2,3");
+        assert_eq!(stage.blamed(), ["L11"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_is_made_after_the_first_has_come_or_failed() {
+        for status in ["True", "False"] {
+            let mut stage = made("1").await;
+            stage.conditions("a", &[(NODE_INITIALIZED, status, 1)]).await;
+            makes(&mut stage, 0, "b", "1");
+            assert!(stage.blamed().is_empty(), "{status}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_leader_may_not_know_of_it_yet() {
+        let mut stage = made("1").await;
+        makes(&mut stage, 1, "b", "1");
+        assert!(stage.blamed().is_empty());
+        stage.pass(31).await;
+        makes(&mut stage, 1, "c", "1");
+        assert_eq!(stage.blamed(), ["L11"]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Plans for pods that are made too late, carried out twice, or wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
+
+use crate::operator::Context;
+
+/// Pods are gathered until none has come for an hour.
+pub(super) fn dawdling(mut context: Context) -> Context {
+    let mut settings = (*context.settings).clone();
+    settings.batch.idle = Duration::from_hours(1);
+    settings.batch.max = Duration::from_hours(2);
+    context.settings = Arc::new(settings);
+    context
+}
+
+/// Every pod is put where the first one is.
+pub(super) fn crowding(mut context: Context) -> Context {
+    context.compute = context.compute.then(|_, mut plan| {
+        if let Some(first) = plan.placements.first().map(|placement| placement.on) {
+            for placement in &mut plan.placements {
+                placement.on = first;
+            }
+        }
+        plan
+    });
+    context
+}
+
+/// Each claim that is made for pods is made twice, under two names.
+pub(super) fn doubled(inner: Client) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let inner = inner.clone();
+        async move {
+            let makes = request.method() == Method::POST && request.uri().path().ends_with("/nodeclaims");
+            if !makes {
+                return inner.send(request).await.map_err(BoxError::from);
+            }
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let once = Request::from_parts(head.clone(), Body::from(body.clone()));
+            let answer = inner.send(once).await?;
+            let mut twin: Value = serde_json::from_slice(&body)?;
+            let name = twin["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            twin["metadata"]["name"] = json!(format!("{name}-2"));
+            let twice = Request::from_parts(head, Body::from(twin.to_string().into_bytes()));
+            inner.send(twice).await?;
+            Ok::<_, BoxError>(answer)
+        }
+    });
+    Client::new(service, namespace)
+}

@@ -1,0 +1,241 @@
+//! A scenario drawn from a seed: people run workloads, and the operator buys whatever their pods need.
+//!
+//! Deployments that spread over zones and nodes, with a disruption budget, a StatefulSet with volumes, a DaemonSet, and
+//! pods that nobody can serve; NodePools that buy spot, on demand or both, one of which may have little only. Workloads
+//! grow and shrink, IBM takes a machine back, nodes expire, a pool is deleted. No more than some forty pods at a time: a
+//! world costs what happens in it.
+
+mod manifests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::Value;
+
+use crate::api::names::CAPACITY_TYPE;
+use crate::sim::scenario::{Action, Machine, Scenario, Selector, Step, Target};
+
+/// Before this a cluster has hardly any nodes, so there is nothing to take away.
+const FIRST_NODES: Duration = Duration::from_mins(6);
+
+/// Nodes that are bought before this expire.
+const EXPIRY_ENDS: Duration = Duration::from_mins(8);
+/// After this all of them have, and their pods run elsewhere.
+const EXPIRED_BY: Duration = Duration::from_mins(35);
+
+/// What people run in the world of a seed, and what becomes of it, for so long.
+pub fn draw(seed: u64, lasts: Duration) -> Scenario {
+    // Not the seed itself: the servers and the plan draw from that too.
+    let mut rng = Rng::with_seed(seed ^ 0x3c6e_f372_fe94_f82b);
+    let pools = Pools::draw(&mut rng, lasts);
+    let mut steps = Vec::new();
+    for manifest in workloads(&pools, &mut rng) {
+        steps.push(step(Duration::ZERO, Action::Apply(vec![manifest])));
+    }
+    steps.extend(changes(&pools, lasts, &mut rng));
+    steps.sort_by_key(|step| step.at);
+    Scenario {
+        name: format!("workloads-{seed}"),
+        about: "People run workloads, which grow and shrink.".to_owned(),
+        region: "us-south".to_owned(),
+        objects: [manifests::class(), manifests::storage_class()]
+            .into_iter()
+            .chain(pools.manifests())
+            .collect(),
+        steps,
+        lasts,
+    }
+}
+
+/// The pools of a world.
+struct Pools {
+    /// What the one that serves everybody buys.
+    general: &'static [&'static str],
+    /// How long nodes of that one live, in minutes.
+    expires_minutes: Option<u64>,
+    /// Whether there is one that buys spot, and is tried first.
+    spot: bool,
+    /// What the smallest one may have, if there is one.
+    limit: Option<(&'static str, u32)>,
+}
+
+impl Pools {
+    fn draw(rng: &mut Rng, lasts: Duration) -> Self {
+        let general: &[&str] = if rng.bool() {
+            &["spot", "on-demand"]
+        } else {
+            &["on-demand"]
+        };
+        let limit = match rng.u8(..4) {
+            0 => Some(("cpu", rng.u32(1..=2) * 4)),
+            1 => Some(("nodes", rng.u32(1..=2))),
+            _ => None,
+        };
+        Self {
+            general,
+            expires_minutes: (rng.bool() && lasts >= EXPIRED_BY).then(|| rng.u64(12..=20)),
+            spot: rng.u8(..3) > 0,
+            limit,
+        }
+    }
+
+    /// The one that serves everybody, whose nodes live for so many minutes.
+    fn general(&self, expires_minutes: Option<u64>) -> Value {
+        manifests::pool("general", self.general, 1, expires_minutes)
+    }
+
+    fn manifests(&self) -> Vec<Value> {
+        let mut all = vec![self.general(self.expires_minutes)];
+        if self.spot {
+            all.push(manifests::pool("spot", &["spot"], 10, None));
+        }
+        if let Some((resource, most)) = self.limit {
+            let pool = manifests::pool("small", &["on-demand"], 5, None);
+            all.push(manifests::limited(pool, resource, most));
+        }
+        all
+    }
+}
+
+/// What people run.
+fn workloads(pools: &Pools, rng: &mut Rng) -> Vec<Value> {
+    let mut all = vec![
+        manifests::web(rng.u32(4..=12), rng.u32(2..=6) * 125),
+        manifests::api(rng.u32(3..=6), rng.u32(2..=8) * 125),
+        manifests::api_budget(),
+        manifests::agent(),
+    ];
+    if rng.bool() {
+        all.push(manifests::db(rng.u32(1..=3), rng.bool()));
+    }
+    if pools.expires_minutes.is_some() {
+        all.push(manifests::hermit());
+    }
+    if pools.limit.is_some() {
+        all.push(manifests::picky(rng.u32(2..=8)));
+    }
+    if rng.bool() {
+        all.push(manifests::giant());
+    }
+    if rng.u8(..3) == 0 {
+        all.push(manifests::stray());
+    }
+    all
+}
+
+/// What becomes of it.
+fn changes(pools: &Pools, lasts: Duration, rng: &mut Rng) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for _ in 0..rng.u8(2..=5) {
+        let (name, most) = if rng.bool() { ("web", 20) } else { ("api", 10) };
+        let target = target("Deployment", name);
+        let replicas = rng.u32(2..=most);
+        let at = moment(rng, Duration::from_mins(1).min(lasts), lasts);
+        steps.push(step(at, Action::Scale { target, replicas }));
+    }
+    let from = FIRST_NODES.min(lasts);
+    for _ in 0..rng.u8(..3) {
+        let labels = BTreeMap::from([(CAPACITY_TYPE.to_owned(), "spot".to_owned())]);
+        let taken = Action::Preempt(Machine::Selected(Selector(labels)));
+        steps.push(step(moment(rng, from, lasts), taken));
+    }
+    if pools.expires_minutes.is_some() {
+        // Nobody would ever be done if the nodes that take their place expired as well.
+        steps.push(step(EXPIRY_ENDS, Action::Apply(vec![pools.general(None)])));
+    }
+    if pools.spot && rng.u8(..4) == 0 {
+        let gone = Action::Delete(target("NodePool", "spot"));
+        steps.push(step(moment(rng, from, lasts), gone));
+    }
+    steps
+}
+
+fn target(kind: &str, name: &str) -> Target {
+    Target {
+        api_version: None,
+        kind: kind.to_owned(),
+        namespace: None,
+        name: name.to_owned(),
+    }
+}
+
+fn step(at: Duration, action: Action) -> Step {
+    Step { at, line: 0, action }
+}
+
+fn moment(rng: &mut Rng, from: Duration, until: Duration) -> Duration {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(rng.u64(millis(from)..=millis(until)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LASTS: Duration = Duration::from_mins(40);
+
+    fn kinds(scenario: &Scenario) -> Vec<String> {
+        let applied = scenario.steps.iter().filter_map(|step| match &step.action {
+            Action::Apply(manifests) => manifests[0]["kind"].as_str().map(str::to_owned),
+            _ => None,
+        });
+        applied.collect()
+    }
+
+    #[test]
+    fn the_seed_is_the_scenario() {
+        assert_eq!(draw(3, LASTS), draw(3, LASTS));
+        assert_ne!(draw(3, LASTS), draw(4, LASTS));
+    }
+
+    #[test]
+    fn everything_happens_in_order_and_in_time() {
+        for seed in 0..100 {
+            for lasts in [LASTS, Duration::from_secs(30)] {
+                let scenario = draw(seed, lasts);
+                assert!(scenario.steps.is_sorted_by_key(|step| step.at));
+                assert!(scenario.steps.iter().all(|step| step.at <= lasts));
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_workload_and_of_loss_occurs_in_some_world() {
+        let worlds: Vec<Scenario> = (0..100).map(|seed| draw(seed, LASTS)).collect();
+        for kind in [
+            "Deployment",
+            "StatefulSet",
+            "DaemonSet",
+            "PodDisruptionBudget",
+            "NodeClaim",
+        ] {
+            assert!(
+                worlds
+                    .iter()
+                    .any(|world| kinds(world).iter().any(|it| it == kind)),
+                "{kind}"
+            );
+        }
+        let does = |wanted: fn(&Action) -> bool| {
+            let in_world = |world: &&Scenario| world.steps.iter().any(|step| wanted(&step.action));
+            worlds.iter().filter(in_world).count()
+        };
+        assert!(does(|action| matches!(action, Action::Preempt(_))) > 30);
+        assert!(does(|action| matches!(action, Action::Delete(_))) > 5);
+        let limited = |world: &&Scenario| world.objects.iter().any(|it| it["spec"]["limits"].is_object());
+        assert!((30..70).contains(&worlds.iter().filter(limited).count()));
+    }
+
+    #[test]
+    fn a_world_has_no_more_than_some_fifty_pods() {
+        for seed in 0..100 {
+            let replicas = |step: &Step| match &step.action {
+                Action::Apply(manifests) => manifests[0]["spec"]["replicas"].as_u64().unwrap_or_default(),
+                _ => 0,
+            };
+            let pods: u64 = draw(seed, LASTS).steps.iter().map(replicas).sum();
+            assert!((7..=35).contains(&pods), "seed {seed}: {pods}");
+        }
+    }
+}
