@@ -37,7 +37,8 @@ impl Check for Runaway {
             Ok(claim) if makes => claim,
             _ => return,
         };
-        let pods = pods_of(&claim);
+        let mut pods = pods_of(&claim);
+        pods.retain(|pod| !has_a_place(pod, truth));
         let name = object::name(&claim).to_owned();
         for other in there(truth) {
             let pod = pods_of(&other).into_iter().find(|pod| pods.contains(pod));
@@ -66,6 +67,17 @@ impl Runaway {
         let seen = book.claims.get(object::uid(claim)).map(|facts| facts.seen);
         mine || seen.is_some_and(|seen| seen + BLIND < now)
     }
+}
+
+/// Whether a pod has found a place or goes: then the claim is for what takes its place when its node goes.
+fn has_a_place(uid: &str, truth: &Truth<'_>) -> bool {
+    let state = truth.kube.state();
+    let mut pods = state.store.list(&TableKey::of("", "pods"), None);
+    let settled = |pod: &Value| pod["spec"]["nodeName"].is_string() || object::is_deleting(pod);
+    pods.any(|stored| {
+        let pod = stored.shared();
+        object::uid(&pod) == uid && settled(&pod)
+    })
 }
 
 /// The claims that are there, but for those of pools that go: these go with them.
