@@ -280,14 +280,18 @@ mod tests {
         stage.look();
     }
 
+    /// A pod of an owner that is there, or it would be collected.
     fn pod(stage: &mut Stage, name: &str, on: Option<&str>) {
+        let owner = stage.uid_of_claim("a");
         write::insert(
             &stage.server,
             json!({
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": {
                     "name": name, "namespace": "default",
-                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop", "uid": "7"}],
+                    "ownerReferences": [
+                        {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "a", "uid": owner},
+                    ],
                 },
                 "spec": {"nodeName": on, "containers": []},
             }),

@@ -1,7 +1,7 @@
 //! L11: nobody buys again and again. While a claim that was made for a pod is on its way, no other is made for that pod.
 //!
 //! A claim names its pods in the write that makes it. It is on its way until its node is ready, unless it has ended or is
-//! being deleted. Two leaders that overlap may each make one, as neither can know of the other's.
+//! being deleted, or its pool is. Two leaders that overlap may each make one, as neither can know of the other's.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::book::Book;
 use super::claims::{conditions, is_true};
 use super::{Check, Findings, Truth};
-use crate::api::names::{NODE_INITIALIZED, NOMINATED_PODS};
+use crate::api::names::{NODE_INITIALIZED, NODE_POOL, NOMINATED_PODS};
 use crate::sim::history::{Edge, Entry, What, Who};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
@@ -37,7 +37,8 @@ impl Check for Runaway {
             Ok(claim) if makes => claim,
             _ => return,
         };
-        let pods = pods_of(&claim);
+        let mut pods = pods_of(&claim);
+        pods.retain(|pod| !has_a_place(pod, truth));
         let name = object::name(&claim).to_owned();
         for other in there(truth) {
             let pod = pods_of(&other).into_iter().find(|pod| pods.contains(pod));
@@ -68,12 +69,33 @@ impl Runaway {
     }
 }
 
-fn there(truth: &Truth<'_>) -> Vec<Value> {
+/// Whether a pod has found a place or goes: then the claim is for what takes its place when its node goes.
+fn has_a_place(uid: &str, truth: &Truth<'_>) -> bool {
     let state = truth.kube.state();
-    let claims = state
-        .store
-        .list(&TableKey::of("karpenter.sh", "nodeclaims"), None);
-    claims.map(|stored| stored.value()).collect()
+    let mut pods = state.store.list(&TableKey::of("", "pods"), None);
+    let settled = |pod: &Value| pod["spec"]["nodeName"].is_string() || object::is_deleting(pod);
+    pods.any(|stored| {
+        let pod = stored.shared();
+        object::uid(&pod) == uid && settled(&pod)
+    })
+}
+
+/// The claims that are there, but for those of pools that go: these go with them.
+fn there(truth: &Truth<'_>) -> Vec<Value> {
+    let mut claims = objects(truth, "nodeclaims");
+    let pools = objects(truth, "nodepools");
+    let stays = |name: &str| {
+        let mut pools = pools.iter().filter(|pool| !object::is_deleting(pool));
+        pools.any(|pool| object::name(pool) == name)
+    };
+    claims.retain(|claim| claim["metadata"]["labels"][NODE_POOL].as_str().is_none_or(stays));
+    claims
+}
+
+fn objects(truth: &Truth<'_>, plural: &str) -> Vec<Value> {
+    let state = truth.kube.state();
+    let listed = state.store.list(&TableKey::of("karpenter.sh", plural), None);
+    listed.map(|stored| stored.value()).collect()
 }
 
 /// The uids of the pods that a claim is made for.
@@ -128,6 +150,16 @@ mod tests {
             makes(&mut stage, 0, "b", "1");
             assert!(stage.blamed().is_empty(), "{status}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_is_made_where_the_pool_of_the_first_goes() {
+        let mut stage = made("1").await;
+        stage
+            .patch("a", json!({"metadata": {"labels": {NODE_POOL: "gone"}}}))
+            .await;
+        makes(&mut stage, 0, "b", "1");
+        assert!(stage.blamed().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

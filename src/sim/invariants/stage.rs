@@ -18,6 +18,8 @@ use crate::ibm::http::Exchange;
 use crate::sim::history::{Answer, CarriedOut, Edge, Entry, Request, What, Who};
 use crate::sim::ibm::{self, Cloud};
 use crate::sim::kube::identity::Keys;
+use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::stored::ObjectKey;
 use crate::sim::kube::{ApiServer, Options, object};
 
 pub(in crate::sim) const CANARY: &str = "canary-api-key-7";
@@ -125,17 +127,27 @@ impl Stage {
 
     /// The uid of a pod.
     pub(in crate::sim) fn uid_of_pod(&self, name: &str) -> String {
+        self.uid_of(&TableKey::of("", "pods"), &ObjectKey::new("default", name))
+    }
+
+    /// The uid of a claim.
+    pub(in crate::sim) fn uid_of_claim(&self, name: &str) -> String {
+        self.uid_of(
+            &TableKey::of("karpenter.sh", "nodeclaims"),
+            &ObjectKey::new("", name),
+        )
+    }
+
+    fn uid_of(&self, table: &TableKey, key: &ObjectKey) -> String {
         let state = self.server.state();
-        let table = crate::sim::kube::kind::TableKey::of("", "pods");
-        let key = crate::sim::kube::stored::ObjectKey::new("default", name);
-        object::uid(&state.store.get(&table, &key).unwrap().value()).to_owned()
+        object::uid(&state.store.get(table, key).unwrap().value()).to_owned()
     }
 
     /// The name of a claim's machine.
     pub(in crate::sim) fn name_of(&self, uid: &str) -> String {
         let state = self.server.state();
-        let key = crate::sim::kube::stored::ObjectKey::new("", "kube-system");
-        let table = crate::sim::kube::kind::TableKey::of("", "namespaces");
+        let key = ObjectKey::new("", "kube-system");
+        let table = TableKey::of("", "namespaces");
         let namespace = state.store.get(&table, &key).unwrap().value();
         let cluster = ClusterId::from_kube_system_uid(object::uid(&namespace));
         InstanceName::new(cluster, uid).unwrap().to_string()

@@ -15,6 +15,7 @@ use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 use crate::sim::kube::request::Target;
+use crate::sim::kube::store::Store;
 
 /// Within this time everything is known.
 const SYNCED_WITHIN: Duration = Duration::from_mins(1);
@@ -128,7 +129,13 @@ impl Synced {
             return;
         }
         let state = truth.kube.state();
-        let changed = KINDS.map(|(group, plural)| state.store.changed_at(&TableKey::of(group, plural)));
+        let changed = KINDS.map(|(group, plural)| {
+            let table = TableKey::of(group, plural);
+            match plural {
+                "pods" => living(&state.store, &table),
+                _ => state.store.changed_at(&table),
+            }
+        });
         self.notes.push_back((now, changed));
     }
 
@@ -154,6 +161,13 @@ impl Synced {
             }
         }
     }
+}
+
+/// When a pod that has not ended was last written. Those that have are not watched, so nobody is told when they go.
+fn living(store: &Store, table: &TableKey) -> u64 {
+    let ended = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let pods = store.list(table, None).filter(|pod| !ended(&pod.shared()));
+    pods.map(|pod| pod.revision).max().unwrap_or_default()
 }
 
 #[cfg(test)]

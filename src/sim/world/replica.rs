@@ -231,16 +231,18 @@ impl Replica {
 fn panics(registry: &Registry) -> BTreeMap<String, u64> {
     let families = registry.gather();
     let counted = families.iter().filter(|family| family.name() == PANICS);
-    let each = counted.flat_map(|family| family.get_metric()).map(|metric| {
-        let what = metric.get_label().first().map_or("", |label| label.value());
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a counter of whole numbers from zero on"
-        )]
-        let times = metric.get_counter().get_value() as u64;
-        (what.to_owned(), times)
-    });
+    let each = counted
+        .flat_map(prometheus::proto::MetricFamily::get_metric)
+        .map(|metric| {
+            let what = metric.get_label().first().map_or("", |label| label.value());
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a counter of whole numbers from zero on"
+            )]
+            let times = metric.get_counter().get_value() as u64;
+            (what.to_owned(), times)
+        });
     each.collect()
 }
 
