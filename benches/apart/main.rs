@@ -22,7 +22,7 @@ use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::clock::Clock;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use place::Place;
+use place::{Place, Scheduler};
 use process::Operator;
 use serde_json::{Value, json};
 
@@ -30,6 +30,13 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_mins(10);
 /// Requests of whoever makes objects here, at once.
 const AT_ONCE: usize = 16;
+
+/// Whether small pods are spread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    No,
+    Hostnames,
+}
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -44,7 +51,8 @@ async fn measure() -> Result<()> {
     let place = Place::new().await?;
     let operator = Operator::start(&place).await?;
     if let Some(pods) = count("--pods=") {
-        let spread = std::env::args().any(|argument| argument == "--spread");
+        let is_spread = std::env::args().any(|argument| argument == "--spread");
+        let spread = if is_spread { Spread::Hostnames } else { Spread::No };
         return from_pods(&place, &operator, pods, spread).await;
     }
     if let Some(nodes) = count("--drain=") {
@@ -144,7 +152,7 @@ async fn drain(place: &Place, operator: &Operator, count: usize) -> Result<()> {
 }
 
 /// From pods to claims.
-async fn from_pods(place: &Place, operator: &Operator, count: usize, spread: bool) -> Result<()> {
+async fn from_pods(place: &Place, operator: &Operator, count: usize, spread: Spread) -> Result<()> {
     place.pool().await?;
     let clock = Clock::system();
     let (first, before) = (clock.instant(), operator.cpu_seconds()?);
@@ -174,7 +182,7 @@ async fn from_pods(place: &Place, operator: &Operator, count: usize, spread: boo
 }
 
 /// Half of them are small, and may be spread over hostnames; half are large.
-async fn pod(place: &Place, number: usize, spread: bool) -> Result<()> {
+async fn pod(place: &Place, number: usize, spread: Spread) -> Result<()> {
     let is_small = number.is_multiple_of(2);
     let requests = if is_small {
         json!({"cpu": "900m", "memory": "3100Mi"})
@@ -186,7 +194,7 @@ async fn pod(place: &Place, number: usize, spread: bool) -> Result<()> {
         "metadata": {"name": format!("pod-{number}"), "labels": {"app": size}},
         "spec": {"containers": [{"name": "a", "image": "a", "resources": {"requests": requests}}]},
     });
-    if spread && is_small {
+    if spread == Spread::Hostnames && is_small {
         pod["spec"]["topologySpreadConstraints"] = json!([{
             "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": {"app": size}},
@@ -195,7 +203,7 @@ async fn pod(place: &Place, number: usize, spread: bool) -> Result<()> {
     let pods: Api<Pod> = Api::default_namespaced(place.client.clone());
     pods.create(&PostParams::default(), &serde_json::from_value(pod)?)
         .await?;
-    if place.has_scheduler() {
+    if place.scheduler == Scheduler::Real {
         return Ok(());
     }
     let refused = json!({"status": {"phase": "Pending", "conditions": [

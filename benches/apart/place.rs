@@ -33,6 +33,17 @@ pub(crate) struct Place {
     pub(crate) cloud: Cloud,
     /// Where the account is reached.
     pub(crate) endpoint: String,
+    /// Who says which pods find no node.
+    pub(crate) scheduler: Scheduler,
+}
+
+/// Who looks for nodes for pods.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheduler {
+    /// The scheduler of a real control plane.
+    Real,
+    /// Nobody: whoever makes a pod says it.
+    Absent,
 }
 
 impl Place {
@@ -43,9 +54,12 @@ impl Place {
         let server = Server::bind(cloud.clone(), "127.0.0.1:0".parse()?).await?;
         let endpoint = format!("http://{}", server.address());
         tokio::spawn(server.run(CancellationToken::new()));
-        let kubeconfig = match env::var("CONTROL_PLANE_URL") {
-            Ok(_) => env::var("KUBECONFIG").context("KUBECONFIG is not set")?.into(),
-            Err(_) => embedded().await?,
+        let (scheduler, kubeconfig) = match env::var("CONTROL_PLANE_URL") {
+            Ok(_) => (
+                Scheduler::Real,
+                env::var("KUBECONFIG").context("KUBECONFIG is not set")?.into(),
+            ),
+            Err(_) => (Scheduler::Absent, embedded().await?),
         };
         let config = Kubeconfig::read_from(&kubeconfig)?;
         let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
@@ -54,14 +68,10 @@ impl Place {
             kubeconfig,
             cloud,
             endpoint,
+            scheduler,
         };
         place.install().await?;
         Ok(place)
-    }
-
-    /// Whether somebody else says which pods find no node.
-    pub(crate) fn has_scheduler(&self) -> bool {
-        env::var("CONTROL_PLANE_URL").is_ok()
     }
 
     async fn install(&self) -> Result<()> {
