@@ -204,6 +204,8 @@ mod tests {
                 for round in 0..2 {
                     budget.take().await.unwrap();
                     given.lock().unwrap().push((round, number));
+                    // So that the others have asked before it asks again.
+                    tokio::task::yield_now().await;
                 }
             }
         };
