@@ -14,6 +14,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
 use super::context::Context;
+use super::lists;
 use crate::api::{IBMNodeClass, NodeClaim, ObservedCapacity, names};
 use crate::cloud;
 use crate::lifecycle::facts::Facts;
@@ -49,13 +50,13 @@ pub async fn run(context: Context) {
 /// One pass over all classes.
 pub async fn observe(context: &Context) -> Result<(), Error> {
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    let mut claims = claims.list(&ListParams::default()).await?.items;
+    let mut claims = lists::all(&claims, ListParams::default()).await?.items;
     claims.retain(|claim| claim.is(names::NODE_INITIALIZED) && !claim.is_deleting());
     if claims.is_empty() {
         return Ok(());
     }
     let nodes: Api<Node> = Api::all(context.client.clone());
-    let nodes = nodes.list(&ListParams::default()).await?.items;
+    let nodes = lists::all(&nodes, ListParams::default()).await?.items;
     let nodes: BTreeMap<String, Node> = nodes.into_iter().map(|node| (node.name_any(), node)).collect();
     let kinds = context.cloud.kinds().await?;
     let classes: Api<IBMNodeClass> = Api::all(context.client.clone());

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::events::{Kind, Story};
+use super::lists;
 use super::removal::{self, Judged};
 use crate::api::{NodeClaim, names};
 use crate::lifecycle::facts::Facts;
@@ -42,9 +43,9 @@ pub async fn run(context: Context) {
 async fn repair(context: &Context, seen: &mut Seen) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let ours = ListParams::default().labels(names::REGISTERED);
-    let nodes = nodes.list(&ours).await?.items;
+    let nodes = lists::all(&nodes, ours).await?.items;
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    let claims = claims.list(&ListParams::default()).await?.items;
+    let claims = lists::all(&claims, ListParams::default()).await?.items;
     let claims: BTreeMap<&str, &NodeClaim> = claims
         .iter()
         .filter_map(|it| Some((provider_id(it)?, it)))

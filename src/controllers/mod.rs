@@ -16,6 +16,7 @@ pub mod garbage;
 mod guard;
 pub mod health;
 pub mod interruption;
+mod lists;
 pub mod metrics;
 pub mod node_claim;
 pub mod node_class;

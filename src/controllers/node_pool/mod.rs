@@ -20,6 +20,7 @@ use serde_json::json;
 use super::compute::{Panicked, words};
 use super::context::Context;
 use super::guard::Guard;
+use super::lists;
 use super::pace::Pace;
 use super::provisioning::claim::{Wanted, manifest};
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
@@ -68,19 +69,19 @@ pub async fn run(context: Context) {
     // The sender is the context's own: it does not go while we wait.
     _ = state.wait_for(State::is_whole).await;
     loop {
-        state.borrow_and_update();
+        // What changes while pools are looked after is looked at next, so the mark is read before.
+        let seen = state.borrow_and_update().marks.supply;
         let wait = look_after_all(&context, &mut record, &pace, &guard).await;
         tokio::select! {
             biased;
-            () = supply_changes(&mut state) => context.clock.sleep(TOGETHER).await,
+            () = supply_changes(&mut state, seen) => context.clock.sleep(TOGETHER).await,
             () = context.clock.sleep(wait) => {}
         }
     }
 }
 
-async fn supply_changes(state: &mut tokio::sync::watch::Receiver<State>) {
-    let before = state.borrow().marks.supply;
-    _ = state.wait_for(|state| state.marks.supply != before).await;
+async fn supply_changes(state: &mut tokio::sync::watch::Receiver<State>, seen: u64) {
+    _ = state.wait_for(|state| state.marks.supply != seen).await;
 }
 
 /// One pass over all pools; when the next one is due.
@@ -183,7 +184,7 @@ async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> 
     }
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     // One consistent read: what others made or deleted counts.
-    let listed = claims.list(&kube::api::ListParams::default()).await;
+    let listed = lists::all(&claims, kube::api::ListParams::default()).await;
     let listed = listed.map_err(Error::kube("listing the claims"))?;
     let change = context.cluster.with(|index| {
         index.settle(&listed);
@@ -231,5 +232,22 @@ async fn delete(claims: &Api<NodeClaim>, listed: &[NodeClaim], name: &str) -> Re
         // It changed meanwhile or is gone: the next pass sees to it.
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
         Err(error) => Err(Error::kube("deleting a claim")(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changes_while_pools_are_looked_after_is_not_missed() {
+        let (changes, mut state) = tokio::sync::watch::channel(State::default());
+        let seen = state.borrow_and_update().marks.supply;
+        changes.send_modify(|state| state.marks.supply += 1);
+        let told = tokio::time::timeout(Duration::from_secs(1), supply_changes(&mut state, seen));
+        assert!(told.await.is_ok());
+        let seen = state.borrow_and_update().marks.supply;
+        let told = tokio::time::timeout(Duration::from_secs(1), supply_changes(&mut state, seen));
+        assert!(told.await.is_err(), "and nothing else is told");
     }
 }

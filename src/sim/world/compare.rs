@@ -93,21 +93,24 @@ fn is_counted(deed: &Deed) -> bool {
 fn usual(calm: &Counts, outcome: &Outcome, deed: &Deed) -> u64 {
     let calm = calm.get(deed).copied().unwrap_or_default();
     let once = u64::from(!deed.object.is_empty());
-    let returned = match deed.kind.as_str() {
-        "nodes" => returned(outcome, &deed.object),
+    let its_own = |object: &str| object == deed.object;
+    let follows = match deed.kind.as_str() {
+        // Each machine that was given back may have left a Node behind.
+        "nodes" => done(outcome, (Verb::Delete, "instances"), its_own),
+        // A pod whose name is given again, as those of a StatefulSet are, may have been on each of them.
+        "pods" | "pods/eviction" => done(outcome, (Verb::Delete, "instances"), |_| true),
+        // So is the name of a claim that is made for the same pods once more, and each of those has a machine.
+        "instances" | "nodeclaims" => done(outcome, (Verb::Create, "nodeclaims"), its_own),
         _ => 0,
     };
-    calm.max(once).max(returned)
+    calm.max(once).max(follows)
 }
 
-/// Machines of a claim that were given back, each of which may have left a Node behind.
-fn returned(outcome: &Outcome, claim: &str) -> u64 {
-    let deed = Deed {
-        kind: "instances".to_owned(),
-        verb: Verb::Delete,
-        object: claim.to_owned(),
-    };
-    outcome.counts.get(&deed).copied().unwrap_or_default()
+/// How often something was done to such objects of a kind.
+fn done(outcome: &Outcome, (verb, kind): (Verb, &str), of: impl Fn(&str) -> bool) -> u64 {
+    let such = |deed: &Deed| deed.kind == kind && deed.verb == verb && of(&deed.object);
+    let such = outcome.counts.iter().filter(|(deed, _)| such(deed));
+    such.map(|(_, count)| count).sum()
 }
 
 #[cfg(test)]
@@ -158,6 +161,33 @@ mod tests {
                 .starts_with("create instances: a 5 times (2 more)"),
             "{excess:?}"
         );
+    }
+
+    #[test]
+    fn a_pod_may_be_moved_once_from_each_machine_that_goes() {
+        let evicted = Deed {
+            kind: "pods/eviction".to_owned(),
+            verb: Verb::Create,
+            object: "db-0".to_owned(),
+        };
+        let gone = |claim: &str| Deed {
+            verb: Verb::Delete,
+            ..bought(claim)
+        };
+        let run = |times: u64| outcome(&[(evicted.clone(), times), (gone("a"), 1), (gone("b"), 1)], 0);
+        assert_eq!(compare(&Counts::new(), &run(2)), []);
+        assert_eq!(compare(&Counts::new(), &run(3)).len(), 1);
+    }
+
+    #[test]
+    fn a_claim_that_is_made_again_has_a_machine_again() {
+        let made = Deed {
+            kind: "nodeclaims".to_owned(),
+            ..bought("a")
+        };
+        let run = |times: u64| outcome(&[(made.clone(), 2), (bought("a"), times)], 0);
+        assert_eq!(compare(&Counts::new(), &run(2)), []);
+        assert_eq!(compare(&Counts::new(), &run(3)).len(), 1);
     }
 
     #[test]
