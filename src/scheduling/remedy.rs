@@ -144,7 +144,7 @@ fn changes(alone: &Snapshot, options: Options) -> Option<Vec<Change>> {
 
 /// What stands in the way of the one pod.
 fn obstacle(alone: &Snapshot, options: Options) -> Option<Why> {
-    let plan = solve(alone, options, &mut || true);
+    let plan = solve(alone, options, &|| true);
     let left = plan.left_out.into_iter().next()?;
     left.refusals
         .into_iter()

@@ -53,7 +53,7 @@ impl Check for Runaway {
         });
         for pod in &pods {
             let its_own = others.iter().filter(|other| pods_of(other).contains(pod));
-            let names: Vec<&str> = its_own.map(|other| object::name(other)).collect();
+            let names: Vec<&str> = its_own.map(object::name).collect();
             let at_once = |name: &&str| {
                 let mut made = self.made.iter();
                 made.any(|(at, maker, made)| maker == number && made == name && entry.at < *at + ONE_PLAN)

@@ -52,7 +52,9 @@ fn unknown_metadata(kind: &Kind, metadata: &Value) -> Result<Vec<String>, Refusa
 
 /// An object that has metadata and need not have anything else.
 fn carrier(metadata: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    let mut carrier = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    carrier["metadata"] = metadata;
+    carrier
 }
 
 /// Decodes a JSON, YAML or protobuf object of whatever kind.

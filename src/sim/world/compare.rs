@@ -99,8 +99,8 @@ fn usual(calm: &Counts, outcome: &Outcome, deed: &Deed) -> u64 {
         "nodes" => done(outcome, (Verb::Delete, "instances"), its_own),
         // A pod whose name is given again, as those of a StatefulSet are, may have been on each of them.
         "pods" | "pods/eviction" => done(outcome, (Verb::Delete, "instances"), |_| true),
-        // So is the name of a claim that is made for the same pods once more, and each of those has a machine.
-        "instances" | "nodeclaims" => done(outcome, (Verb::Create, "nodeclaims"), its_own),
+        // So is the name of a claim that is made for the same pods once more when the first is gone.
+        "instances" => 1 + done(outcome, (Verb::Delete, "nodeclaims"), its_own),
         _ => 0,
     };
     calm.max(once).max(follows)
@@ -181,11 +181,12 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_made_again_has_a_machine_again() {
-        let made = Deed {
+        let gone = Deed {
             kind: "nodeclaims".to_owned(),
-            ..bought("a")
+            verb: Verb::Delete,
+            object: "a".to_owned(),
         };
-        let run = |times: u64| outcome(&[(made.clone(), 2), (bought("a"), times)], 0);
+        let run = |times: u64| outcome(&[(gone.clone(), 1), (bought("a"), times)], 0);
         assert_eq!(compare(&Counts::new(), &run(2)), []);
         assert_eq!(compare(&Counts::new(), &run(3)).len(), 1);
     }
