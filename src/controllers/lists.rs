@@ -41,7 +41,10 @@ mod tests {
         });
         let configs: Api<ConfigMap> = Api::default_namespaced(server.admin());
         for name in ["a", "b"] {
-            let mut config = ConfigMap::default();
+            let mut config = ConfigMap {
+                data: Some([("k".to_owned(), "v".to_owned())].into()),
+                ..ConfigMap::default()
+            };
             config.metadata.name = Some(name.to_owned());
             let made = configs.create(&PostParams::default(), &config).await.unwrap();
             assert!(made.metadata.managed_fields.is_some());

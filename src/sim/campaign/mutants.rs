@@ -37,6 +37,23 @@ const CAUGHT: &[(Mutant, u64)] = &[
     (Mutant::RepeatedWrites, 0),
     (Mutant::RestlessTimes, 0),
     (Mutant::OneToken, 0),
+    (Mutant::LeftoversUnseen, 13),
+    (Mutant::Dawdling, 16),
+    (Mutant::Crowding, 16),
+    (Mutant::Doubled, 16),
+    (Mutant::Startled, 160),
+    (Mutant::RawDeletes, 16),
+    (Mutant::WishesUnread, 16),
+    (Mutant::PodsUnseen, 16),
+    (Mutant::VolumesUnseen, 165),
+    (Mutant::EndlessHolds, 160),
+    (Mutant::Diarist, 16),
+    (Mutant::Poisoned, 88),
+    (Mutant::Deaf, 16),
+    (Mutant::Talkative, 16),
+    (Mutant::NeverStops, 161),
+    (Mutant::NeverGone, 16),
+    (Mutant::Unwrapped, 16),
 ];
 
 /// How a mutant was caught, or that it was not.
