@@ -51,7 +51,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .map_err(|error| BadInput::new(format!("--spot-discount-factor: {error}")))?;
     let withheld = Withheld::of(&objects.withheld);
     let now = Clock::system().now();
-    let seen = objects.see(&|class| sold::types(class, &withheld, &factors, now));
+    let seen = objects.see(&|class| sold::types(class, &withheld, &factors, now), now);
+    let snapshot = &seen.situation.snapshot;
     for (pool, why) in &seen.passed_over {
         output::talk(format_args!("NodePool {pool} is passed over: {why}"));
     }
@@ -63,17 +64,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         },
         ..Options::default()
     };
-    let plan = solve(&seen.snapshot, options, &|| true);
-    if let Some(finding) = audit::plan(&seen.snapshot, &plan).first() {
+    let plan = solve(snapshot, options, &|| true);
+    if let Some(finding) = audit::plan(snapshot, &plan).first() {
         bail!("the plan is not legal, which is a mistake in this program: {finding}");
     }
-    output::data(told(&seen.snapshot, options, &plan).trim_end())?;
+    output::data(told(snapshot, options, &plan).trim_end())?;
     match plan.pods_left_out() {
         0 => Ok(()),
-        left => bail!(
-            "{left} of {} pods have no place",
-            seen.snapshot.pending.members.len()
-        ),
+        left => bail!("{left} of {} pods have no place", snapshot.pending.members.len()),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::core::v1::Pod;
 use karpenter_ibm::api::{IBMNodeClass, NodeClaim};
 use karpenter_ibm::sim::kube::write;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Resource};
+use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -17,11 +18,7 @@ fn status<K>(simulator: &Simulator, name: &str, made: Option<Value>, status: &Va
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Serialize + Debug,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let api: Api<K> = Api::all(simulator.cluster.admin());
         if let Some(made) = made {
             let made = serde_json::from_value(made).unwrap();
@@ -32,6 +29,21 @@ where
             .await
             .unwrap();
     });
+}
+
+/// Says how a pod fares, as the kube-scheduler would.
+fn pod_status(simulator: &Simulator, name: &str, status: &Value) -> Pod {
+    runtime().block_on(async {
+        let pods: Api<Pod> = Api::default_namespaced(simulator.cluster.admin());
+        let patch = Patch::Merge(json!({"status": status}));
+        let params = PatchParams::default();
+        pods.patch_status(name, &params, &patch).await.unwrap()
+    })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap()
 }
 
 /// A cluster with a class that is ready, and a pool with a taint and a limit.
@@ -169,6 +181,59 @@ fn the_claim_that_a_pod_waits_for_is_told_with_how_far_it_has_come_and_since_whe
     );
     assert!(
         said.contains("It was promised a place at 2026-11-16T10:00:31Z: NodeClaim red-x"),
+        "{said}"
+    );
+}
+
+/// A claim on its way that is made for a pod keeps it, although another claim has more room: the controller says so too.
+#[test]
+fn a_pod_waits_for_the_claim_that_was_made_for_it() {
+    let simulator = cluster();
+    let claim = |name: &str, cpu: &str, pods: &str| {
+        json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "red"},
+                "annotations": {"karpenter-ibm.sh/nominated-pods": pods}},
+            "spec": {"nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                "requirements": [], "resources": {"requests": {"cpu": cpu, "memory": "8Gi", "pods": "10"}},
+                "taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]},
+        })
+    };
+    write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
+    let made = pod_status(&simulator, "p", &json!({"phase": "Pending"}));
+    for claim in [
+        claim("red-a", "64", ""),
+        claim("red-b", "4", &made.uid().unwrap()),
+    ] {
+        write::insert(&simulator.cluster, claim);
+    }
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(said.contains("pod default/p waits for NodeClaim red-b"), "{said}");
+}
+
+#[test]
+fn pods_that_refuse_all_pools_or_make_room_for_themselves_are_told_so() {
+    let simulator = cluster();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    write::insert(&simulator.cluster, node);
+    let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}]}],
+    }}}});
+    write::insert(&simulator.cluster, pod("own", "1", &affinity));
+    let (said, _) = explain(&simulator, &["own"]);
+    assert!(
+        said.contains("wants no node of any NodePool, so none is bought for it"),
+        "{said}"
+    );
+    write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
+    pod_status(
+        &simulator,
+        "p",
+        &json!({"phase": "Pending", "nominatedNodeName": "n1"}),
+    );
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains("waits for pods of less priority to leave node n1"),
         "{said}"
     );
 }

@@ -8,8 +8,8 @@ use kube::ResourceExt;
 use super::live::Live;
 use crate::api::names::{LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED};
 use crate::api::{IBMNodeClass, NodeClaim};
-use crate::cli::objects::{self, Seen, sold};
-use crate::model::{DiscountFactors, InstanceType, Node, NodeKind, Stage, Withheld};
+use crate::cli::objects::{expand, sold};
+use crate::model::{DiscountFactors, InstanceType, Node, NodeKind, Snapshot, Stage, Withheld};
 use crate::scheduling::{
     Destination, LeftOut, MinValuesPolicy, NewClaim, Options, Plan, Preferences, remedy, solve,
 };
@@ -28,65 +28,87 @@ pub(super) fn of(live: &Live, pod: &Pod, options: Options, now: Timestamp) -> St
     lines.join("\n")
 }
 
-/// What is said of a pod that no node will be bought for.
+/// What is said of a pod that no node will be bought for, whatever there is.
 fn settled(pod: &Pod) -> Option<String> {
-    if let Some(node) = objects::node_of(pod) {
-        let since = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+    let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+    let node = spec.and_then(|spec| spec.node_name.as_deref());
+    if let Some(node) = node.filter(|node| !node.is_empty()) {
+        let since = status.and_then(|status| status.start_time.as_ref());
         let since = since.map_or_else(String::new, |since| format!(" since {}", since.0));
         return Some(format!("is on node {node}{since}"));
     }
-    if !objects::is_alive(pod) {
+    let phase = status.and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
         return Some("has ended".to_owned());
     }
-    if objects::waits_for_a_node(pod) {
-        return None;
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Some("is being deleted".to_owned());
     }
-    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    let gates = spec.and_then(|spec| spec.scheduling_gates.as_ref());
     let gates: Vec<&str> = gates
         .into_iter()
         .flatten()
         .map(|gate| gate.name.as_str())
         .collect();
-    let nominated = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.nominated_node_name.clone());
-    Some(if pod.metadata.deletion_timestamp.is_some() {
-        "is being deleted".to_owned()
-    } else if !gates.is_empty() {
-        format!("is held back by its scheduling gates: {}", gates.join(", "))
-    } else if let Some(node) = nominated.filter(|node| !node.is_empty()) {
-        format!("waits for pods of less priority to leave node {node}")
-    } else {
-        "belongs to every node, so none is bought for it".to_owned()
-    })
+    if !gates.is_empty() {
+        return Some(format!(
+            "is held back by its scheduling gates: {}",
+            gates.join(", ")
+        ));
+    }
+    let owners = pod.owner_references();
+    let belongs = owners
+        .iter()
+        .any(|owner| owner.kind == "DaemonSet" || owner.kind == "Node");
+    belongs.then(|| "belongs to every node, so none is bought for it".to_owned())
 }
 
 /// What the solver says, with all pods that wait counted.
 fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp) -> Vec<String> {
     let withheld = Withheld::of(&live.objects.withheld);
     let factors = DiscountFactors::default();
-    let seen = live
-        .objects
-        .see(&|class| types_of(class, &withheld, &factors, now));
-    let plan = solve(&seen.snapshot, options, &|| true);
-    let members = &seen.snapshot.pending.members;
-    let at = members
-        .iter()
-        .position(|member| Some(&member.uid) == pod.metadata.uid.as_ref());
-    let Some(at) = at else {
-        return vec![format!("{name} is not looked at")];
-    };
-    let placed = plan.placements.iter().find(|placement| placement.pod == at);
-    let mut lines = match placed.map(|placement| placement.on) {
-        Some(Destination::Existing(node)) => waits(live, &seen.snapshot.nodes[node], name),
-        Some(Destination::New(claim)) => vec![to_be_bought(&seen, &plan.claims[claim], name)],
-        None => left_out(&seen, &plan, options, at, name),
-    };
+    // What is asked about is answered as if the kube-scheduler had looked at it already.
+    let mut objects = live.objects.clone();
+    let of_uid = |other: &&mut Pod| other.metadata.uid == pod.metadata.uid;
+    if let Some(asked) = objects.pods.iter_mut().find(of_uid) {
+        *asked = expand::refused(pod.clone());
+    }
+    let seen = objects.see(&|class| types_of(class, &withheld, &factors, now), now);
+    let snapshot = &seen.situation.snapshot;
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let mut lines = Vec::new();
+    if let Some(promised) = seen.situation.held.get(uid) {
+        let node = snapshot.nodes.iter().find(|node| node.name == *promised);
+        lines.extend(node.map(|node| waits(live, node, name)));
+    } else if let Some(at) = snapshot.pending.members.iter().position(|it| it.uid == uid) {
+        let plan = solve(snapshot, options, &|| true);
+        let placed = plan.placements.iter().find(|placement| placement.pod == at);
+        match placed.map(|placement| placement.on) {
+            Some(Destination::Existing(node)) => lines.push(waits(live, &snapshot.nodes[node], name)),
+            Some(Destination::New(claim)) => lines.push(to_be_bought(snapshot, &plan.claims[claim], name)),
+            None => lines.extend(left_out(snapshot, &plan, options, at, name)),
+        }
+    } else {
+        lines.push(format!("{name} {}", not_counted(pod)));
+        return lines;
+    }
     let passed = seen.passed_over.iter();
     lines.extend(passed.map(|(pool, why)| format!("  NodePool {pool} has no part in it: {why}")));
     lines.push(grounds(options));
     lines
+}
+
+/// Why a pod that waits is not counted among those that a node could be bought for.
+fn not_counted(pod: &Pod) -> String {
+    let preempting = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.nominated_node_name.as_deref())
+        .filter(|node| !node.is_empty());
+    preempting.map_or_else(
+        || "wants no node of any NodePool, so none is bought for it".to_owned(),
+        |node| format!("waits for pods of less priority to leave node {node}"),
+    )
 }
 
 /// What the answer rests on that the controller may know better.
@@ -120,7 +142,7 @@ fn types_of(
     sold::types(class, withheld, factors, now)
 }
 
-fn waits(live: &Live, node: &Node, name: &str) -> Vec<String> {
+fn waits(live: &Live, node: &Node, name: &str) -> String {
     let claim = live.objects.claims.iter().find(|claim| {
         let of_status = claim
             .status
@@ -130,17 +152,17 @@ fn waits(live: &Live, node: &Node, name: &str) -> Vec<String> {
     });
     match (claim, node.kind, node.stage) {
         (Some(claim), NodeKind::ClaimInFlight, _) => {
-            vec![format!("{name} waits for {}", progress(claim))]
+            format!("{name} waits for {}", progress(claim))
         }
-        (Some(claim), NodeKind::Node, Stage::Beginning) => vec![format!(
+        (Some(claim), NodeKind::Node, Stage::Beginning) => format!(
             "{name} waits for node {}, which is not ready for work yet: {}",
             node.name,
             progress(claim)
-        )],
-        _ => vec![format!(
+        ),
+        _ => format!(
             "{name} has room on node {}; the kube-scheduler has not put it there yet",
             node.name
-        )],
+        ),
     }
 }
 
@@ -189,28 +211,28 @@ fn progress(claim: &NodeClaim) -> String {
     said.concat()
 }
 
-fn to_be_bought(seen: &Seen, claim: &NewClaim, name: &str) -> String {
+fn to_be_bought(snapshot: &Snapshot, claim: &NewClaim, name: &str) -> String {
     let planned = &claim.cheapest;
-    let kind = claim.option_names(&seen.snapshot).next().unwrap_or_default();
+    let kind = claim.option_names(snapshot).next().unwrap_or_default();
     let price = planned
         .price
         .map_or_else(String::new, |price| format!(", for {price} an hour"));
     format!(
         "{name} can have a new node of NodePool {}: a {} {kind} in {}{price}; no NodeClaim is made for it yet",
-        claim.pool(&seen.snapshot).name,
+        claim.pool(snapshot).name,
         planned.capacity_type,
         planned.zone,
     )
 }
 
-fn left_out(seen: &Seen, plan: &Plan, options: Options, at: usize, name: &str) -> Vec<String> {
+fn left_out(snapshot: &Snapshot, plan: &Plan, options: Options, at: usize, name: &str) -> Vec<String> {
     let left = plan.left_out.iter().find(|left| left.pods.contains(&at));
     let Some(LeftOut { refusals, .. }) = left else {
         return vec![format!("{name} has no place, and nobody knows why")];
     };
     let mut lines = vec![format!("{name} has no place:")];
     lines.extend(refusals.iter().map(|refusal| format!("  {refusal}")));
-    if let Some(remedy) = remedy(&seen.snapshot, options, at, refusals) {
+    if let Some(remedy) = remedy(snapshot, options, at, refusals) {
         lines.push(format!("To get in at NodePool {}:", remedy.pool));
         lines.extend(remedy.changes.iter().map(|change| format!("  {change}")));
     }

@@ -1,13 +1,9 @@
 //! Pods that workloads stand for, as their controllers would make them.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
-    Container, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSpec, PodTemplateSpec,
-    Volume,
+    PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodCondition, PodTemplateSpec, Volume,
 };
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
@@ -17,7 +13,7 @@ pub(in crate::cli) const PODS_MAX: usize = 100_000;
 /// One pod of a template. Its uid is made from its name, so that the same file is the same cluster.
 pub(in crate::cli) fn pod(template: &PodTemplateSpec, namespace: String, name: String) -> Pod {
     let written = template.metadata.clone().unwrap_or_default();
-    let mut pod = Pod {
+    let pod = Pod {
         metadata: ObjectMeta {
             uid: Some(format!("{namespace}/{name}")),
             namespace: Some(namespace),
@@ -29,10 +25,7 @@ pub(in crate::cli) fn pod(template: &PodTemplateSpec, namespace: String, name: S
         spec: template.spec.clone(),
         status: None,
     };
-    if let Some(spec) = &mut pod.spec {
-        requests_from_limits(spec);
-    }
-    pod
+    refused(pod)
 }
 
 /// The pods of a workload.
@@ -79,18 +72,24 @@ pub(in crate::cli) fn stateful(set: &StatefulSet, namespace: &str) -> (Vec<Pod>,
     (all, claims)
 }
 
-/// What the API server does when a pod is created: whoever says only how much is allowed asks for that much.
-pub(in crate::cli) fn requests_from_limits(spec: &mut PodSpec) {
-    let fill = |container: &mut Container| {
-        let Some(resources) = &mut container.resources else {
-            return;
-        };
-        let limits: BTreeMap<String, Quantity> = resources.limits.clone().unwrap_or_default();
-        let requests = resources.requests.get_or_insert_default();
-        for (name, amount) in limits {
-            requests.entry(name).or_insert(amount);
-        }
-    };
-    spec.containers.iter_mut().for_each(fill);
-    spec.init_containers.iter_mut().flatten().for_each(fill);
+/// As it is once the kube-scheduler has found no node for it, if nothing else keeps it: only then it counts.
+pub(in crate::cli) fn refused(mut pod: Pod) -> Pod {
+    let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    let is_held = gates.is_some_and(|gates| !gates.is_empty());
+    if !has_node && !is_held {
+        let conditions = pod
+            .status
+            .get_or_insert_default()
+            .conditions
+            .get_or_insert_default();
+        conditions.retain(|it| it.type_ != "PodScheduled");
+        conditions.push(PodCondition {
+            type_: "PodScheduled".to_owned(),
+            status: "False".to_owned(),
+            reason: Some("Unschedulable".to_owned()),
+            ..PodCondition::default()
+        });
+    }
+    pod
 }

@@ -125,10 +125,7 @@ impl Reader {
                 pod.metadata.namespace.get_or_insert_with(|| "default".to_owned());
                 let uid = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
                 pod.metadata.uid.get_or_insert(uid);
-                if let Some(spec) = &mut pod.spec {
-                    expand::requests_from_limits(spec);
-                }
-                all.pods.push(pod);
+                all.pods.push(expand::refused(pod));
             }
             "NodePool" => {
                 let pool: NodePool = typed(origin, value)?;
