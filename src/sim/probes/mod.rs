@@ -57,7 +57,7 @@ probes! {
     PLANNED_AHEAD = "planned-before-evicted", "a claim was made for a pod that was still on a node that goes";
     PREEMPTED_WITH_PODS = "preempted-with-pods", "a spot machine was taken back from under pods";
     EVICTED = "pod-evicted", "a pod left a node that goes because it was asked to";
-    BUDGET_BLOCKED = "budget-blocked-eviction", "a disruption budget refused an eviction";
+    BUDGET_BLOCKED = "budget-blocked-eviction", "a pod left a node that goes only after its disruption budget had held it there";
     PAUSED = "paused-past-its-lease", "a replica stood still for longer than its Lease lasts, then went on";
 }
 

@@ -19,6 +19,8 @@ use crate::sim::kube::object;
 pub(super) struct Places {
     /// Machines that were taken back already, by id.
     taken: BTreeSet<String>,
+    /// Pods on nodes that go whose budget allowed none of them to leave, by uid.
+    kept: BTreeSet<String>,
 }
 
 impl Places {
@@ -42,13 +44,42 @@ impl Places {
         }
         if let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered) {
             let evicts = sent.request.method == Method::POST && sent.request.path.ends_with("/eviction");
-            match answer.status.filter(|_| evicts) {
-                Some(200 | 201) => hits.hit(EVICTED),
-                Some(429) if says(&answer.body, "disruption budget") => hits.hit(BUDGET_BLOCKED),
-                _ => {}
+            if evicts && matches!(answer.status, Some(200 | 201)) {
+                hits.hit(EVICTED);
+                self.look_at_budgets(&sent.request.path, truth, hits);
             }
             self.look_at_losses(book, truth, hits);
         }
+    }
+
+    /// A pod was evicted. The operator reads budgets and asks for nothing that they would refuse, so what they keep from
+    /// leaving shows in who leaves later.
+    fn look_at_budgets(&mut self, path: &str, truth: &Truth<'_>, hits: &mut Hits<'_>) {
+        let pods = pods(truth);
+        let evicted = pods.iter().find(|pod| {
+            let at = format!(
+                "/namespaces/{}/pods/{}/",
+                object::namespace(pod),
+                object::name(pod)
+            );
+            path.contains(&at)
+        });
+        if evicted.is_some_and(|pod| self.kept.remove(object::uid(pod))) {
+            hits.hit(BUDGET_BLOCKED);
+        }
+        let mut budgets = objects(truth, "policy", "poddisruptionbudgets");
+        budgets.retain(|budget| budget["status"]["disruptionsAllowed"] == 0);
+        let claims = objects(truth, "karpenter.sh", "nodeclaims");
+        let goes = |node: &Value| {
+            let mut going = claims.iter().filter(|claim| object::is_deleting(claim));
+            going.any(|claim| node == object::name(claim))
+        };
+        let kept = pods.iter().filter(|pod| {
+            !object::is_deleting(pod)
+                && goes(&pod["spec"]["nodeName"])
+                && budgets.iter().any(|budget| guards(budget, pod))
+        });
+        self.kept.extend(kept.map(|pod| object::uid(pod).to_owned()));
     }
 
     fn look_at_losses(&mut self, book: &Book, truth: &Truth<'_>, hits: &mut Hits<'_>) {
@@ -72,8 +103,11 @@ impl Places {
     }
 }
 
-fn says(body: &[u8], words: &str) -> bool {
-    String::from_utf8_lossy(body).contains(words)
+/// Whether a budget is about a pod. Those of drawn worlds select by labels alone.
+fn guards(budget: &Value, pod: &Value) -> bool {
+    let wanted = budget["spec"]["selector"]["matchLabels"].as_object();
+    let has = |(key, value): (&String, &Value)| pod["metadata"]["labels"][key] == *value;
+    object::namespace(budget) == object::namespace(pod) && wanted.is_some_and(|wanted| wanted.iter().all(has))
 }
 
 /// Looks at an event about a pod.
@@ -124,6 +158,9 @@ fn objects(truth: &Truth<'_>, group: &str, plural: &str) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+    use kube::Api;
+    use kube::api::{Patch, PatchParams};
     use serde_json::json;
 
     use super::*;
@@ -184,18 +221,52 @@ mod tests {
         assert_eq!(hits(&stage), [PLANNED_AHEAD]);
     }
 
+    fn evict(stage: &mut Stage, pod: &str, status: u16) {
+        let path = format!("/api/v1/namespaces/default/pods/{pod}/eviction");
+        let number = stage.sends(0, Edge::Kube, &Method::POST, &path, "{}");
+        stage.hears(0, number, Some(status), "{}");
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn evictions_and_budgets_that_refuse_them_are_recognized() {
+    async fn evictions_are_recognized_and_those_that_a_budget_held_up() {
         let mut stage = Stage::new().await;
-        let path = "/api/v1/namespaces/default/pods/p/eviction";
-        for (status, body) in [
-            (201, "{}"),
-            (429, "it would violate the pod's disruption budget"),
-            (429, "slow down"),
-        ] {
-            let number = stage.sends(0, Edge::Kube, &Method::POST, path, "{}");
-            stage.hears(0, number, Some(status), body);
+        for name in ["p", "q", "r"] {
+            let node = if name == "r" { "stays" } else { "a" };
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": name, "namespace": "default", "labels": {"app": "api"}},
+                    "spec": {"nodeName": node, "containers": []},
+                }),
+            );
         }
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+                "metadata": {"name": "api", "namespace": "default"},
+                "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "api"}}},
+            }),
+        );
+        let budgets: Api<PodDisruptionBudget> = Api::default_namespaced(stage.server.admin());
+        let none = Patch::Merge(json!({"status": {
+            "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2,
+        }}));
+        let params = PatchParams::default();
+        budgets.patch_status("api", &params, &none).await.unwrap();
+        stage.claim("a").await;
+        evict(&mut stage, "p", 429);
+        assert!(hits(&stage).is_empty());
+        evict(&mut stage, "p", 201);
+        evict(&mut stage, "q", 201);
+        assert_eq!(hits(&stage), [EVICTED], "their node stays");
+        stage.delete("a").await;
+        evict(&mut stage, "p", 201);
+        assert_eq!(hits(&stage), [EVICTED], "nothing had held it");
+        evict(&mut stage, "r", 201);
+        assert_eq!(hits(&stage), [EVICTED], "the node of this one stays");
+        evict(&mut stage, "q", 201);
         assert_eq!(hits(&stage), [BUDGET_BLOCKED, EVICTED]);
     }
 }
