@@ -40,6 +40,9 @@ pub(crate) async fn join(place: &Place, count: usize) -> Result<()> {
         }});
         let params = PatchParams::default();
         nodes.patch_status(&name, &params, &Patch::Merge(status)).await?;
+        // A new node has a taint until the cluster's node controller sees that it is ready; there is none here.
+        let untainted = json!({"spec": {"taints": null}});
+        nodes.patch(&name, &params, &Patch::Merge(untainted)).await?;
     }
     until(async || {
         let all = claims.list(&ListParams::default()).await?;
