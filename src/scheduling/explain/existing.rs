@@ -2,7 +2,7 @@
 
 use super::super::bins::Left;
 use super::super::plan::{Refusal, Where, Why};
-use super::super::run::Run;
+use super::super::run::{Known, Run};
 use super::obstacle_why;
 use crate::model::host_port;
 use crate::model::taint::{Preferring, untolerated};
@@ -93,11 +93,11 @@ fn refusal(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
 
 /// What remains: where other pods are, or where the pod's volumes are.
 fn others(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
-    let mut dead = Vec::new();
+    let mut known = Known::default();
     let Some(stage) = run.problem.classes[class].stages.len().checked_sub(1) else {
         return Why::Taken;
     };
-    let (wanted, hosts) = match run.turn(class, stage, &mut dead) {
+    let (wanted, hosts) = match run.turn(class, stage, &mut known) {
         Ok(turn) => (turn.wanted, turn.hosts),
         Err(obstacle) => return obstacle_why(run, obstacle),
     };

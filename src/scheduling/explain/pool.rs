@@ -3,7 +3,7 @@
 use super::super::bits;
 use super::super::limits;
 use super::super::plan::Why;
-use super::super::run::Run;
+use super::super::run::{Known, Run};
 use super::super::space::ReqId;
 use super::super::template::{Template, offer_columns};
 use super::super::topology::Over;
@@ -260,8 +260,8 @@ fn topology(run: &mut Run<'_, '_>, class: usize, req: ReqId) -> Why {
     let Some(stage) = run.problem.classes[class].stages.len().checked_sub(1) else {
         return Why::Taken;
     };
-    let mut dead = Vec::new();
-    let hosts = match run.turn(class, stage, &mut dead) {
+    let mut known = Known::default();
+    let hosts = match run.turn(class, stage, &mut known) {
         Ok(turn) => turn.hosts,
         Err(obstacle) => return obstacle_why(run, obstacle),
     };
@@ -281,8 +281,8 @@ pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: Req
             Over::Hosts => None,
         })
         .collect();
-    let mut dead = Vec::new();
-    let wanted = match run.turn(class, stage, &mut dead) {
+    let mut known = Known::default();
+    let wanted = match run.turn(class, stage, &mut known) {
         Ok(turn) => turn.wanted,
         Err(obstacle) => return obstacle_why(run, obstacle),
     };

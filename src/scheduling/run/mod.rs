@@ -10,6 +10,7 @@ mod search;
 
 use super::Budget;
 use super::bins::Bins;
+use super::bits;
 use super::passes::Best;
 use super::problem::Problem;
 use super::space::ReqId;
@@ -142,8 +143,36 @@ pub(super) struct Turn<'t> {
     /// What labels its node must have, one of these: with what others allow, and as the pod itself says.
     pub(super) wanted: Vec<(ReqId, ReqId)>,
     pub(super) hosts: super::topology::Hosts,
-    /// Bins that cannot take a pod of this class at this stage, and never will.
-    pub(super) dead: &'t mut Vec<u64>,
+    /// What the turns of other pods of this class have shown of bins.
+    pub(super) known: &'t mut Known,
+}
+
+/// What is known of bins from pods of the same class at the same stage.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// Bins that cannot take such a pod, and never will.
+    pub(super) dead: Vec<u64>,
+    /// Claims that would cost more by taking such a pod than a claim of its own does, as they are now.
+    pub(super) dear: Vec<u64>,
+    /// What a claim of its own cost then.
+    own: u64,
+}
+
+impl Known {
+    /// A claim of its own costs so much now: what was too dear compared with less may not be any more.
+    pub(super) fn compare_with(&mut self, own: u64) {
+        if own > self.own {
+            self.dear.clear();
+        }
+        self.own = own;
+    }
+
+    /// A bin is not as it was.
+    fn changed(&mut self, bin: usize) {
+        if bits::has(&self.dear, bin) {
+            bits::drop(&mut self.dear, bin);
+        }
+    }
 }
 
 impl<'p, 'a> Run<'p, 'a> {
@@ -270,12 +299,13 @@ impl<'p, 'a> Run<'p, 'a> {
     /// Places the pods of one class; those without a place remain.
     fn place_class(&mut self, class: usize, pods: &[usize]) -> Vec<usize> {
         let stages = self.problem.classes[class].stages.len();
-        let mut dead = vec![Vec::new(); stages];
+        let mut known = vec![Known::default(); stages];
         for (at, pod) in pods.iter().enumerate() {
-            let placed = (0..stages).any(|stage| self.place(class, stage, *pod, &mut dead[stage]).is_ok());
-            if !placed {
+            let placed = (0..stages).any(|stage| self.place(class, stage, *pod, &mut known[stage]).is_ok());
+            let Some((_, bin)) = self.placed.last().filter(|_| placed) else {
                 return pods[at..].to_vec();
-            }
+            };
+            known.iter_mut().for_each(|known| known.changed(*bin));
         }
         Vec::new()
     }
@@ -285,9 +315,9 @@ impl<'p, 'a> Run<'p, 'a> {
         class: usize,
         stage: usize,
         pod: usize,
-        dead: &mut Vec<u64>,
+        known: &mut Known,
     ) -> Result<(), Option<Obstacle>> {
-        let mut turn = self.turn(class, stage, dead).map_err(Some)?;
+        let mut turn = self.turn(class, stage, known).map_err(Some)?;
         let spot = self.search(&mut turn).ok_or(None)?;
         self.commit(&turn, pod, &spot);
         Ok(())
@@ -298,7 +328,7 @@ impl<'p, 'a> Run<'p, 'a> {
         &mut self,
         class: usize,
         stage: usize,
-        dead: &'t mut Vec<u64>,
+        known: &'t mut Known,
     ) -> Result<Turn<'t>, Obstacle> {
         let problem = &mut *self.problem;
         let (asked, of) = (&problem.classes[class].stages[stage], &problem.classes[class]);
@@ -307,7 +337,7 @@ impl<'p, 'a> Run<'p, 'a> {
             stage,
             wanted: Vec::with_capacity(asked.nodes.len()),
             hosts: super::topology::Hosts::default(),
-            dead,
+            known,
         };
         if asked.pins.is_empty() && of.feared.is_empty() && asked.asks.is_empty() {
             turn.wanted

@@ -63,6 +63,7 @@ impl Run<'_, '_> {
                 }
                 let opened = self.open(turn);
                 let most = opened.as_ref().map_or(UNSOLD, |(_, price)| *price);
+                turn.known.compare_with(most);
                 let grown = self.scan(turn, Left::Reach, look, most);
                 match (grown, opened) {
                     (Some((grown, more)), Some((opened, price))) => {
@@ -75,7 +76,8 @@ impl Run<'_, '_> {
     }
 
     /// Looks through the bins in order. The first node wins; of the first `look` claims the one that adds least to the
-    /// price, and of those the tightest. Claims that would add more than `most` are passed over.
+    /// price, and of those the tightest. Claims that would add more than `most` are passed over and not counted, now and for
+    /// the next pods of the class: else the first that are grown up would keep all others small.
     fn scan(&mut self, turn: &mut Turn<'_>, left: Left, look: usize, most: u64) -> Option<(Spot, u64)> {
         let mut best: Option<(Spot, u64, i64)> = None;
         let mut seen = 0;
@@ -93,7 +95,12 @@ impl Run<'_, '_> {
                 let known = best.as_ref().map(|(_, least, tight)| (*least, *tight));
                 // What cannot be the cheapest need not be worked out.
                 let least = known.map_or(most, |(least, _)| least);
-                let dearer = left == Left::Reach && self.grows_beyond(turn, bin - self.nodes(), least);
+                let claim = bin - self.nodes();
+                let dearer = left == Left::Reach && self.grows_beyond(turn, claim, least);
+                if dearer && (known.is_none() || self.grows_beyond(turn, claim, most)) {
+                    bits::put_growing(&mut turn.known.dear, bin);
+                    continue;
+                }
                 if !dearer {
                     let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else {
                         continue;
@@ -114,8 +121,12 @@ impl Run<'_, '_> {
     /// The bins of a block that have room for a pod and are not known to be out of the question.
     fn fitting(&mut self, turn: &Turn<'_>, left: Left, block: usize) -> u64 {
         let requests = &self.problem.classes[turn.class].requests;
-        let dead = turn.dead.get(block).copied().unwrap_or_default();
-        let alive = !(dead | turn.hosts.refused_of(&self.counts, block));
+        let dead = turn.known.dead.get(block).copied().unwrap_or_default();
+        let dear = match left {
+            Left::Reach => turn.known.dear.get(block).copied().unwrap_or_default(),
+            Left::Slack => 0,
+        };
+        let alive = !(dead | dear | turn.hosts.refused_of(&self.counts, block));
         if alive == 0 || !self.bins.block_may_fit(left, block, requests) {
             return 0;
         }
@@ -182,7 +193,7 @@ impl Run<'_, '_> {
         let class = &problem.classes[turn.class];
         let stage = &class.stages[turn.stage];
         if !problem.tolerance.covers(stage.tolerations, self.bins.taints[bin]) {
-            bits::put_growing(turn.dead, bin);
+            bits::put_growing(&mut turn.known.dead, bin);
             return None;
         }
         let own = self.bins.req[bin];
@@ -191,14 +202,14 @@ impl Run<'_, '_> {
         let Some(met) = met else {
             let mut nodes = stage.nodes.iter();
             if !nodes.any(|nodes| problem.space.and(own, *nodes).is_some()) {
-                bits::put_growing(turn.dead, bin);
+                bits::put_growing(&mut turn.known.dead, bin);
             }
             return None;
         };
         if turn.hosts.refuse(&self.counts, bin).is_some()
             || host_port::conflict(&class.ports, &self.bins.ports[bin]).is_some()
         {
-            bits::put_growing(turn.dead, bin);
+            bits::put_growing(&mut turn.known.dead, bin);
             return None;
         }
         if turn.hosts.lonely(&self.counts, bin).is_some() || !self.volumes_fit(turn.class, bin) {
