@@ -235,3 +235,24 @@ fn when_time_runs_out_what_is_placed_stands() {
     assert_eq!(plan.completeness, Completeness::OutOfTime);
     assert!(!plan.placements.is_empty() && !plan.left_out.is_empty());
 }
+
+/// A claim of three such pods is grown up: the next size up costs more than a machine for one. Most claims of a large plan
+/// are grown up, and must not keep the others small.
+#[test]
+fn twice_the_pods_cost_no_more_than_twice_as_much() {
+    let mut huge = kind("huge", 16);
+    for offering in &mut huge.offerings {
+        offering.price = Price::from_usd(1.6);
+    }
+    let types = vec![kind("type-02", 2), kind("type-04", 4), huge];
+    let of = |number: usize| {
+        let solved = cluster()
+            .types(types.clone())
+            .with(pods(number, |name| pod(name, "1200m")))
+            .solve();
+        (solved.plan.price_nanos(), solved.claims())
+    };
+    let (once, twice) = (of(1002), of(2004));
+    assert_eq!(once.1, 334);
+    assert_eq!(twice, (2 * once.0, 2 * once.1));
+}
