@@ -10,6 +10,9 @@ use crate::model::host_port;
 /// How many claims with enough left are compared for the tightest.
 const TIGHTEST_OF: usize = 8;
 
+/// From so many pods of a class on, claims that are too dear for one are remembered for the next.
+const MANY: usize = 16;
+
 /// A place for a pod.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::scheduling) enum Spot {
@@ -76,11 +79,12 @@ impl Run<'_, '_> {
     }
 
     /// Looks through the bins in order. The first node wins; of the first `look` claims the one that adds least to the
-    /// price, and of those the tightest. Claims that would add more than `most` are passed over and not counted, now and for
-    /// the next pods of the class: else the first that are grown up would keep all others small.
+    /// price, and of those the tightest. Claims that would add more than `most` are passed over; where a class has many pods
+    /// they are not counted, now and for the next of them: else the first that are grown up would keep all others small.
     fn scan(&mut self, turn: &mut Turn<'_>, left: Left, look: usize, most: u64) -> Option<(Spot, u64)> {
         let mut best: Option<(Spot, u64, i64)> = None;
         let mut seen = 0;
+        let many = self.problem.classes[turn.class].members.len() >= MANY;
         for block in 0..self.bins.blocks() {
             let mut fitting = self.fitting(turn, left, block);
             while fitting != 0 {
@@ -97,7 +101,7 @@ impl Run<'_, '_> {
                 let least = known.map_or(most, |(least, _)| least);
                 let claim = bin - self.nodes();
                 let dearer = left == Left::Reach && self.grows_beyond(turn, claim, least);
-                if dearer && (known.is_none() || self.grows_beyond(turn, claim, most)) {
+                if dearer && many && (known.is_none() || self.grows_beyond(turn, claim, most)) {
                     bits::put_growing(&mut turn.known.dear, bin);
                     continue;
                 }

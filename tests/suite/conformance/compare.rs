@@ -150,6 +150,11 @@ fn fields(mut fields: Map<String, Value>, also: Also) -> Value {
     }
     if let Some(Value::Array(entries)) = fields.get_mut("managedFields") {
         entries.retain(|entry| entry["manager"] != "kube-controller-manager");
+        // They stand in the order of their times, by the second, and a second may pass between two requests to one server
+        // and not between the same to the other.
+        let key =
+            |entry: &Value| ["manager", "operation", "subresource"].map(|field| entry[field].to_string());
+        entries.sort_by_key(key);
     }
     if let Some(Value::String(prefix)) = fields.get("generateName")
         && let Some(Value::String(name)) = fields.get("name")
