@@ -305,7 +305,9 @@ impl<'p, 'a> Run<'p, 'a> {
             let Some((_, bin)) = self.placed.last().filter(|_| placed) else {
                 return pods[at..].to_vec();
             };
-            known.iter_mut().for_each(|known| known.changed(*bin));
+            for known in &mut known {
+                known.changed(*bin);
+            }
         }
         Vec::new()
     }
