@@ -96,6 +96,14 @@ impl Clock {
         }
     }
 
+    /// How much of this clock's time passes in `real` of tokio's.
+    pub fn own(&self, real: Duration) -> Duration {
+        match self.0.wall {
+            Wall::System => real,
+            Wall::Simulated { speed, .. } => real.mul_f64(speed),
+        }
+    }
+
     /// Makes the wall clock lie by `skew`, in every clone; the monotonic one is untouched.
     pub fn set_skew(&self, skew: SignedDuration) {
         let nanos = i64::try_from(skew.as_nanos()).unwrap_or(i64::MAX);
@@ -146,6 +154,7 @@ mod tests {
         clock.sleep(Duration::from_mins(1)).await;
         assert_eq!(clock.now().to_string(), "2026-11-16T00:01:00Z");
         assert_eq!(clock.instant() - before, Duration::from_secs(1));
+        assert_eq!(clock.own(clock.instant() - before), Duration::from_mins(1));
     }
 
     #[tokio::test(start_paused = true)]

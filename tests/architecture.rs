@@ -13,6 +13,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "architecture/documents.rs"]
+mod documents;
 #[path = "architecture/source.rs"]
 mod source;
 

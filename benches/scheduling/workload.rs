@@ -187,6 +187,7 @@ fn types(number: i64) -> Vec<InstanceType> {
             requirements,
             allocatable: capacity.minus(&overhead),
             capacity,
+            volume_limits: BTreeMap::new(),
             offerings: vec![
                 offer("test-zone-1", CapacityType::Spot),
                 offer("test-zone-2", CapacityType::Spot),
@@ -236,6 +237,7 @@ fn ibm_types() -> Vec<InstanceType> {
             ]),
             allocatable: capacity.minus(&overhead),
             capacity,
+            volume_limits: BTreeMap::new(),
             offerings: offerings.collect(),
         }
     };

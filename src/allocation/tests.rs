@@ -44,6 +44,7 @@ fn instance_type(name: &str, vcpu: i64, gib: i64, offerings: Vec<Offering>) -> I
         requirements,
         capacity: amounts.clone(),
         allocatable: amounts,
+        volume_limits: BTreeMap::new(),
         offerings,
     }
 }

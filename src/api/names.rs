@@ -103,6 +103,8 @@ pub const NODE_CLASS_FIELDS: &str = "karpenter-ibm.sh/nodeclass-fields";
 pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// Annotation on a NodeClaim: whether `minValues` was given up for it, `true` or `false`.
 pub const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+/// The driver of block volumes of a VPC.
+pub const BLOCK_DRIVER: &str = "vpc.block.csi.ibm.io";
 /// Annotation on a NodeClaim: the device drivers that its pods wait for, separated by commas.
 pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
 /// Annotation on a NodeClaim: since when its machine has been found nowhere, neither by id nor by name (RFC 3339). What
@@ -119,7 +121,7 @@ pub const CERTIFICATE_REQUEST: &str = "karpenter-ibm.sh/certificate-request";
 pub const NOMINATED_PODS: &str = "karpenter-ibm.sh/nominated-pods";
 /// Annotation on a NodeClaim: since when its spot machine has been stopping (RFC 3339). Its Node takes no pods meanwhile.
 pub const INTERRUPTED_SINCE: &str = "karpenter-ibm.sh/interrupted-since";
-/// Annotation on an `IBMNodeClass`: the machines without a claim whose deletion a person has confirmed, as the event
+/// Annotation on an `IBMNodeClass`: the machines and claims whose deletion a person has confirmed, as the event
 /// [`REASON_COLLECTION_STOPPED`] names them.
 pub const CONFIRM_COLLECTION: &str = "karpenter-ibm.sh/confirm-collection";
 /// Annotation on a NodePool: the provider it was written for.
@@ -162,6 +164,8 @@ pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
 pub const NODE_CLASS_READY: &str = "NodeClassReady";
 /// Condition of a NodePool: the machines it bought lately have joined. Not part of [`READY`].
 pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
+/// Condition of a NodePool: none of its limits is used up. Not part of [`READY`].
+pub const WITHIN_LIMITS: &str = "WithinLimits";
 /// Condition of a NodeClaim: its machine runs.
 pub const LAUNCHED: &str = "Launched";
 /// Condition of a NodeClaim: its machine has joined as a Node.
@@ -206,6 +210,11 @@ pub const REASON_EMPTY: &str = "Empty";
 /// Disruption reason: it is no longer what its NodePool or class asks for.
 pub const REASON_DRIFTED: &str = "Drifted";
 
+/// The Lease in the release namespace that keeps what was launched within the last hour. Nobody holds it.
+pub const LAUNCHES_LEASE: &str = "karpenter-ibm-launches";
+/// Annotation of that Lease: minutes, and how many machines were ordered in each.
+pub const LAUNCHES: &str = "karpenter-ibm.sh/launches";
+
 /// Reason of a NodeClaim's end: no offering that fits could be bought.
 pub const REASON_INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
 /// Reason of a NodeClaim's end: one machine after another failed, for want of something else than capacity.
@@ -216,7 +225,7 @@ pub const REASON_REGISTRATION_TIMEOUT: &str = "RegistrationTimeout";
 pub const REASON_INITIALIZATION_TIMEOUT: &str = "InitializationTimeout";
 /// Reason of an event on a NodeClaim: a breaker holds its purchase back.
 pub const REASON_HELD_BACK: &str = "LaunchHeldBack";
-/// Reason of a claim whose order the cloud refuses, and would refuse again.
+/// Reason of a NodeClaim's end, and before it of its condition: the cloud refuses its order, and would refuse it again.
 pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
 /// Reason of an event on a NodeClaim, or on a certificate request that is for none: the certificate was refused.
 pub const REASON_CERTIFICATE_REFUSED: &str = "CertificateRefused";
@@ -241,11 +250,12 @@ pub const REASON_EXPIRED: &str = "Expired";
 pub const REASON_UNHEALTHY: &str = "Unhealthy";
 /// Reason of an event on a NodeClaim: its Node is unhealthy, but so are too many of its pool.
 pub const REASON_REPAIR_BLOCKED: &str = "NodeRepairBlocked";
-/// Reason of an event on an `IBMNodeClass`: something that belonged to no claim is deleted.
+/// Reason of an event on an `IBMNodeClass` or Node: something that belonged to no claim is deleted, or let go.
 pub const REASON_COLLECTED: &str = "GarbageCollected";
-/// Reason of an event on an `IBMNodeClass` or NodeClaim: something belongs to nobody, and is left where it is.
+/// Reason of an event on an `IBMNodeClass`, NodeClaim or Node: something belongs to nobody, and is left where it is.
 pub const REASON_GARBAGE_FOUND: &str = "GarbageFound";
-/// Reason of an event on an `IBMNodeClass`: so many machines belong to no claim that a person must confirm their deletion.
+/// Reason of an event on an `IBMNodeClass`: so many machines belong to no claim, or so many claims have a machine that the
+/// cloud does not know, that a person must confirm their deletion.
 pub const REASON_COLLECTION_STOPPED: &str = "CollectionStopped";
 
 /// Reason of an event on any object: looking after it ended in a panic, a mistake in this program. Others do not wait for it.

@@ -15,6 +15,8 @@ use super::wire;
 
 const KEY_LENGTH_MAX: usize = 316;
 const MIN_VALUES_MAX: i64 = 50;
+/// Twice as many as there are profiles. Upstream's CRD has no bound, and ours is upstream's, so this is judged at runtime.
+const VALUES_MAX: usize = 1000;
 
 /// Which values of one label are allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -205,6 +207,9 @@ impl Requirement {
             found.blame(at.at("key"), problem);
         }
         let values = at.at("values");
+        if self.values().len() > VALUES_MAX {
+            return found.blame(values, format!("has more than {VALUES_MAX} elements"));
+        }
         for (index, value) in self.values().iter().enumerate() {
             if !is_label_value(value) {
                 found.blame(values.nth(index), format!("{value:?} is not a label value"));

@@ -22,7 +22,8 @@ pub(super) struct Place<'a> {
     /// How many pods the plan has put there so far.
     pub(super) added: usize,
     pub(super) ports: Vec<HostPort>,
-    pub(super) volume_limits: Option<&'a BTreeMap<String, u32>>,
+    /// How many volumes of each driver can be attached: of a claim, on each of its types.
+    pub(super) volume_limits: Vec<&'a BTreeMap<String, u32>>,
     /// By driver.
     pub(super) volumes: BTreeMap<String, BTreeSet<String>>,
 }
@@ -58,7 +59,7 @@ fn of_node<'a>(snapshot: &'a Snapshot, node: &'a Node) -> Place<'a> {
         used,
         added: 0,
         ports: node.ports.clone(),
-        volume_limits: Some(&node.volume_limits),
+        volume_limits: vec![&node.volume_limits],
         volumes: node.volumes.clone(),
     }
 }
@@ -96,7 +97,7 @@ fn of_claim<'a>(snapshot: &'a Snapshot, name: String, claim: &'a NewClaim, pool:
         used: Resources::new(),
         added: 0,
         ports,
-        volume_limits: None,
+        volume_limits: options(claim, pool).map(|kind| &kind.volume_limits).collect(),
         volumes: BTreeMap::new(),
     }
 }

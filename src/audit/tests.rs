@@ -34,6 +34,7 @@ fn kind(cpu: i64) -> InstanceType {
         requirements,
         capacity: has.clone(),
         allocatable: has,
+        volume_limits: std::collections::BTreeMap::new(),
         offerings: vec![offering("z1"), offering("z2")],
     }
 }
@@ -295,6 +296,18 @@ fn volumes_must_be_usable_there_and_not_too_many() {
     let mut full = snapshot.clone();
     full.nodes[0].volume_limits.insert("disk".to_owned(), 0);
     assert_eq!(broken(&full, &made), [Rule::Volume].into());
+    let mut new = snapshot.clone();
+    new.nodes.clear();
+    let bought = legal(&new);
+    let mut types = (*new.pools[0].types).clone();
+    let last = types.last_mut().unwrap();
+    last.volume_limits.insert("disk".to_owned(), 0);
+    new.pools[0].types = Arc::new(types);
+    assert_eq!(
+        broken(&new, &bought),
+        [Rule::Volume].into(),
+        "launch may choose it"
+    );
     let mut elsewhere = snapshot.clone();
     elsewhere.nodes[0].labels.insert(ZONE.to_owned(), "z2".to_owned());
     assert_eq!(broken(&elsewhere, &made), [Rule::Volume].into());

@@ -29,13 +29,17 @@ pub(super) fn look(snapshot: &Snapshot, place: &Place<'_>, pod: &Pod) -> Vec<Str
     for (driver, name) in &more {
         together.entry(driver.clone()).or_default().insert(name.clone());
     }
-    for (driver, limit) in place.volume_limits.into_iter().flatten() {
+    if more.is_empty() {
+        return broken;
+    }
+    for (driver, limit) in place.volume_limits.iter().copied().flatten() {
         let names = together.get(driver).map_or(0, std::collections::BTreeSet::len);
         let added = more.iter().any(|(of, _)| of == driver);
         if added && names > *limit as usize {
             broken.push(format!(
                 "{names} volumes of {driver}, and {limit} can be attached"
             ));
+            break;
         }
     }
     broken

@@ -141,11 +141,23 @@ mod tests {
     fn a_claim_that_goes_or_has_failed_holds_nobody() {
         let mut going = claim("a", "p", &json!({}));
         going.metadata.deletion_timestamp = Some(going.metadata.creation_timestamp.clone().unwrap());
-        let failed = json!({"conditions": [{
-            "type": "Launched", "status": "False", "reason": names::REASON_INSUFFICIENT_CAPACITY,
-            "lastTransitionTime": READY,
-        }]});
-        assert_eq!(held(&[going, claim("b", "q", &failed)], 0), []);
+        let launched = |status: &str, reason: &str| {
+            json!({"conditions": [{
+                "type": "Launched", "status": status, "reason": reason, "lastTransitionTime": READY,
+            }]})
+        };
+        let short = launched("False", names::REASON_INSUFFICIENT_CAPACITY);
+        let refused = launched("False", names::REASON_LAUNCH_REFUSED);
+        assert_eq!(
+            held(&[going, claim("b", "q", &short), claim("c", "r", &refused)], 0),
+            []
+        );
+        let stands = launched("Unknown", names::REASON_LAUNCH_REFUSED);
+        assert_eq!(
+            held(&[claim("a", "p", &stands)], 0),
+            pairs(&[("p", "a")]),
+            "it would be refused again"
+        );
     }
 
     #[test]

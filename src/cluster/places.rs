@@ -92,6 +92,7 @@ fn foresee(place: &mut Node, claim: &NodeClaim, types: &Types, all_daemons: &Res
         .status
         .as_ref()
         .is_some_and(|status| status.allocatable.is_some());
+    place.volume_limits = chosen.volume_limits.clone();
     if !is_reported {
         place.allocatable = chosen.allocatable.clone();
         place.capacity = chosen.capacity.clone();

@@ -211,6 +211,11 @@ impl Pods {
             .filter_map(|uid| Some((uid, self.store.get(uid)?)))
     }
 
+    /// How many wait.
+    pub fn count_waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether any waits.
     pub fn any_waiting(&self) -> bool {
         !self.waiting.is_empty()

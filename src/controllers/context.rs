@@ -9,6 +9,7 @@ use super::events::Events;
 use super::interruption::Notices;
 use super::metrics::Metrics;
 use super::node_class::AllowLists;
+use super::server_time::ServerTime;
 use super::unavailable::{Holds, Unavailable};
 use super::zones::Zones;
 use crate::allocation::Breakers;
@@ -36,6 +37,8 @@ pub struct Context {
     pub discounts: Discounts,
     /// Time.
     pub clock: Clock,
+    /// Time as the API server has it, for what is reckoned from its stamps.
+    pub server_time: ServerTime,
     /// Chance.
     pub entropy: Entropy,
     /// Where plans are computed.

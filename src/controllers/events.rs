@@ -63,14 +63,23 @@ impl Events {
 
     /// Tells a story about an object, once.
     pub async fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) {
-        let (object, reason) = (about.name_any(), story.reason);
-        if let Err(error) = self.try_tell(about, story).await {
+        self.tell_about(about.object_ref(&()), story).await;
+    }
+
+    /// Tells a story about an object that is known by its name, once.
+    pub async fn tell_about(&self, about: ObjectReference, story: Story) {
+        let (object, reason) = (about.name.clone(), story.reason);
+        if let Err(error) = self.write(about, story).await {
             tracing::warn!(%error, object, reason, "cannot write an event");
         }
     }
 
     /// Like [`Events::tell`], for a story that must not be lost: whoever cannot tell it tries again.
     pub async fn try_tell<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) -> kube::Result<()> {
+        self.write(about.object_ref(&()), story).await
+    }
+
+    async fn write(&self, about: ObjectReference, story: Story) -> kube::Result<()> {
         let event = self.event(about, story);
         let namespace = event.namespace().unwrap_or_default();
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
@@ -81,15 +90,20 @@ impl Events {
         }
     }
 
-    fn event<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) -> Event {
-        let uid = about.meta().uid.clone().unwrap_or_default();
+    fn event(&self, about: ObjectReference, story: Story) -> Event {
+        let uid = about.uid.clone().unwrap_or_default();
         let identity = format!("{uid}\n{}\n{}", story.reason, story.transition);
         // An object's name has at most 253 characters, and so has an Event's.
-        let object: String = about.name_any().chars().take(236).collect();
+        let object: String = about
+            .name
+            .iter()
+            .flat_map(|name| name.chars())
+            .take(236)
+            .collect();
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{object}.{:016x}", fnv1a(identity.as_bytes()))),
-                namespace: Some(about.namespace().unwrap_or_else(|| NAMESPACE.to_owned())),
+                namespace: Some(about.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned())),
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(self.clock.now())),
@@ -99,7 +113,7 @@ impl Events {
             note: Some(shortened(story.note)),
             regarding: Some(ObjectReference {
                 resource_version: None,
-                ..about.object_ref(&())
+                ..about
             }),
             reporting_controller: Some(CONTROLLER.to_owned()),
             reporting_instance: Some(self.instance.clone()),

@@ -6,10 +6,8 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 
 use super::context::Context;
 use super::events::{Kind, Story};
@@ -22,8 +20,6 @@ use crate::lifecycle::facts::Facts;
 
 /// The longest time between two looks: claims are made meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Clocks that are further apart than this are worth a warning.
-const APART_MAX: Duration = Duration::from_mins(1);
 
 /// Looks for claims whose time is over, for as long as this is polled.
 pub async fn run(context: Context) {
@@ -47,7 +43,7 @@ async fn expire(context: &Context) -> kube::Result<Duration> {
     let due = if expired(&claims, now).is_empty() {
         Vec::new()
     } else {
-        expired(&claims, servers_time(context).await?)
+        expired(&claims, context.server_time.now().await?)
     };
     for claim in due {
         let limit = claim.spec.expire_after.as_deref().unwrap_or_default();
@@ -69,23 +65,4 @@ async fn expire(context: &Context) -> kube::Result<Duration> {
         .filter(|at| *at > now)
         .min();
     Ok(next.map_or(LOOK_EVERY, |at| between(now, at)))
-}
-
-/// What the API server's clock says, by the stamp that it puts on a question who asks it.
-async fn servers_time(context: &Context) -> kube::Result<Timestamp> {
-    let reviews: Api<SelfSubjectReview> = Api::all(context.client.clone());
-    let review = reviews
-        .create(&PostParams::default(), &SelfSubjectReview::default())
-        .await?;
-    let (ours, stamp) = (context.clock.now(), review.metadata.creation_timestamp);
-    // Without a stamp there is but our own clock; every server since 1.28 sends one.
-    let servers = stamp.map_or(ours, |stamp| stamp.0);
-    let apart = between(servers, ours).max(between(ours, servers));
-    if apart > APART_MAX {
-        tracing::warn!(
-            %ours, %servers,
-            "our clock and the API server's are apart: nothing expires but by the server's; set the clock of this machine"
-        );
-    }
-    Ok(servers)
 }

@@ -1,12 +1,13 @@
 //! Repairs nodes: one that has been unhealthy for longer than is tolerated is given up, and its pods go elsewhere.
 //!
 //! Never when more than a fifth of its pool is unhealthy, and never on a read that failed: both lists come from the API
-//! server, whole. This process must have seen the node unhealthy for some minutes itself, so that a wall clock that jumps
-//! breaks nobody.
+//! server, whole. Since when is judged by the API server's clock, and this process must have seen the node unhealthy for
+//! some minutes itself, so that no wall clock that is wrong breaks anybody.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -59,8 +60,12 @@ async fn repair(context: &Context, seen: &mut Seen) -> kube::Result<()> {
         }
     }
     note(&nodes, context, seen);
+    if seen.is_empty() {
+        return Ok(());
+    }
+    let now = context.server_time.now().await?;
     for (pool, members) in pools {
-        repair_pool(context, pool, &members, seen).await?;
+        repair_pool(context, pool, &members, seen, now).await?;
     }
     Ok(())
 }
@@ -81,8 +86,8 @@ async fn repair_pool(
     pool: &str,
     members: &[(&Node, &NodeClaim)],
     seen: &Seen,
+    now: Timestamp,
 ) -> kube::Result<()> {
-    let now = context.clock.now();
     let unhealthy = members
         .iter()
         .filter(|(node, _)| health(node, now) != Health::Healthy)
@@ -99,7 +104,7 @@ async fn repair_pool(
             continue;
         }
         if may_repair(members.len(), unhealthy) {
-            give_up(context, claim, &why).await?;
+            give_up(context, claim, &why, now).await?;
         } else {
             let note = format!(
                 "{why}; it is not repaired, as {unhealthy} of the {} nodes of pool {pool} are unhealthy",
@@ -112,11 +117,11 @@ async fn repair_pool(
 }
 
 /// Gives a node up: its pods have no time, since nobody there would use it.
-async fn give_up(context: &Context, claim: &NodeClaim, why: &str) -> kube::Result<()> {
+async fn give_up(context: &Context, claim: &NodeClaim, why: &str, now: Timestamp) -> kube::Result<()> {
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     let patch = json!({"metadata": {
         "resourceVersion": claim.resource_version(),
-        "annotations": {names::TERMINATION_TIMESTAMP: context.clock.now().to_string()},
+        "annotations": {names::TERMINATION_TIMESTAMP: now.to_string()},
     }});
     let hurried = match claims
         .patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch))

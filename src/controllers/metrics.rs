@@ -1,6 +1,10 @@
 //! What controllers count.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use std::time::Duration;
+
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 
 use super::garbage::{Counts, Verdict};
 use crate::scheduling::Plan;
@@ -26,6 +30,9 @@ struct Planning {
     panics: IntCounterVec,
     passes_failed: IntCounter,
     claims_made: IntCounter,
+    pods_pending: IntGauge,
+    queue_depth: IntGauge,
+    solve_duration: Histogram,
     pods_left_out: IntGauge,
 }
 
@@ -87,14 +94,33 @@ impl Planning {
                 "karpenter_ibm_nodeclaims_made_total",
                 "NodeClaims that were made for pods.",
             )?,
+            pods_pending: IntGauge::new(
+                "karpenter_ibm_pods_pending",
+                "Pods that the scheduler has found no node for, those included that a claim is on its way for.",
+            )?,
+            queue_depth: IntGauge::new(
+                "karpenter_ibm_provisioning_queue_depth",
+                "Pods that a plan is being made for.",
+            )?,
+            solve_duration: Histogram::with_opts(
+                HistogramOpts::new(
+                    "karpenter_ibm_provisioning_solve_duration_seconds",
+                    "How long it took to make a plan.",
+                )
+                // From one pod to 20,000, and the half minute after which a plan ends as it is.
+                .buckets(vec![0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 30.0]),
+            )?,
             pods_left_out: IntGauge::new(
                 "karpenter_ibm_pods_without_a_place",
-                "Pods for which no node could be found or bought in the last plan.",
+                "Pods for which no node could be found or bought in the last plan; 0 while no plan is needed.",
             )?,
         };
         registry.register(Box::new(all.panics.clone()))?;
         registry.register(Box::new(all.passes_failed.clone()))?;
         registry.register(Box::new(all.claims_made.clone()))?;
+        registry.register(Box::new(all.pods_pending.clone()))?;
+        registry.register(Box::new(all.queue_depth.clone()))?;
+        registry.register(Box::new(all.solve_duration.clone()))?;
         registry.register(Box::new(all.pods_left_out.clone()))?;
         Ok(all)
     }
@@ -163,6 +189,31 @@ impl Metrics {
     /// A pass over pods that wait ended before it was done.
     pub fn pass_failed(&self) {
         self.planning.passes_failed.inc();
+    }
+
+    /// So many pods have no node yet.
+    pub fn pending(&self, pods: usize) {
+        self.planning
+            .pods_pending
+            .set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    /// No plan is needed: nobody is without a place that could be found.
+    pub fn nothing_to_plan(&self) {
+        self.planning.pods_left_out.set(0);
+    }
+
+    /// A plan for so many pods is being made.
+    pub fn planning(&self, pods: usize) {
+        self.planning
+            .queue_depth
+            .set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    /// It was made, or given up, after so long.
+    pub fn solved(&self, after: Duration) {
+        self.planning.queue_depth.set(0);
+        self.planning.solve_duration.observe(after.as_secs_f64());
     }
 
     /// A plan was carried out, and so many claims were made.

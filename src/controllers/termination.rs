@@ -2,26 +2,31 @@
 //! machine is gone, which is what the end of a claim does ([`super::node_claim`]). A Node without a claim is let go with its
 //! machine.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use tokio::time::Instant;
 
 use super::context::Context;
 use super::events::{Kind, Story};
+use super::lost_node;
 use super::removal::{self, Judged};
 use crate::api::{NodeClaim, names};
-use crate::cloud::{self, ProviderId};
+use crate::cloud;
 use crate::lifecycle::facts::Facts;
 
-/// When a Node that could not be let go is looked at again.
-const AGAIN_AFTER: Duration = Duration::from_secs(15);
+/// When a Node that could not be let go is looked at again: a second look counts when the visibility delay, which is 15 s,
+/// has passed.
+const AGAIN_AFTER: Duration = Duration::from_secs(16);
+
+/// Nodes that could not be let go yet, by name: since when their machine has been found nowhere. Whoever forgets it, as a
+/// new process does, waits for two sightings of its own.
+type Left = BTreeMap<String, Option<Instant>>;
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -38,7 +43,7 @@ pub async fn run(context: Context) {
         .default_backoff()
         .applied_objects();
     let mut nodes = std::pin::pin!(nodes);
-    let mut left: BTreeSet<String> = BTreeSet::new();
+    let mut left = Left::new();
     loop {
         let again = async {
             if left.is_empty() {
@@ -50,7 +55,11 @@ pub async fn run(context: Context) {
         let due = tokio::select! {
             biased;
             next = nodes.try_next() => match next {
-                Ok(Some(node)) => is_going(&node).then(|| BTreeSet::from([node.name_any()])),
+                Ok(Some(node)) => is_going(&node).then(|| {
+                    let name = node.name_any();
+                    let absent_since = left.remove(&name).flatten();
+                    Left::from([(name, absent_since)])
+                }),
                 Ok(None) => return,
                 // The stream goes on: it tries again after a while.
                 Err(error) => {
@@ -60,13 +69,13 @@ pub async fn run(context: Context) {
             },
             () = again => Some(std::mem::take(&mut left)),
         };
-        for name in due.into_iter().flatten() {
-            match serve(&context, &name).await {
+        for (name, absent_since) in due.into_iter().flatten() {
+            match serve(&context, &name, absent_since).await {
                 Ok(Outcome::Done) => {}
-                Ok(Outcome::Later) => _ = left.insert(name),
+                Ok(Outcome::Later(absent_since)) => _ = left.insert(name, absent_since),
                 Err(error) => {
                     tracing::warn!(%error, node = name, "a deleted node stays for now");
-                    left.insert(name);
+                    left.insert(name, absent_since);
                 }
             }
         }
@@ -77,8 +86,8 @@ pub async fn run(context: Context) {
 enum Outcome {
     /// Its claim sees to it, or it is let go.
     Done,
-    /// Its machine is still there, and no claim answers for it.
-    Later,
+    /// No claim answers for it, and its machine is there, or has been found nowhere since then and not twice yet.
+    Later(Option<Instant>),
 }
 
 fn is_going(node: &PartialObjectMeta<Node>) -> bool {
@@ -88,7 +97,7 @@ fn is_going(node: &PartialObjectMeta<Node>) -> bool {
 
 /// Sees to a Node that is being deleted: its claim goes along, and where it has none, it is let go with its machine.
 /// Everything is read anew.
-async fn serve(context: &Context, name: &str) -> Result<Outcome, Error> {
+async fn serve(context: &Context, name: &str, absent_since: Option<Instant>) -> Result<Outcome, Error> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let node = nodes.get_opt(name).await?;
     let going = |node: &Node| node.metadata.deletion_timestamp.is_some();
@@ -97,10 +106,10 @@ async fn serve(context: &Context, name: &str) -> Result<Outcome, Error> {
     };
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     match claims.get_opt(name).await? {
-        Some(claim) if !is_of(&node, &claim) => let_go(context, &node).await,
+        Some(claim) if !is_of(&node, &claim) => let_go(context, &node, absent_since).await,
         Some(claim) if !claim.is_deleting() => take_along(context, &claim).await,
         Some(_) => Ok(Outcome::Done),
-        None => let_go(context, &node).await,
+        None => let_go(context, &node, absent_since).await,
     }
 }
 
@@ -114,33 +123,24 @@ fn is_of(node: &Node, claim: &NodeClaim) -> bool {
     claimed.is_none() || own == claimed
 }
 
-/// Takes our finalizer off a Node that no claim answers for, such as one whose claim was forced out, once its machine is
-/// gone. A machine that is there is garbage, and swept as such.
-async fn let_go(context: &Context, node: &Node) -> Result<Outcome, Error> {
-    let written = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
-    let Some(id) = written.and_then(|written| written.parse::<ProviderId>().ok()) else {
+/// Lets a Node go that no claim answers for, such as one whose claim was forced out, once its machine was found nowhere
+/// twice. A machine that is there is garbage, and swept as such.
+async fn let_go(context: &Context, node: &Node, absent_since: Option<Instant>) -> Result<Outcome, Error> {
+    let Some(machine) = lost_node::machine_of(node) else {
         return Ok(Outcome::Done);
     };
-    match context.cloud.get(id.instance()).await {
-        Ok(_) => return Ok(Outcome::Later),
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error.into()),
+    // Before the answer, so that the time never flatters.
+    let asked_at = context.clock.instant();
+    if !lost_node::is_absent(context, &machine).await? {
+        return Ok(Outcome::Later(None));
     }
-    let kept = node
-        .finalizers()
-        .iter()
-        .filter(|name| *name != names::TERMINATION_FINALIZER);
-    let kept: Vec<&String> = kept.collect();
-    let patch = json!({"metadata": {"resourceVersion": node.resource_version(), "finalizers": kept}});
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    match nodes
-        .patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch))
-        .await
-    {
-        Ok(_) => Ok(Outcome::Done),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Outcome::Done),
-        Err(error) => Err(error.into()),
+    let delay = context.clock.real(context.settings.limits.visibility);
+    let has_lasted = |since: Instant| asked_at.saturating_duration_since(since) > delay;
+    if !absent_since.is_some_and(has_lasted) {
+        return Ok(Outcome::Later(absent_since.or(Some(asked_at))));
     }
+    lost_node::release(context, node).await?;
+    Ok(Outcome::Done)
 }
 
 async fn take_along(context: &Context, claim: &NodeClaim) -> Result<Outcome, Error> {

@@ -24,7 +24,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use crate::clock::{between, later};
 use budget::{Budgets, Verdict};
-pub use pod::{Protection, Tier, leaves, protection};
+pub use pod::{Protection, Tier, hangs_on_time, leaves, protection};
 
 /// A pod that is to leave now.
 #[derive(Clone, Debug, PartialEq, Eq)]

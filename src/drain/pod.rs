@@ -115,6 +115,12 @@ pub fn protection(pod: &Pod, now: Timestamp) -> Protection {
     }
 }
 
+/// Whether anything about a pod's leaving hangs on what time it is: it is going, or protected for a time.
+pub fn hangs_on_time(pod: &Pod) -> bool {
+    let is_protected = matches!(protection(pod, Timestamp::MIN), Protection::Until(_));
+    pod.metadata.deletion_timestamp.is_some() || is_protected
+}
+
 /// How long a pod may take to end.
 pub(super) fn grace(pod: &Pod) -> Duration {
     let written = pod

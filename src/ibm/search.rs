@@ -110,7 +110,7 @@ impl Search {
 
 #[derive(Deserialize)]
 struct SearchPage {
-    #[serde(default)]
+    /// Required: a page without it is no page, and an error that comes as a success must not read as "nothing found".
     items: Vec<Found>,
     #[serde(default)]
     search_cursor: Option<String>,

@@ -148,7 +148,7 @@ impl Outcome {
 
 #[derive(Deserialize)]
 struct TagPage {
-    #[serde(default)]
+    /// Required: a page without it is no page, and an error that comes as a success must not read as "no tags".
     items: Vec<TagItem>,
     #[serde(default)]
     total_count: Option<u64>,

@@ -21,8 +21,8 @@ pub trait Facts {
     fn is(&self, condition: &str) -> bool;
     /// Whether its machine was seen running.
     fn is_launched(&self) -> bool;
-    /// Whether the cloud has refused its order for good: the same order would be refused again.
-    fn is_refused(&self) -> bool;
+    /// Why the cloud has refused its order for good, and since when: the same order would be refused again.
+    fn refusal(&self) -> Option<(&str, Timestamp)>;
     /// How it has come to its end, if it has.
     fn end(&self) -> Option<End>;
     /// Since when nothing has been left to buy for it.
@@ -70,9 +70,11 @@ impl Facts for NodeClaim {
         self.is(names::LAUNCHED) && has_id(self)
     }
 
-    fn is_refused(&self) -> bool {
-        let launched = condition(self, names::LAUNCHED);
-        launched.is_some_and(|it| it.status == "False") && self.end().is_none()
+    fn refusal(&self) -> Option<(&str, Timestamp)> {
+        let refused = condition(self, names::LAUNCHED)
+            .filter(|it| it.status == "Unknown" && is_for(it, names::REASON_LAUNCH_REFUSED))?;
+        let why = refused.message.as_deref().unwrap_or_default();
+        Some((why, refused.last_transition_time.0))
     }
 
     fn end(&self) -> Option<End> {

@@ -39,7 +39,8 @@ pub struct NodeChange {
 /// The next step of a claim whose machine runs.
 pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timestamp) -> Step {
     if claim.is(names::NODE_INITIALIZED) {
-        return Step::Rest;
+        let node = observed.node.as_ref().filter(|node| is_altered(claim, node));
+        return node.map_or(Step::Rest, |node| put_right(claim, node));
     }
     let step = if claim.is(names::NODE_REGISTERED) {
         observed
@@ -62,13 +63,13 @@ pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now:
 }
 
 /// Whether a claim has waited longer than it may for its Node to join, or to be ready for work. Counted from when its
-/// machine was seen running or its Node joined; and this process must have followed it for a third of that time, or a
-/// wall clock that jumps would make every machine on its way look overdue at once.
+/// machine was seen running or its Node joined; and this process must have followed it for as long as joining may take, or
+/// a wall clock that jumps would take time from every machine on its way.
 pub fn is_overdue(claim: &NodeClaim, followed_for: Duration, limits: &Limits, now: Timestamp) -> bool {
     let Some((since, limit)) = clock_runs(claim, limits) else {
         return false;
     };
-    now >= later(since, limit) && followed_for >= limit / 3
+    now >= later(since, limit) && followed_for >= limits.registration
 }
 
 /// What a claim waits for: since when, and for how long at most.
@@ -86,7 +87,7 @@ fn patience_ends(claim: &NodeClaim, followed_for: Duration, limits: &Limits, now
     let Some((since, limit)) = clock_runs(claim, limits) else {
         return later(now, limits.poll);
     };
-    let followed_enough = later(now, (limit / 3).saturating_sub(followed_for));
+    let followed_enough = later(now, limits.registration.saturating_sub(followed_for));
     // A start in the future is that of a clock that was ahead.
     let limit_reached = later(since.min(now), limit);
     limit_reached.max(followed_enough)
@@ -166,25 +167,63 @@ pub fn other_machine<'a>(claim: &NodeClaim, node: &'a Node) -> Option<&'a str> {
     (is_older && waits && is_silent).then_some(other)
 }
 
-/// Whether the Node has the claim's labels and lasting taints and may take pods. Startup taints go by themselves, so
-/// they do not tell.
+/// Whether the Node has the claim's labels and lasting taints and may take pods.
 fn is_as_claimed(claim: &NodeClaim, node: &Node) -> bool {
-    let labels = labels(claim, names::REGISTERED);
-    let labeled = labels
-        .iter()
-        .all(|(key, value)| node.labels().get(key) == Some(value));
-    let present: Vec<&Taint> = node.spec.iter().flat_map(|spec| &spec.taints).flatten().collect();
-    let wanted = claim.spec.taints.iter().flatten();
-    let tainted = wanted
-        .into_iter()
-        .all(|taint| present.iter().any(|it| is_same(it, taint)));
-    let kept_off = present.iter().any(|taint| taint.key == names::UNREGISTERED_TAINT);
+    let kept_off = taints_of(node).any(|taint| taint.key == names::UNREGISTERED_TAINT);
     let held = finalizers(node) == node.finalizers();
-    labeled && tainted && held && !kept_off
+    has_labels(node, &labels(claim, names::REGISTERED)) && is_tainted(claim, node) && held && !kept_off
+}
+
+fn has_labels(node: &Node, labels: &BTreeMap<String, String>) -> bool {
+    labels
+        .iter()
+        .all(|(key, value)| node.labels().get(key) == Some(value))
+}
+
+/// Whether the Node has the claim's lasting taints. Startup taints go by themselves, so they do not tell.
+fn is_tainted(claim: &NodeClaim, node: &Node) -> bool {
+    let mut wanted = claim.spec.taints.iter().flatten();
+    wanted.all(|taint| taints_of(node).any(|it| is_same(it, taint) && has_value(it, taint)))
+}
+
+fn taints_of(node: &Node) -> impl Iterator<Item = &Taint> {
+    node.spec.iter().flat_map(|spec| &spec.taints).flatten()
 }
 
 fn is_same(present: &Taint, wanted: &api::Taint) -> bool {
     present.key == wanted.key && present.effect == wanted.effect
+}
+
+fn has_value(present: &Taint, wanted: &api::Taint) -> bool {
+    present.value.as_deref().unwrap_or_default() == wanted.value.as_deref().unwrap_or_default()
+}
+
+/// Whether a Node that was ready for work has lost a label or a lasting taint that its claim says, or has it otherwise. A
+/// kubelet may write its own Node's labels, and pods choose their place by them. What the claim does not say is nobody's
+/// business here, nor is a Node that goes, or that is another machine's.
+pub fn is_altered(claim: &NodeClaim, node: &Node) -> bool {
+    let stays = !claim.is_deleting() && node.metadata.deletion_timestamp.is_none();
+    let marked = has_labels(node, &ready_labels(claim));
+    stays
+        && claim.is(names::NODE_INITIALIZED)
+        && is_same_machine(claim, node)
+        && !(marked && is_tainted(claim, node))
+}
+
+fn put_right(claim: &NodeClaim, node: &Node) -> Step {
+    let taints = (!is_tainted(claim, node)).then(|| with_taints(taints_of(node), [&claim.spec.taints]));
+    Step::ChangeNode(NodeChange {
+        labels: ready_labels(claim),
+        taints,
+        ..unchanged(node)
+    })
+}
+
+/// What a Node that is ready for work is labeled with.
+fn ready_labels(claim: &NodeClaim) -> BTreeMap<String, String> {
+    let mut labels = labels(claim, names::REGISTERED);
+    labels.insert(names::INITIALIZED.to_owned(), "true".to_owned());
+    labels
 }
 
 fn prepare(claim: &NodeClaim, node: &Node) -> Step {
@@ -233,15 +272,20 @@ fn labels(claim: &NodeClaim, mark: &str) -> BTreeMap<String, String> {
 
 /// The Node's taints without the one that kept pods off until now, and with the claim's.
 fn taints(claim: &NodeClaim, node: &Node) -> Vec<Taint> {
-    let present = node.spec.iter().flat_map(|spec| &spec.taints).flatten();
-    let mut taints: Vec<Taint> = present
-        .filter(|taint| taint.key != names::UNREGISTERED_TAINT)
-        .cloned()
-        .collect();
-    let wanted = [&claim.spec.taints, &claim.spec.startup_taints];
+    let present = taints_of(node).filter(|taint| taint.key != names::UNREGISTERED_TAINT);
+    with_taints(present, [&claim.spec.taints, &claim.spec.startup_taints])
+}
+
+/// These taints, and those that are wanted; of one key and effect there is one, with the value that is wanted.
+fn with_taints<'a, const N: usize>(
+    present: impl Iterator<Item = &'a Taint>,
+    wanted: [&Option<Vec<api::Taint>>; N],
+) -> Vec<Taint> {
+    let mut taints: Vec<Taint> = present.cloned().collect();
     for taint in wanted.into_iter().flatten().flatten() {
-        if !taints.iter().any(|it| is_same(it, taint)) {
-            taints.push(node_taint(taint));
+        match taints.iter_mut().find(|it| is_same(it, taint)) {
+            Some(present) => present.value.clone_from(&taint.value),
+            None => taints.push(node_taint(taint)),
         }
     }
     taints
@@ -274,7 +318,7 @@ fn unprepared(claim: &NodeClaim, node: &Node) -> Option<String> {
     }
     let startup = claim.spec.startup_taints.iter().flatten();
     let startup: Vec<(&str, &str)> = startup.map(|it| (it.key.as_str(), it.effect.as_str())).collect();
-    let mut taints = node.spec.iter().flat_map(|spec| &spec.taints).flatten();
+    let mut taints = taints_of(node);
     let waits_for = |taint: &&Taint| {
         EPHEMERAL.contains(&taint.key.as_str())
             || startup.contains(&(taint.key.as_str(), taint.effect.as_str()))

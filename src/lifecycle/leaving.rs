@@ -28,6 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// What is still on a Node that goes, by lists from the API server itself.
 #[derive(Clone, Debug, Default)]
 pub struct Remaining {
+    /// When it was looked, by the API server's clock wherever anything hangs on it: ours may be wrong, and pods that it
+    /// takes for late would have their time cut short.
+    pub at: Timestamp,
     /// For how long the Node had been known to be tainted when the lists were asked for, on the monotonic clock: the wall
     /// clock may jump, and a Node's taint does not say since when.
     pub tainted_for: Duration,
@@ -126,7 +129,7 @@ fn empty(claim: &NodeClaim, remaining: &Remaining, now: Timestamp) -> Step {
             &remaining.budgets,
             &remaining.refused,
             deadline,
-            now,
+            remaining.at,
         );
         if !drain.evictions.is_empty() {
             return Step::Evict(drain.evictions);
@@ -142,7 +145,7 @@ fn empty(claim: &NodeClaim, remaining: &Remaining, now: Timestamp) -> Step {
     if remaining.attached.is_empty() {
         return Step::Vacated(Volumes::Detached);
     }
-    if deadline.is_some_and(|deadline| now >= deadline) {
+    if deadline.is_some_and(|deadline| remaining.at >= deadline) {
         return Step::Vacated(Volumes::Abandoned);
     }
     Step::Await(

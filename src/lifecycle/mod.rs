@@ -32,13 +32,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
-use crate::api::{Allocation, NodeClaim};
+use crate::api::{Allocation, NodeClaim, names};
 use crate::clock::later;
 use crate::model::{Machine, MachineStatus};
 use crate::money::Price;
 pub use buying::launch_limit;
 use facts::{Doubt, Facts};
-pub use joining::{NodeChange, is_overdue, other_machine};
+pub use joining::{NodeChange, is_altered, is_overdue, other_machine};
 pub use leaving::{Remaining, is_marked, marked, needs_remaining};
 pub use step::{Blocker, End, Holdup, Step, Volumes, Withholding};
 
@@ -62,6 +62,9 @@ pub struct Limits {
     pub poll: Duration,
     /// How many attempts may come to nothing by a fault that is no shortage, before the claim ends.
     pub faults: i64,
+    /// How long a claim stands whose order was refused for good. Whoever plans anew makes the same order again, so this
+    /// is how often it is refused at most.
+    pub refused: Duration,
     /// How long a machine that runs may take to join.
     pub registration: Duration,
     /// How long a Node that has joined may take until it is ready for work.
@@ -79,6 +82,8 @@ impl Limits {
         between_attempts: Duration::from_secs(30),
         poll: Duration::from_secs(5),
         faults: 3,
+        // As often as a class is looked at anew, which may tell what is wrong with it.
+        refused: Duration::from_mins(5),
         registration: Duration::from_mins(15),
         // Drivers of cards are built on the node, which takes ten minutes where it is slow.
         initialization: Duration::from_mins(30),
@@ -213,22 +218,34 @@ pub fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now: Timest
     if claim.is_launched() {
         return joining::next(claim, observed, limits, now);
     }
-    if claim.is_refused() && observed.machine == Sighting::Absent {
-        return refused(claim, limits, now);
+    match claim.refusal() {
+        Some(refusal) if observed.machine == Sighting::Absent => refused(claim, refusal, limits, now),
+        _ => buying::next(claim, observed, limits, now),
     }
-    buying::next(claim, observed, limits, now)
 }
 
-/// The order was refused for good. An earlier one may still be carried out, and is waited for; after that nothing is to
-/// be done until somebody deletes the claim.
-fn refused(claim: &NodeClaim, limits: &Limits, now: Timestamp) -> Step {
-    match facts::doubt(claim, limits, now) {
-        Doubt::Unreadable => Step::RenewIntent(later(now, facts::window(limits))),
-        Doubt::Until(until) => match later(until, limits.visibility) {
-            shown if now <= shown => Step::Wait(later(shown, Duration::from_millis(1))),
-            _ => Step::Rest,
-        },
+/// The order was refused for good. An earlier one may still be carried out, and is waited for; then the claim ends, when
+/// it has stood for a while.
+fn refused(claim: &NodeClaim, (why, since): (&str, Timestamp), limits: &Limits, now: Timestamp) -> Step {
+    let until = match facts::doubt(claim, limits, now) {
+        Doubt::Unreadable => return Step::RenewIntent(later(now, facts::window(limits))),
+        Doubt::Until(until) => later(until, limits.visibility),
+    };
+    // A refusal in the future is that of a clock that was ahead; nobody waits for it.
+    let stood = if since <= now {
+        later(since, limits.refused)
+    } else {
+        until
+    };
+    let end = until.max(stood);
+    if now <= end {
+        return Step::Wait(later(end, Duration::from_millis(1)));
     }
+    Step::GiveUp(End {
+        condition: names::LAUNCHED,
+        reason: names::REASON_LAUNCH_REFUSED,
+        message: why.to_owned(),
+    })
 }
 
 /// Whether [`next`] will want to know what can be bought.
@@ -260,7 +277,7 @@ fn is_on_its_way(claim: &NodeClaim) -> bool {
         && !claim.is_launched()
         && claim.has_finalizer()
         && claim.end().is_none()
-        && !claim.is_refused()
+        && claim.refusal().is_none()
 }
 
 /// Whether `machine` is provably ours: recorded in the claim by us, or in our group under our name.

@@ -110,10 +110,10 @@ pub fn launched(
     status
 }
 
-/// Refused for good, and why.
+/// With its order refused for good, and why. No end yet: an earlier order may still be carried out.
 pub fn refused(claim: &NodeClaim, message: &str, now: Timestamp) -> NodeClaimStatus {
     let reason = names::REASON_LAUNCH_REFUSED;
-    said(claim, names::LAUNCHED, ("False", reason), message, now)
+    said(claim, names::LAUNCHED, ("Unknown", reason), message, now)
 }
 
 /// With a condition that is not true.

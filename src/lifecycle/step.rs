@@ -139,9 +139,10 @@ pub struct End {
 
 impl End {
     /// Every end that there is: what does not become true, and for which reason.
-    pub const ALL: [(&'static str, &'static str); 4] = [
+    pub const ALL: [(&'static str, &'static str); 5] = [
         (names::LAUNCHED, names::REASON_INSUFFICIENT_CAPACITY),
         (names::LAUNCHED, names::REASON_LAUNCH_FAILED),
+        (names::LAUNCHED, names::REASON_LAUNCH_REFUSED),
         (names::NODE_REGISTERED, names::REASON_REGISTRATION_TIMEOUT),
         (names::NODE_INITIALIZED, names::REASON_INITIALIZATION_TIMEOUT),
     ];

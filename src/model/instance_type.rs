@@ -1,5 +1,6 @@
 //! Machines that can be bought: what they are, where and how they are sold, and for how much.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -20,6 +21,8 @@ pub struct InstanceType {
     pub capacity: Resources,
     /// What is left of that for pods.
     pub allocatable: Resources,
+    /// How many volumes of each driver its nodes can attach; no limit where a driver is not named.
+    pub volume_limits: BTreeMap<String, u32>,
     /// Where and how it is sold.
     pub offerings: Vec<Offering>,
 }

@@ -19,7 +19,7 @@ use crate::cloud::ClusterId;
 use crate::cluster::Cluster;
 use crate::controllers::compute::Place;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Compute, Context, Discounts, Notices, Unavailable, Zones};
+use crate::controllers::{self, Compute, Context, Discounts, Notices, ServerTime, Unavailable, Zones};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::offerings::Kinds;
@@ -81,6 +81,7 @@ pub(super) fn context_with(
         events: Events::new(edges.kube.clone(), edges.clock.clone(), identity),
         unavailable: Unavailable::new(kube, clock, holds, metrics.clone()),
         metrics,
+        server_time: ServerTime::new(edges.kube.clone(), edges.clock.clone()),
         zones: Zones::default(),
         cluster: Cluster::default(),
         // A history must not hang on which thread is faster; a process of its own asks for another place.

@@ -4,6 +4,8 @@
 //! that any from each place on costs, so that a few look-ups say below which price nothing fits. Which types requirements
 //! leave, and for how much, is computed and sorted once for each interned set of requirements.
 
+use std::collections::BTreeSet;
+
 use super::bits;
 use super::dims::Dims;
 use super::limits::Limits;
@@ -33,6 +35,8 @@ pub(super) struct Template {
     pub(super) counted_most: Vec<i64>,
     /// Ports that daemons take, and the types on which they do.
     pub(super) daemon_ports: Vec<(Vec<HostPort>, Vec<u64>)>,
+    /// The drivers of which types can attach so many volumes only, and how many each can.
+    pub(super) attachable: Vec<(String, Vec<u32>)>,
     /// How many values of labels must stay possible: column and number.
     pub(super) min_values: Vec<(usize, u32)>,
     width: usize,
@@ -173,6 +177,7 @@ impl Template {
             limits: None,
             counted_most: Vec::new(),
             daemon_ports: Vec::new(),
+            attachable: attachable(source, &types),
             min_values: Vec::new(),
             width: dims.len(),
             rooms: Vec::new(),
@@ -258,6 +263,18 @@ impl Template {
         }
     }
 
+    /// Leaves only types that can attach so many volumes of each driver.
+    pub(super) fn keep_attaching(&self, types: &mut [u64], volumes: &[(&str, u32)]) {
+        for (driver, wanted) in volumes {
+            let limits = self.attachable.iter().filter(|(of, _)| of == driver);
+            for (kind, limit) in limits.flat_map(|(_, limits)| limits.iter().enumerate()) {
+                if wanted > limit {
+                    bits::drop(types, kind);
+                }
+            }
+        }
+    }
+
     /// What requirements leave of the types.
     pub(super) fn row(&mut self, space: &Space, req: ReqId) -> &Row {
         let at = req as usize;
@@ -330,6 +347,18 @@ impl Template {
         let found = dearer.find(|(_, kind)| self.holds(*kind, wanted) && allowed(*kind));
         found.map(|(price, kind)| (*kind, *price))
     }
+}
+
+/// The limits of drivers that any of these types of a pool has, by type.
+fn attachable(pool: &Pool, types: &[Kind]) -> Vec<(String, Vec<u32>)> {
+    let limits = |kind: &Kind| &pool.types[kind.index].volume_limits;
+    let drivers: BTreeSet<&String> = types.iter().flat_map(|kind| limits(kind).keys()).collect();
+    let of = |driver: &String, kind: &Kind| limits(kind).get(driver).copied().unwrap_or(u32::MAX);
+    let each = |driver: &String| types.iter().map(|kind| of(driver, kind)).collect();
+    drivers
+        .into_iter()
+        .map(|driver| (driver.clone(), each(driver)))
+        .collect()
 }
 
 impl Ladder {

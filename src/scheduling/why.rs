@@ -169,7 +169,7 @@ impl fmt::Display for Why {
             Self::NoType { wanted } => write!(f, "no instance type has all of {wanted}"),
             Self::Port(port) => write!(f, "port {}/{} of the host is taken", port.port, port.protocol),
             Self::VolumeLimit { driver, limit } => {
-                write!(f, "it can attach {limit} volumes of {driver}, and has them")
+                write!(f, "no more than {limit} volumes of {driver} can be attached")
             }
             Self::Resource { shortage, nearest } => write!(
                 f,

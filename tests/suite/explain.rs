@@ -296,3 +296,57 @@ fn a_pod_or_a_cluster_that_is_not_there_is_bad_input() {
         stderr(&output)
     );
 }
+
+/// A node of a cluster that is not ours.
+fn node(simulator: &Simulator, name: &str, labels: &Value) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+    write::insert(&simulator.cluster, node);
+    let amounts = json!({"cpu": "4", "memory": "16Gi", "pods": "110"});
+    let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-16T09:30:00Z"});
+    let reported = json!({"capacity": amounts, "allocatable": amounts, "conditions": [ready]});
+    status::<k8s_openapi::api::core::v1::Node>(simulator, name, None, &reported);
+}
+
+#[test]
+fn a_node_that_has_room_is_told_and_since_when_it_is_ready() {
+    let simulator = cluster();
+    node(&simulator, "n1", &json!({}));
+    write::insert(&simulator.cluster, pod("p", "1", &json!({})));
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains(
+            "pod default/p has room on node n1, which is ready for work since 2026-11-16T09:30:00Z; the kube-scheduler \
+             has not put it there yet"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_node_that_has_joined_and_is_not_ready_for_work_is_told_with_its_claim() {
+    let simulator = cluster();
+    let own = json!({"karpenter.sh/nodepool": "red", "karpenter.sh/registered": "true"});
+    node(&simulator, "red-a", &own);
+    let made = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": "red-a", "labels": {"karpenter.sh/nodepool": "red"}},
+        "spec": {"requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"}},
+    });
+    let done = |type_: &str| {
+        json!({"type": type_, "status": "True", "reason": type_, "message": "",
+            "lastTransitionTime": "2026-11-16T09:40:00Z"})
+    };
+    let fares = json!({"providerID": "ibm:///us-south/1", "nodeName": "red-a",
+        "conditions": [done("Launched"), done("Registered")]});
+    status::<NodeClaim>(&simulator, "red-a", Some(made), &fares);
+    write::insert(&simulator.cluster, pod("p", "1", &json!({})));
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains("pod default/p waits for node red-a, which is not ready for work yet: NodeClaim red-a"),
+        "{said}"
+    );
+    assert!(
+        said.contains("which has since 2026-11-16T09:40:00Z to be ready for work"),
+        "{said}"
+    );
+}

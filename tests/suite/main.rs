@@ -37,6 +37,8 @@ mod runtime;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
+mod simulate;
+#[cfg(test)]
 mod simulator;
 #[cfg(test)]
 mod solve;

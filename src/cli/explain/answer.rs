@@ -160,10 +160,34 @@ fn waits(live: &Live, node: &Node, name: &str) -> String {
             progress(claim)
         ),
         _ => format!(
-            "{name} has room on node {}; the kube-scheduler has not put it there yet",
-            node.name
+            "{name} has room on node {}{}; the kube-scheduler has not put it there yet",
+            node.name,
+            ready_since(live, claim, &node.name)
         ),
     }
+}
+
+/// Since when a node is ready for work, as its claim says, or the node itself where it has none.
+fn ready_since(live: &Live, claim: Option<&NodeClaim>, name: &str) -> String {
+    let claimed = claim
+        .and_then(|claim| claim.status.as_ref()?.conditions.as_ref())
+        .and_then(|all| {
+            all.iter()
+                .find(|it| it.type_ == NODE_INITIALIZED && it.status == "True")
+        })
+        .map(|it| it.last_transition_time.0);
+    let node = live.objects.nodes.iter().find(|node| node.name_any() == name);
+    let reported = || {
+        let conditions = node?.status.as_ref()?.conditions.as_ref()?;
+        let ready = conditions
+            .iter()
+            .find(|it| it.type_ == "Ready" && it.status == "True")?;
+        ready.last_transition_time.as_ref().map(|time| time.0)
+    };
+    let since = claimed.or_else(reported);
+    since.map_or_else(String::new, |since| {
+        format!(", which is ready for work since {since}")
+    })
 }
 
 /// How far a claim has come, and since when.

@@ -74,7 +74,8 @@ pub(in crate::cli) fn stateful(set: &StatefulSet, namespace: &str) -> (Vec<Pod>,
 
 /// As it is once the kube-scheduler has found no node for it, if nothing else keeps it: only then it counts.
 pub(in crate::cli) fn refused(mut pod: Pod) -> Pod {
-    let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    let has_node = node.is_some_and(|node| !node.is_empty());
     let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
     let is_held = gates.is_some_and(|gates| !gates.is_empty());
     if !has_node && !is_held {

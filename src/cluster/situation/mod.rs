@@ -22,6 +22,8 @@ pub struct Situation {
     pub snapshot: Snapshot,
     /// The pools of the snapshot, as they are written, in the same order.
     pub pools: Vec<NodePool>,
+    /// The DaemonSets whose pods the snapshot has, as namespace and name, in the same order.
+    pub daemons: Vec<String>,
     /// The pods that claims are on their way for, by uid, with the claim's name.
     pub held: BTreeMap<String, String>,
 }
@@ -47,7 +49,9 @@ impl Index {
         let needy = self.needy(&held, but);
         let bound = self.bound(&nodes, &held, &needy);
         let (pools, written) = self.usable_pools(types);
-        let daemons = self.daemons.iter().filter_map(|(_, daemon)| daemon.clone().ok());
+        let daemons = self.daemons.iter();
+        let daemons = daemons.filter_map(|(key, daemon)| Some((key.clone(), daemon.clone().ok()?)));
+        let (daemon_sets, daemons) = daemons.unzip();
         let namespaces = self.namespaces.iter();
         Situation {
             snapshot: Snapshot {
@@ -59,13 +63,14 @@ impl Index {
                         .iter()
                         .map(|(uid, node)| (uid.as_str(), Some(node.as_str()))),
                 ),
-                daemons: daemons.collect(),
+                daemons,
                 namespaces: namespaces
                     .map(|(name, labels)| (name.clone(), labels.clone()))
                     .collect(),
                 storage,
             },
             pools: written,
+            daemons: daemon_sets,
             held,
         }
     }

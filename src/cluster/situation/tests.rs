@@ -156,6 +156,7 @@ fn what_was_chosen_for_a_claim_says_what_its_node_will_have_before_it_is_there()
         requirements,
         capacity: crate::resources::Resources::new().with("cpu", 4000),
         allocatable: crate::resources::Resources::new().with("cpu", 3900),
+        volume_limits: [("d".to_owned(), 12)].into(),
         offerings: Vec::new(),
     };
     let types: Types = [("p".to_owned(), Arc::new(vec![kind]))].into();
@@ -164,4 +165,24 @@ fn what_was_chosen_for_a_claim_says_what_its_node_will_have_before_it_is_there()
     assert_eq!(node.allocatable.get("cpu"), 3900);
     assert_eq!(node.capacity.get("cpu"), 4000);
     assert_eq!(node.labels.get(names::ARCH).map(String::as_str), Some("amd64"));
+    assert_eq!(node.volume_limits.get("d"), Some(&12), "until its driver says so");
+}
+
+#[test]
+fn a_daemon_set_that_cannot_be_read_is_not_counted_and_keeps_no_plan_from_being_made() {
+    let daemon_set = |name: &str, operator: &str| -> k8s_openapi::api::apps::v1::DaemonSet {
+        let terms = json!([{"matchExpressions": [{"key": "a", "operator": operator}]}]);
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "spec": {"selector": {}, "template": {"spec": {"containers": [], "affinity": {"nodeAffinity":
+                {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}}},
+        }))
+        .unwrap()
+    };
+    let mut index = index(&[], &[]);
+    index.apply(&daemon_set("bad", "Like"));
+    index.apply(&daemon_set("good", "Exists"));
+    let situation = seen(&index);
+    assert_eq!(situation.daemons, ["kube-system/good"]);
+    assert_eq!(situation.snapshot.daemons.len(), 1);
 }

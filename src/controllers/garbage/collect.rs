@@ -1,17 +1,15 @@
 //! Removes garbage, one thing at a time, and tells of each.
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, ResourceExt};
-use serde_json::json;
+use kube::{Resource, ResourceExt};
 
 use super::Error;
-use super::breaker::fingerprint;
+use super::breaker::{self, Population, fingerprint};
 use super::view::{End, Garbage};
 use crate::api::{IBMNodeClass, NodeClaim, names};
 use crate::cloud::{self, Leftover, Machine};
 use crate::controllers::context::Context;
 use crate::controllers::events::{Kind, Story};
+use crate::controllers::lost_node;
 use crate::controllers::removal::{self, Judged};
 
 /// What an event lists at most.
@@ -23,7 +21,7 @@ pub(super) async fn collect(
     classes: &[IBMNodeClass],
     garbage: Garbage,
 ) -> Result<(), Error> {
-    tell_working(context, classes, &garbage.working).await;
+    tell_left(context, classes, &garbage).await;
     for machine in &garbage.machines {
         delete_machine(context, classes, machine).await?;
     }
@@ -34,14 +32,14 @@ pub(super) async fn collect(
         delete_claim(context, claim, end).await?;
     }
     for node in garbage.nodes.values() {
-        release_node(context, node).await?;
+        lost_node::release(context, node).await?;
     }
     Ok(())
 }
 
 /// Tells what would be removed.
 pub(super) async fn report(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage) {
-    tell_working(context, classes, &garbage.working).await;
+    tell_left(context, classes, garbage).await;
     let machines = garbage
         .machines
         .iter()
@@ -64,35 +62,66 @@ pub(super) async fn report(context: &Context, classes: &[IBMNodeClass], garbage:
     }
     for (claim, end) in garbage.claims.values() {
         let (_, note) = words(end);
-        let story = Story {
-            kind: Kind::Warning,
-            reason: names::REASON_GARBAGE_FOUND,
-            action: "Report",
-            transition: note.clone(),
-            note,
-        };
-        context.events.tell(claim, story).await;
+        tell_found(context, claim, note).await;
     }
 }
 
+/// What is left where it is, whatever is configured.
+async fn tell_left(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage) {
+    tell_working(context, classes, &garbage.working).await;
+    for claim in garbage.contradicted.values() {
+        let note = "its machine is not in the cloud, but its node is ready: it is not given up. Is the API key that of \
+                    another account?";
+        tell_found(context, claim, note.to_owned()).await;
+    }
+    for node in garbage.strangers.values() {
+        let note = "it bears the labels of our nodes, but no claim answers for it, and it is no machine of ours: it is \
+                    left alone";
+        tell_found(context, node, note.to_owned()).await;
+    }
+}
+
+async fn tell_found<K: Resource<DynamicType = ()>>(context: &Context, about: &K, note: String) {
+    let story = Story {
+        kind: Kind::Warning,
+        reason: names::REASON_GARBAGE_FOUND,
+        action: "Report",
+        transition: note.clone(),
+        note,
+    };
+    context.events.tell(about, story).await;
+}
+
 /// Says that the sweep has stopped, and how it goes on.
-pub(super) async fn alert(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage, machines: usize) {
+pub(super) async fn alert(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage, all: Population) {
     let confirm = fingerprint(garbage);
-    let orphans = garbage.machines.len() + garbage.working.len();
-    let ids: Vec<&str> = garbage
-        .machines
-        .iter()
-        .map(|it| it.id.as_str())
-        .take(TOLD_MAX)
-        .collect();
+    let (orphans, vanished) = (breaker::orphans(garbage), breaker::vanished(garbage));
+    let mut found = Vec::new();
+    if orphans > 0 {
+        found.push(format!(
+            "{orphans} of {} machines belong to no claim, {} of them with a ready node.",
+            all.machines,
+            garbage.working.len()
+        ));
+    }
+    if vanished > 0 {
+        found.push(format!(
+            "{vanished} of {} claims have a machine that the cloud does not know, {} of them with a ready node.",
+            all.claims,
+            garbage.contradicted.len()
+        ));
+    }
+    let machines = garbage.machines.iter().map(|it| it.id.clone());
+    let claims = breaker::given_up(garbage).map(|(_, claim)| claim.name_any());
+    let few: Vec<String> = machines.chain(claims).take(TOLD_MAX).collect();
     let note = format!(
-        "{orphans} of {machines} machines belong to no claim, {} of them with a ready node. Was a backup restored or a \
-         definition removed? Nothing is collected. To delete those without a ready node ({}), annotate this class with {}={confirm}",
-        garbage.working.len(),
-        ids.join(", "),
+        "{} Was a backup restored, a definition removed, or the key of another account given? Nothing is collected. To \
+         delete those without a ready node ({}), annotate this class with {}={confirm}",
+        found.join(" "),
+        few.join(", "),
         names::CONFIRM_COLLECTION,
     );
-    tracing::error!(orphans, machines, confirm, "a sweep has stopped");
+    tracing::error!(orphans, vanished, confirm, "a sweep has stopped");
     tell(
         context,
         classes,
@@ -124,7 +153,7 @@ async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Ma
 }
 
 /// What belongs to no claim is told on a class: there is nothing nearer that is left.
-async fn tell(
+pub(super) async fn tell(
     context: &Context,
     classes: &[IBMNodeClass],
     kind: Kind,
@@ -201,7 +230,8 @@ fn words(end: &End) -> (&'static str, String) {
             names::REASON_MACHINE_VANISHED,
             "the machine is not in the cloud any more".to_owned(),
         ),
-        End::Dead(why) => (names::REASON_MACHINE_STOPPED, why.clone()),
+        End::Stopped(why) => (names::REASON_MACHINE_STOPPED, why.clone()),
+        End::Failed(why) => (names::REASON_MACHINE_FAILED, why.clone()),
         End::NodeGone => (
             names::REASON_NODE_DELETED,
             "its node is not there any more".to_owned(),
@@ -227,23 +257,4 @@ async fn delete_claim(context: &Context, claim: &NodeClaim, end: &End) -> Result
         context.hurry.notify_one();
     }
     Ok(())
-}
-
-/// Lets a Node go that is being deleted, and whose claim and machine are gone.
-async fn release_node(context: &Context, node: &Node) -> Result<(), Error> {
-    let kept = node.finalizers().iter();
-    let kept: Vec<&String> = kept
-        .filter(|name| *name != names::TERMINATION_FINALIZER)
-        .collect();
-    let patch = json!({"metadata": {"resourceVersion": node.resource_version(), "finalizers": kept}});
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let params = PatchParams::default();
-    match nodes.patch(&node.name_any(), &params, &Patch::Merge(patch)).await {
-        Ok(_) => {
-            context.metrics.collected("node");
-            Ok(())
-        }
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }

@@ -5,9 +5,10 @@
 //! look so again half a minute later, on reads made anew, and must have an age. A machine is ours only by name and
 //! resource group, and is looked at once more by its id before it is deleted by its id.
 //!
-//! A machine whose Node is ready works for somebody: it is reported and never collected. More machines of nobody than a
-//! few mean that the cluster has forgotten them (a backup was restored, a definition removed): the sweep stops until a
-//! person confirms exactly these, by an annotation on a class.
+//! A machine whose Node is ready works for somebody: it is reported and never collected; nor is the claim of a ready Node
+//! given up because the cloud does not know its machine. More machines of nobody than a few mean that the cluster has
+//! forgotten them (a backup was restored, a definition removed), and more claims without a machine that the cloud is asked
+//! with the wrong key: the sweep stops until a person confirms exactly these, by an annotation on a class.
 
 mod breaker;
 mod collect;
@@ -19,6 +20,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::context::{Collecting, Context};
+use super::events::Kind;
 use crate::api::IBMNodeClass;
 use crate::cloud::{self, ClusterId};
 pub(super) use breaker::Verdict;
@@ -59,22 +61,34 @@ pub async fn sweep(context: &Context, cluster: ClusterId) -> Result<(), Error> {
     context.clock.sleep(context.settings.sweep_again_after).await;
     let view = View::read(context, cluster).await?;
     let classes = view.classes.clone();
-    let machines = view.machines.len();
+    let population = view.population();
     let second = view.garbage(context).among(&first).confirmed(context).await?;
     context.metrics.found_garbage(&second.counts());
     if context.settings.collecting == Collecting::Report {
         collect::report(context, &classes, &second).await;
         return Ok(());
     }
-    let verdict = breaker::judge(&second, machines, &classes);
+    let verdict = breaker::judge(&second, population, &classes);
     context.metrics.collection_stopped(verdict);
     match verdict {
         Verdict::Go => collect::collect(context, &classes, second).await,
         Verdict::Stop => {
-            collect::alert(context, &classes, &second, machines).await;
+            collect::alert(context, &classes, &second, population).await;
             Ok(())
         }
     }
+}
+
+/// Tells of a machine of nobody that is deleted elsewhere, or left there, as configured.
+pub(super) async fn tell_of_orphan(
+    context: &Context,
+    reason: &'static str,
+    note: String,
+    id: &str,
+) -> Result<(), Error> {
+    let classes = classes(context).await?;
+    collect::tell(context, &classes, Kind::Warning, reason, note, id.to_owned()).await;
+    Ok(())
 }
 
 /// All classes.

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
+use super::breaker::Population;
 use super::{Error, classes, groups_of};
 use crate::api::{CapacityType, IBMNodeClass, NodeClaim, names};
 use crate::clock::later;
@@ -16,6 +17,7 @@ use crate::cloud::{
 };
 use crate::controllers::context::Context;
 use crate::controllers::lists;
+use crate::controllers::lost_node::{is_absent, machine_of};
 use crate::controllers::node_claim::look;
 use crate::lifecycle::Sighting;
 use crate::lifecycle::facts::Facts;
@@ -23,6 +25,10 @@ use crate::lifecycle::interruption::{Interruption, interruption};
 
 /// What is younger may still be in the making: an order is carried out within a minute, and shows some seconds later.
 const AGE_MIN: Duration = Duration::from_secs(75);
+/// Clocks are wrong by hours, not by days.
+const NONSENSE_AFTER: Duration = Duration::from_hours(24);
+/// A kubelet says how it is every five minutes where nothing changes; one report may be lost.
+const HEARD_WITHIN: Duration = Duration::from_mins(11);
 
 /// Cloud and cluster, each read whole, the cloud first.
 pub(super) struct View {
@@ -39,8 +45,10 @@ pub(super) struct View {
 pub(super) enum End {
     /// Its machine is nowhere.
     Vanished,
-    /// Its machine is off or broken; why, for people.
-    Dead(String),
+    /// Its machine is off; why, for people.
+    Stopped(String),
+    /// Its machine is broken; why, for people.
+    Failed(String),
     /// Its Node is gone, and with it whoever could use the machine.
     NodeGone,
 }
@@ -56,12 +64,16 @@ pub(super) struct Garbage {
     pub(super) leftovers: Vec<Leftover>,
     /// Claims that have come to their end, by uid.
     pub(super) claims: BTreeMap<String, (NodeClaim, End)>,
+    /// Claims whose machine is nowhere although its Node is ready, by uid: never given up.
+    pub(super) contradicted: BTreeMap<String, NodeClaim>,
     /// Nodes that are being deleted and held by us, without claim and machine, by uid.
     pub(super) nodes: BTreeMap<String, Node>,
+    /// Nodes with our labels, without claim and machine, by uid: left alone.
+    pub(super) strangers: BTreeMap<String, Node>,
 }
 
 /// How much garbage of each kind there is.
-pub(in crate::controllers) type Counts = [(&'static str, usize); 5];
+pub(in crate::controllers) type Counts = [(&'static str, usize); 7];
 
 impl View {
     pub(super) async fn read(context: &Context, cluster: ClusterId) -> Result<Self, Error> {
@@ -107,27 +119,31 @@ impl View {
         let ended = ended.filter_map(|claim| Some((claim.uid()?, (claim.clone(), self.end_of(claim)?))));
         let leftovers = self.leftovers.iter();
         let leftovers = leftovers.filter(|it| self.is_leftover(it) && is_of_age(it.created_at, now));
+        let keyed = |node: &Node| Some((node.uid()?, node.clone()));
         let held = self.nodes.iter().filter(|node| self.is_held(node));
+        let strangers = self.nodes.iter().filter(|node| self.is_stranger(node));
         Garbage {
             machines,
             working,
             leftovers: leftovers.cloned().collect(),
             claims: ended.collect(),
-            nodes: held
-                .filter_map(|node| Some((node.uid()?, node.clone())))
-                .collect(),
+            contradicted: BTreeMap::new(),
+            nodes: held.filter_map(keyed).collect(),
+            strangers: strangers.filter_map(keyed).collect(),
+        }
+    }
+
+    /// Among how many garbage is found.
+    pub(super) fn population(&self) -> Population {
+        Population {
+            machines: self.machines.len(),
+            claims: self.claims.iter().filter(|claim| claim.is_launched()).count(),
         }
     }
 
     /// The machines of Nodes that are ready and stay.
     fn ready(&self) -> BTreeSet<String> {
-        let working = self.nodes.iter().filter(|node| {
-            let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
-            let mut ready = conditions
-                .into_iter()
-                .filter(|it| it.type_ == "Ready" && it.status == "True");
-            node.metadata.deletion_timestamp.is_none() && ready.next().is_some()
-        });
+        let working = self.nodes.iter().filter(|node| readiness(node).is_some());
         working.filter_map(machine_of).collect()
     }
 
@@ -142,7 +158,10 @@ impl View {
         };
         match interruption(machine) {
             Some(Interruption::Dead(why)) if machine.capacity_type == CapacityType::OnDemand => {
-                Some(End::Dead(why))
+                Some(match machine.status {
+                    MachineStatus::Failed => End::Failed(why),
+                    _ => End::Stopped(why),
+                })
             }
             _ if claim.is(names::NODE_REGISTERED) && self.node_of(claim).is_none() => Some(End::NodeGone),
             _ => None,
@@ -169,16 +188,33 @@ impl View {
     fn is_held(&self, node: &Node) -> bool {
         let ours = |name: &String| name == names::TERMINATION_FINALIZER;
         let waits = node.metadata.deletion_timestamp.is_some() && node.finalizers().iter().any(ours);
+        let machine = machine_of(node);
+        waits && !self.is_claimed(node) && machine.is_some_and(|id| !self.machines.contains_key(&id))
+    }
+
+    /// Whether a Node looks like ours and is not: nobody claims it, and it is no machine of ours.
+    fn is_stranger(&self, node: &Node) -> bool {
+        let looks_ours = node.labels().contains_key(names::NODE_CLASS);
+        let stays = node.metadata.deletion_timestamp.is_none();
+        // A claim of its name tells itself that the Node is not its own.
+        let has_namesake = self
+            .claims
+            .iter()
+            .any(|claim| claim.name_any() == node.name_any());
+        let is_machine = machine_of(node).is_some_and(|id| self.machines.contains_key(&id));
+        looks_ours && stays && !has_namesake && !self.is_claimed(node) && !is_machine
+    }
+
+    /// Whether a claim says that a Node is its own.
+    fn is_claimed(&self, node: &Node) -> bool {
         let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-        let claimed = self.claims.iter().any(|claim| {
+        self.claims.iter().any(|claim| {
             let own = claim
                 .status
                 .as_ref()
                 .and_then(|status| status.provider_id.as_deref());
             own.is_some() && own == provider_id
-        });
-        let machine = machine_of(node);
-        waits && !claimed && machine.is_some_and(|id| !self.machines.contains_key(&id))
+        })
     }
 }
 
@@ -193,7 +229,9 @@ impl Garbage {
             ("working-machine", self.working.len()),
             ("leftover", self.leftovers.len()),
             ("claim", self.claims.len()),
+            ("working-claim", self.contradicted.len()),
             ("node", self.nodes.len()),
+            ("stranger", self.strangers.len()),
         ]
     }
 
@@ -207,33 +245,37 @@ impl Garbage {
         self.working.retain(|machine| known.contains(machine.id.as_str()));
         self.leftovers
             .retain(|leftover| left.contains(leftover.id.as_str()));
-        self.claims
-            .retain(|uid, (_, end)| earlier.claims.get(uid).is_some_and(|(_, before)| before == end));
+        let was = |uid: &String, end: &End| {
+            let contradicted = *end == End::Vanished && earlier.contradicted.contains_key(uid);
+            let before = earlier.claims.get(uid).map(|(_, before)| before);
+            contradicted || before == Some(end)
+        };
+        self.claims.retain(|uid, (_, end)| was(uid, end));
         self.nodes.retain(|uid, _| earlier.nodes.contains_key(uid));
+        self.strangers
+            .retain(|uid, _| earlier.strangers.contains_key(uid));
         self
     }
 
     /// Without the claims whose machine is found after all, by id or by name, or is well: a list may miss one, or be
-    /// old. The same for Nodes.
+    /// old. The same for Nodes. Claims whose Node contradicts it are set apart.
     pub(super) async fn confirmed(mut self, context: &Context) -> Result<Self, Error> {
-        let mut doubtful = BTreeSet::new();
-        for (uid, (claim, end)) in &self.claims {
-            if !holds(context, claim, end).await? {
-                doubtful.insert(uid.clone());
+        for (uid, (claim, end)) in std::mem::take(&mut self.claims) {
+            if !holds(context, &claim, &end).await? {
+                continue;
+            }
+            if end == End::Vanished && is_alive(context, &claim).await? {
+                self.contradicted.insert(uid, claim);
+            } else {
+                self.claims.insert(uid, (claim, end));
             }
         }
-        for (uid, node) in &self.nodes {
-            let machine = machine_of(node).unwrap_or_default();
-            match context.cloud.get(&machine).await {
-                Err(error) if error.is_not_found() => {}
-                Ok(_) => {
-                    doubtful.insert(uid.clone());
-                }
-                Err(error) => return Err(error.into()),
+        for (uid, node) in std::mem::take(&mut self.nodes) {
+            let machine = machine_of(&node).unwrap_or_default();
+            if is_absent(context, &machine).await? {
+                self.nodes.insert(uid, node);
             }
         }
-        self.claims.retain(|uid, _| !doubtful.contains(uid));
-        self.nodes.retain(|uid, _| !doubtful.contains(uid));
         Ok(self)
     }
 }
@@ -252,7 +294,7 @@ async fn holds(context: &Context, claim: &NodeClaim, end: &End) -> Result<bool, 
         (End::Vanished, Sighting::Absent) => true,
         // Somebody else took the name that its machine left behind.
         (End::Vanished, Sighting::Present(other)) => other.id != id,
-        (End::Dead(_), Sighting::Present(machine)) => machine.is_dead(),
+        (End::Stopped(_) | End::Failed(_), Sighting::Present(machine)) => machine.is_dead(),
         _ => false,
     })
 }
@@ -272,9 +314,37 @@ fn is_orphan(machine: &Machine, claims: &BTreeMap<String, &NodeClaim>) -> bool {
     is_retired && recorded != Some(&machine.id) && machine.status != MachineStatus::Deleting
 }
 
-/// What does not say when it was made is judged by its second sighting alone.
+/// Whether the Node of a claim is ready, and its kubelet was heard lately, by the API server's clock. A cloud that says that
+/// its machine is not there is asked with the wrong key, or does not know.
+async fn is_alive(context: &Context, claim: &NodeClaim) -> Result<bool, Error> {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let own = instance_id(claim);
+    let node = nodes.get_opt(&claim.name_any()).await?;
+    let node = node.filter(|node| machine_of(node) == own);
+    let Some(heard) = node
+        .as_ref()
+        .and_then(readiness)
+        .and_then(|it| it.last_heartbeat_time.as_ref())
+    else {
+        return Ok(false);
+    };
+    Ok(later(heard.0, HEARD_WITHIN) >= context.server_time.now().await?)
+}
+
+/// What says that a Node is ready; `None` if it is not, or goes.
+fn readiness(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
+    let mut ready = conditions.filter(|it| it.type_ == "Ready" && it.status == "True");
+    ready
+        .next()
+        .filter(|_| node.metadata.deletion_timestamp.is_none())
+}
+
+/// What does not say when it was made is judged by its second sighting alone; so is what says that it is made tomorrow or
+/// later, which is nonsense and would never be of age.
 fn is_of_age(created_at: Option<Timestamp>, now: Timestamp) -> bool {
-    created_at.is_none_or(|created_at| later(created_at, AGE_MIN) <= now)
+    let sensible = created_at.filter(|created_at| *created_at <= later(now, NONSENSE_AFTER));
+    sensible.is_none_or(|created_at| later(created_at, AGE_MIN) <= now)
 }
 
 fn instance_id(claim: &NodeClaim) -> Option<String> {
@@ -282,8 +352,22 @@ fn instance_id(claim: &NodeClaim) -> Option<String> {
     Some(provider_id.parse::<ProviderId>().ok()?.instance().to_owned())
 }
 
-/// The machine that a Node says it is.
-fn machine_of(node: &Node) -> Option<String> {
-    let provider_id = node.spec.as_ref()?.provider_id.as_ref()?;
-    Some(provider_id.parse::<ProviderId>().ok()?.instance().to_owned())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_young_has_no_age_and_nonsense_protects_nothing() {
+        let now: Timestamp = "2026-11-16T10:00:00Z".parse().unwrap();
+        for (made, of_age) in [
+            ("2026-11-16T09:58:45Z", true),
+            ("2026-11-16T09:58:46Z", false),
+            ("2026-11-16T11:00:00Z", false),
+            ("9999-12-30T22:00:00Z", true),
+            ("1970-01-01T00:00:00Z", true),
+        ] {
+            assert_eq!(is_of_age(Some(made.parse().unwrap()), now), of_age, "{made}");
+        }
+        assert!(is_of_age(None, now));
+    }
 }

@@ -13,6 +13,7 @@ use crate::api::{CapacityType, NodeClaim, OfferingKey, names};
 use crate::cloud::{self, Machine, MachineStatus};
 use crate::controllers::context::{Collecting, Context};
 use crate::controllers::events::{Kind, Story};
+use crate::controllers::garbage::tell_of_orphan;
 use crate::controllers::unavailable::Cause;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{is_marked, marked};
@@ -65,19 +66,15 @@ pub(super) async fn preempted(context: &Context, claim: &NodeClaim, machine: &Ma
 /// The cloud took a machine back that belongs to no claim.
 pub(super) async fn preempted_orphan(context: &Context, machine: &Machine) -> Result<(), Error> {
     withhold(context, machine, Cause::Preempted).await?;
+    let what = format!("machine {} ({})", machine.id, machine.name);
+    let why = "IBM Cloud took it back, and it belongs to no claim";
     if context.settings.collecting == Collecting::Report {
-        tracing::warn!(
-            id = machine.id,
-            name = machine.name,
-            "a preempted machine belongs to no claim"
-        );
+        let note = format!("{what}: {why}; nothing is collected, as configured");
+        tell_of_orphan(context, names::REASON_GARBAGE_FOUND, note, &machine.id).await?;
         return Ok(());
     }
-    tracing::info!(
-        id = machine.id,
-        name = machine.name,
-        "deleting a preempted machine without a claim"
-    );
+    let note = format!("deleting {what}: {why}");
+    tell_of_orphan(context, names::REASON_COLLECTED, note, &machine.id).await?;
     match context.cloud.delete(&machine.id).await {
         Ok(()) | Err(cloud::Error::NotFound(_) | cloud::Error::Conflict(_)) => {
             context.metrics.collected("machine");

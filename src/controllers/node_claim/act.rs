@@ -77,8 +77,10 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::End(end) => return conclude(context, known, &end).await,
         Step::ReleaseFinalizer => {
             write::release_finalizer(context, known).await?;
-            // What was bought and is gone has made room in the quota.
-            context.unavailable.lift(Cause::Quota).await;
+            // What was bought and is gone has made room in the quota; a claim that never had a machine has not.
+            if has_machine(&known.claim) {
+                context.unavailable.lift(Cause::Quota).await;
+            }
             return Ok(Outcome::Rest);
         }
         Step::Block(blocker) => return Ok(block(context, known, &blocker).await),
@@ -88,6 +90,15 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         step => tell(context, known, step).await?,
     };
     Ok(Outcome::Again(Box::new(next)))
+}
+
+/// Whether a machine was bought for a claim.
+fn has_machine(claim: &NodeClaim) -> bool {
+    let allocation = claim
+        .status
+        .as_ref()
+        .and_then(|status| status.allocation.as_ref());
+    allocation.is_some_and(|allocation| allocation.instance_id.is_some())
 }
 
 /// The steps that write a status and do nothing else.

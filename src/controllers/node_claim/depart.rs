@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::{Eviction as EvictionRequest, PodDisruptionBudget};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -11,10 +12,10 @@ use kube::{Api, ResourceExt};
 
 use super::observe::Known;
 use super::{Error, Shared};
-use crate::api::names;
+use crate::api::{NodeClaim, names};
 use crate::controllers::context::Context;
 use crate::controllers::events::{Kind, Story};
-use crate::drain::{Eviction, Manner, Waiting, Why, leaves};
+use crate::drain::{Eviction, Manner, Waiting, Why, hangs_on_time, leaves};
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{Holdup, Remaining};
 
@@ -33,15 +34,17 @@ pub(super) async fn remaining(shared: &Shared, known: &Known, node: &str) -> Res
         .list(&here)
         .await
         .map_err(Error::kube("listing the pods of the node"))?;
+    let at = time(context, claim, &pods.items).await?;
     let mut remaining = Remaining {
+        at,
         tainted_for,
         pods: pods.items,
-        refused: shared.departures.refused(claim),
+        refused: shared.departures.refused(claim, &context.clock, at),
         ..Remaining::default()
     };
     if claim.is(names::DRAINED) {
-        remaining.attached = attached(context, node, &remaining.pods).await?;
-    } else if remaining.pods.iter().any(|pod| is_to_be_evicted(pod, context)) {
+        remaining.attached = attached(context, node, &remaining).await?;
+    } else if remaining.pods.iter().any(|pod| is_to_be_evicted(pod, at)) {
         let budgets: Api<PodDisruptionBudget> = Api::all(context.client.clone());
         let listed = budgets.list(&ListParams::default()).await;
         remaining.budgets = listed
@@ -51,12 +54,22 @@ pub(super) async fn remaining(shared: &Shared, known: &Known, node: &str) -> Res
     Ok(remaining)
 }
 
-fn is_to_be_evicted(pod: &Pod, context: &Context) -> bool {
-    pod.metadata.deletion_timestamp.is_none() && leaves(pod, context.clock.now())
+/// The time that pods are judged by: the API server's wherever anything hangs on it. A clock of ours that is ahead would
+/// cut their time short.
+async fn time(context: &Context, claim: &NodeClaim, pods: &[Pod]) -> Result<Timestamp, Error> {
+    if claim.deadline().is_none() && !pods.iter().any(hangs_on_time) {
+        return Ok(context.clock.now());
+    }
+    let asked = context.server_time.now().await;
+    asked.map_err(Error::kube("asking the API server for the time"))
+}
+
+fn is_to_be_evicted(pod: &Pod, at: Timestamp) -> bool {
+    pod.metadata.deletion_timestamp.is_none() && leaves(pod, at)
 }
 
 /// The volumes that are attached to a Node, but for those of pods that stay: nobody detaches these while they run.
-async fn attached(context: &Context, node: &str, pods: &[Pod]) -> Result<Vec<String>, Error> {
+async fn attached(context: &Context, node: &str, remaining: &Remaining) -> Result<Vec<String>, Error> {
     let attachments: Api<VolumeAttachment> = Api::all(context.client.clone());
     let listed = attachments.list(&ListParams::default()).await;
     let listed = listed.map_err(Error::kube("listing the attached volumes"))?.items;
@@ -66,16 +79,16 @@ async fn attached(context: &Context, node: &str, pods: &[Pod]) -> Result<Vec<Str
         .filter_map(|it| it.spec.source.persistent_volume_name)
         .collect();
     if !volumes.is_empty() {
-        for kept in volumes_of_staying(context, pods).await? {
+        for kept in volumes_of_staying(context, remaining).await? {
             volumes.remove(&kept);
         }
     }
     Ok(volumes.into_iter().collect())
 }
 
-async fn volumes_of_staying(context: &Context, pods: &[Pod]) -> Result<Vec<String>, Error> {
+async fn volumes_of_staying(context: &Context, remaining: &Remaining) -> Result<Vec<String>, Error> {
     let mut volumes = Vec::new();
-    for (namespace, name) in claims_of_staying(pods, context.clock.now()) {
+    for (namespace, name) in claims_of_staying(&remaining.pods, remaining.at) {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
         let found = claims.get_opt(&name).await;
         let found = found.map_err(Error::kube("reading the volume of a pod that stays"))?;
@@ -85,7 +98,7 @@ async fn volumes_of_staying(context: &Context, pods: &[Pod]) -> Result<Vec<Strin
 }
 
 /// The claims to volumes of pods that stay: namespace and name.
-fn claims_of_staying(pods: &[Pod], now: jiff::Timestamp) -> Vec<(String, String)> {
+fn claims_of_staying(pods: &[Pod], now: Timestamp) -> Vec<(String, String)> {
     let mut claims = Vec::new();
     for pod in pods.iter().filter(|pod| !leaves(pod, now)) {
         let mounted = pod.spec.iter().flat_map(|spec| &spec.volumes).flatten();
@@ -116,8 +129,8 @@ pub(super) async fn evict(shared: &Shared, known: &Known, evictions: Vec<Evictio
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
             Err(error) => {
                 tracing::debug!(%error, pod = %eviction.pod, "a pod does not leave yet");
-                let now = shared.context.clock.now();
-                shared.departures.refuse(&known.claim, &eviction.pod.uid, now);
+                let (clock, uid) = (&shared.context.clock, &eviction.pod.uid);
+                shared.departures.refuse(&known.claim, uid, clock);
             }
         }
     }
@@ -201,7 +214,7 @@ fn is_lasting(why: &Why) -> bool {
 }
 
 /// Tells when the pods of a Node are removed at the latest.
-pub(super) async fn tell_deadline(context: &Context, known: &Known, deadline: jiff::Timestamp) {
+pub(super) async fn tell_deadline(context: &Context, known: &Known, deadline: Timestamp) {
     let story = Story {
         kind: Kind::Normal,
         reason: names::REASON_GRACE_EXPIRING,

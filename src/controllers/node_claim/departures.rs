@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::api::NodeClaim;
-use crate::clock::later;
+use crate::clock::{Clock, later};
 use crate::drain::Refused;
 
 /// A refusal is asked about again after a second, and then ever more patiently: a budget changes when a pod elsewhere has
@@ -17,7 +17,7 @@ use crate::drain::Refused;
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(10);
 
-/// By the claim's uid.
+/// By the claim's uid. On the monotonic clock, which does not jump.
 #[derive(Debug, Default)]
 pub(super) struct Departures(Mutex<BTreeMap<String, Departure>>);
 
@@ -25,7 +25,7 @@ pub(super) struct Departures(Mutex<BTreeMap<String, Departure>>);
 struct Departure {
     tainted: Option<Instant>,
     /// How often in a row each pod was refused, and when it may be asked for again.
-    refused: BTreeMap<String, (u32, Timestamp)>,
+    refused: BTreeMap<String, (u32, Instant)>,
 }
 
 impl Departures {
@@ -36,19 +36,24 @@ impl Departures {
         })
     }
 
-    /// Whose eviction is not asked for before when.
-    pub(super) fn refused(&self, claim: &NodeClaim) -> Refused {
+    /// Whose eviction is not asked for before when, as a clock says it that reads `at` now.
+    pub(super) fn refused(&self, claim: &NodeClaim, clock: &Clock, at: Timestamp) -> Refused {
+        let now = clock.instant();
+        let when = |again: Instant| later(at, clock.own(again.saturating_duration_since(now)));
         self.with(claim, |departure| {
             let refused = departure.refused.iter();
-            refused.map(|(uid, (_, again))| (uid.clone(), *again)).collect()
+            refused
+                .map(|(uid, (_, again))| (uid.clone(), when(*again)))
+                .collect()
         })
     }
 
     /// The eviction of a pod was refused.
-    pub(super) fn refuse(&self, claim: &NodeClaim, pod: &str, now: Timestamp) {
+    pub(super) fn refuse(&self, claim: &NodeClaim, pod: &str, clock: &Clock) {
+        let now = clock.instant();
         self.with(claim, |departure| {
             let (times, again) = departure.refused.entry(pod.to_owned()).or_insert((0, now));
-            *again = later(now, FIRST.saturating_mul(1 << (*times).min(10)).min(LAST));
+            *again = now + clock.real(FIRST.saturating_mul(1 << (*times).min(10)).min(LAST));
             *times = times.saturating_add(1);
         });
     }
@@ -79,19 +84,22 @@ mod tests {
             "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
         }))
         .unwrap();
-        let (departures, now) = (Departures::default(), Timestamp::UNIX_EPOCH);
+        let (departures, epoch) = (Departures::default(), Timestamp::UNIX_EPOCH);
+        let clock = Clock::simulated(epoch);
         let waits: Vec<i64> = (0..6)
             .map(|_| {
-                departures.refuse(&claim, "p", now);
-                departures.refused(&claim)["p"].as_second()
+                departures.refuse(&claim, "p", &clock);
+                departures.refused(&claim, &clock, epoch)["p"].as_second()
             })
             .collect();
         assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
+        clock.sleep(Duration::from_secs(4)).await;
+        assert_eq!(departures.refused(&claim, &clock, epoch)["p"].as_second(), 6);
         let begin = Instant::now();
         assert_eq!(departures.tainted_for(&claim, begin), Duration::ZERO);
         let later = begin + Duration::from_secs(7);
         assert_eq!(departures.tainted_for(&claim, later).as_secs(), 7);
         departures.forget(&claim);
-        assert!(departures.refused(&claim).is_empty());
+        assert!(departures.refused(&claim, &clock, epoch).is_empty());
     }
 }

@@ -4,8 +4,8 @@
 //! What two processes promise at the same time is caught by the check, which rests on a list that is younger than the
 //! intent and counts the intents of all.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use tokio::sync::OwnedMutexGuard;
@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use super::Error;
 use super::addresses::{Addresses, Free};
 use super::census::{Census, Censuses, Moment};
-use crate::allocation::{self, HOUR, Ledger, Load, OverLimit, PoolLimits, Tripped, Wish};
+use super::launches::Launches;
+use crate::allocation::{self, Ledger, Load, OverLimit, PoolLimits, Tripped, Wish};
 use crate::api::{Allocation, CapacityType, NodeClaim};
 use crate::cloud::{ClusterId, InstanceName};
 use crate::controllers::context::Context;
@@ -24,14 +25,14 @@ use crate::lifecycle::{Choice, HeldBack, NoChoice, Standing, Unresolved};
 use crate::model::offerings::{capacity, types_for};
 use crate::model::{ClassFacts, InstanceType, Kind, Withheld};
 
-/// What purchases share. A restart forgets it, which costs reads and nothing else.
+/// What purchases share. A restart forgets it, which costs reads and nothing else; launches are kept.
 #[derive(Default)]
 pub(super) struct Market {
     pub(super) censuses: Censuses,
     pub(super) addresses: Addresses,
     promises: Arc<tokio::sync::Mutex<Promises>>,
-    /// When orders were sent within the last hour: claims that are gone have launched too.
-    sent: Mutex<VecDeque<Instant>>,
+    /// What was ordered within the last hour: claims that are gone have launched too.
+    pub(super) launches: Launches,
 }
 
 /// The right to choose: nobody else in this process does until it is given back.
@@ -108,6 +109,7 @@ impl Market {
         context.unavailable.known().await;
         let mut turn = self.promises.clone().lock_owned().await;
         let census = self.recent(context).await?;
+        self.recall(context).await?;
         let free = self.free(context, class, &census).await?;
         let withheld = holds(context)?;
         let facts = class.facts(class.subnets(&free.subnets, &self.addresses.avoided(context)));
@@ -115,7 +117,7 @@ impl Market {
         let types = types_for(&facts, &kinds, &withheld, &factors, now);
         let own = claim.name_any();
         let others = turn.over(&census, &own);
-        let load = Load::of(others.clone(), now).with_launches(self.sent_lately(context));
+        let load = Load::of(others.clone(), now).with_launches(self.launches.lately(context));
         if let Err(tripped) = context.settings.breakers.check(load.and_another()) {
             return Ok((Err(NoChoice::HeldBack(held_back(tripped))), None));
         }
@@ -160,6 +162,7 @@ impl Market {
         }
         let census = self.censuses.after(context, moment).await;
         let census = census.map_err(Error::kube("listing the claims"))?;
+        self.recall(context).await?;
         let free = self.free(context, class, &census).await?;
         let mut subnets = class.subnets(&free.subnets, &avoided);
         subnets.retain(|subnet| subnet.id == allocation.subnet);
@@ -181,7 +184,7 @@ impl Market {
 
     /// Whether breakers let pass what all claims hold, one's own intent included.
     fn under_load(&self, context: &Context, census: &Census) -> Standing {
-        let sent = self.sent_lately(context) + 1;
+        let sent = self.launches.lately(context) + 1;
         let load = Load::of(census.claims.iter(), context.clock.now()).with_launches(sent);
         let checked = context.settings.breakers.check(load);
         checked.map_or_else(
@@ -190,22 +193,9 @@ impl Market {
         )
     }
 
-    /// An order is sent.
-    pub(super) fn note_sent(&self, context: &Context) {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        sent.push_back(context.clock.instant());
-    }
-
-    fn sent_lately(&self, context: &Context) -> u64 {
-        let (now, hour) = (context.clock.instant(), context.clock.real(HOUR));
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        while sent
-            .front()
-            .is_some_and(|at| now.saturating_duration_since(*at) >= hour)
-        {
-            sent.pop_front();
-        }
-        u64::try_from(sent.len()).unwrap_or(u64::MAX)
+    async fn recall(&self, context: &Context) -> Result<(), Error> {
+        let recalled = self.launches.recall(context).await;
+        recalled.map_err(Error::kube("reading what was launched lately"))
     }
 
     /// A list that is a few seconds old at most: what this process wrote since is known besides.

@@ -11,12 +11,14 @@ mod attempts;
 mod census;
 mod depart;
 mod departures;
+mod launches;
 mod market;
 mod nodes;
 mod observe;
 mod purchase;
 mod roll;
 mod tokens;
+mod upkeep;
 mod user_data;
 mod write;
 
@@ -50,6 +52,7 @@ use observe::Known;
 pub(super) use observe::look;
 use roll::Roll;
 use tokens::Tokens;
+use upkeep::{Due, Upkeep};
 
 /// Claims that are worked on at once. Each waits for the cloud most of the time, and all of them for the same budget of
 /// ten requests a second. An order must be sent within five seconds of the read that it rests on, or is made anew: so no
@@ -143,6 +146,7 @@ struct Shared {
     market: Market,
     roll: Roll,
     tokens: Tokens,
+    upkeep: Upkeep,
     version: OnceCell<Version>,
 }
 
@@ -164,6 +168,7 @@ impl Shared {
         self.attempts.forget(claim);
         self.departures.forget(claim);
         self.tokens.forget(claim);
+        self.upkeep.forget(claim);
         self.pace.forget(&claim.name_any());
     }
 }
@@ -182,7 +187,9 @@ pub async fn run(context: Context, cluster: ClusterId) {
         .touched_objects()
         .map_ok(|claim| ObjectRef::from_obj(&claim));
     // A Node has its claim's name.
-    let nodes = watcher(Api::<Node>::all(client), watcher::Config::default())
+    let (upkeep, writer) = Upkeep::new();
+    let nodes = watcher(Api::<Node>::all(client), watcher::Config::default()).modify(upkeep::reduce);
+    let nodes = reflector(writer, nodes)
         .default_backoff()
         .touched_objects()
         .map_ok(|node| ObjectRef::new(&node.name_any()));
@@ -193,6 +200,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         market: Market::default(),
         roll: Roll::default(),
         tokens: Tokens::default(),
+        upkeep,
         version: OnceCell::new(),
         context,
         cluster,
@@ -204,19 +212,24 @@ pub async fn run(context: Context, cluster: ClusterId) {
             Box::pin(guard.clone().pass(claim, pass))
         },
         slow_down,
-        shared,
+        Arc::clone(&shared),
         store,
         // A watch that fails is begun again, after a while: the stream goes on.
         stream::select(claims, nodes),
         controller::Config::default().concurrency(CONCURRENCY),
     );
-    passes::tell("claim", passes).await;
+    let record = shared.market.launches.keep(&shared.context);
+    futures::future::join(passes::tell("claim", passes), record).await;
 }
 
 /// One pass over one claim.
 async fn reconcile(cached: Arc<NodeClaim>, shared: Arc<Shared>) -> Result<Action, Error> {
     if is_settled(&cached) {
-        return Ok(Action::await_change());
+        match shared.upkeep.due(&cached, shared.context.clock.instant()) {
+            Due::Never => return Ok(Action::await_change()),
+            Due::In(wait) => return Ok(Action::requeue(wait)),
+            Due::Now => {}
+        }
     }
     let Some(mut known) = Known::read(&shared.context, &cached.name_any()).await? else {
         shared.forget(&cached);
@@ -270,8 +283,8 @@ async fn carry_out(
     outcome
 }
 
-/// Whether nothing is left to do for a claim. Conditions only ever become true, so a cache may say it, and every
-/// heartbeat of a Node is over with this.
+/// Whether nothing is left to do for a claim but to keep its Node as it is. Conditions only ever become true, so a cache
+/// may say it, and every heartbeat of a Node is over with this.
 fn is_settled(claim: &NodeClaim) -> bool {
     !claim.is_deleting() && claim.has_finalizer() && claim.is(names::NODE_INITIALIZED)
 }

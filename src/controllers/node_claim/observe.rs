@@ -188,7 +188,7 @@ fn needs_class(claim: &NodeClaim, machine: &Sighting) -> bool {
 }
 
 async fn node(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Error> {
-    if !claim.is_launched() || (claim.is(names::NODE_INITIALIZED) && !claim.is_deleting()) {
+    if !claim.is_launched() {
         return Ok(None);
     }
     let nodes: Api<Node> = Api::all(context.client.clone());

@@ -95,7 +95,7 @@ pub(super) async fn create(
     let Some(order) = order(shared, known, seen, class, allocation, user_data, within) else {
         return Ok(Outcome::Patience);
     };
-    shared.market.note_sent(context);
+    shared.market.launches.note(context);
     match context.cloud.create(&order).await {
         Ok(machine) => {
             shared.tokens.forget(&known.claim);
@@ -161,7 +161,7 @@ async fn refused(
         cloud::Error::BadRequest { .. } => {
             tell(shared, known, allocation, &source).await;
             let status = status::refused(&known.claim, &source.to_string(), context.clock.now());
-            let next = write::status(context, known, "giving up", &status).await?;
+            let next = write::status(context, known, "telling the refusal", &status).await?;
             Ok(Outcome::Again(Box::new(next)))
         }
         source => {

@@ -148,12 +148,36 @@ mod tests {
     }
 
     #[test]
+    fn labels_at_their_longest_and_keys_that_come_twice_are_sound() {
+        let key = format!("{}/{}", "d".repeat(253), "n".repeat(63));
+        let sound = [
+            json!({"template": {"metadata": {"labels": {"team": "x".repeat(63), "empty": ""}}}}),
+            json!({"template": {"metadata": {"labels": {key: "x"}}}}),
+            json!({"template": {"spec": {"requirements": [
+                {"key": "size", "operator": "Gt", "values": ["1"]}, {"key": "size", "operator": "Lt", "values": ["9"]},
+            ]}}}),
+        ];
+        for spec in sound {
+            assert_eq!(
+                judge(&pool(&spec), Some(&class("True"))),
+                Verdict::Ready,
+                "{spec}"
+            );
+        }
+    }
+
+    #[test]
     fn what_an_api_server_should_have_refused_is_refused_here_too() {
         let bad = [
             json!({"template": {"spec": {"requirements": [{"key": "karpenter.sh/x", "operator": "In", "values": ["a"]}]}}}),
             json!({"template": {"spec": {"requirements": [{"key": "a", "operator": "In", "values": []}]}}}),
             json!({"template": {"spec": {"requirements": [{"key": "a", "operator": "In", "values": ["x"], "minValues": 2}]}}}),
             json!({"template": {"spec": {"requirements": [{"key": "a", "operator": "Like", "values": ["x"]}]}}}),
+            json!({"template": {"spec": {"requirements": [
+                {"key": "a", "operator": "In", "values": (0..10_000).map(|at| at.to_string()).collect::<Vec<_>>()}]}}}),
+            json!({"template": {"metadata": {"labels": {"team": "k\u{f6}ln"}}}}),
+            json!({"template": {"metadata": {"labels": {"team": "x".repeat(64)}}}}),
+            json!({"template": {"metadata": {"labels": {"": "x"}}}}),
             json!({"limits": {"cpu": "-1"}}),
             json!({"limits": {"cpu": "many"}}),
             json!({"disruption": {"budgets": [{"nodes": "101%"}]}}),

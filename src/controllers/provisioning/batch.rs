@@ -3,12 +3,12 @@
 //! The first pod opens a window, which closes when none has come for a while, or after a longer while in any case, or at
 //! once when somebody is in a hurry. Where no pod waits, nothing opens one.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::quarantine::Quarantine;
 use crate::cluster::{Marks, State};
 use crate::controllers::context::Context;
 
@@ -16,17 +16,17 @@ use crate::controllers::context::Context;
 const HURRY: Duration = Duration::from_secs(2);
 
 /// What a pass is wanted for.
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     /// What was known when the last one began.
     pub(super) seen: Option<Marks>,
     /// When to look again although nothing has changed.
     pub(super) again_at: Option<Instant>,
-    /// Pods that are not looked at.
-    pub(super) but: BTreeSet<String>,
+    /// What is not looked at for a while: when that is over, a pass is due.
+    pub(super) but: &'a Quarantine,
 }
 
 /// Waits until pods wait for which a pass is due, and for those that come with them.
-pub(super) async fn gather(context: &Context, wanted: &Wanted) {
+pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>) {
     let mut state = context.cluster.subscribe();
     let mut hurried: Option<Instant> = None;
     // The sender is the context's own: it does not go while we wait.
@@ -38,8 +38,14 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted) {
             hurried.is_some_and(|at| now.saturating_duration_since(at) < context.clock.real(HURRY));
         let news = wanted.seen != Some(known);
         let is_time = wanted.again_at.is_some_and(|at| at <= now);
-        let wall = context.clock.now();
-        let needy = context.cluster.with(|index| index.has_needy(wall, &wanted.but));
+        let (wall, but) = (context.clock.now(), wanted.but.at(now));
+        let (needy, pending) = context
+            .cluster
+            .with(|index| (index.has_needy(wall, &but), index.pods.count_waiting()));
+        context.metrics.pending(pending);
+        if !needy {
+            context.metrics.nothing_to_plan();
+        }
         if needy && (is_hurried || is_time) {
             return;
         }

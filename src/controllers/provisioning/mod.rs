@@ -10,6 +10,8 @@ mod batch;
 mod catalog;
 pub mod claim;
 mod make;
+mod part;
+mod poison;
 mod quarantine;
 mod solve;
 mod tell;
@@ -69,7 +71,7 @@ pub enum Error {
     /// Some claims could not be made.
     #[error("{0} claims could not be made")]
     Unmade(usize),
-    /// No plan can be made, whichever pods are left out.
+    /// No plan can be made, whatever is left out.
     #[error(transparent)]
     Panicked(#[from] super::compute::Panicked),
 }
@@ -132,11 +134,11 @@ impl Provisioner {
         }
     }
 
-    fn wanted(&self) -> batch::Wanted {
+    fn wanted(&self) -> batch::Wanted<'_> {
         batch::Wanted {
             seen: self.seen,
             again_at: self.again_at,
-            but: self.quarantine.at(self.context.clock.instant()),
+            but: &self.quarantine,
         }
     }
 
@@ -144,8 +146,8 @@ impl Provisioner {
     async fn pass(&mut self) -> Result<Completeness, Error> {
         for _ in 0..TRIES_MAX {
             let types = self.catalog.read(&self.context).await?;
-            let (clock, but) = (&self.context.clock, self.quarantined());
-            let now = clock.now();
+            let but = self.quarantined();
+            let now = self.context.clock.now();
             let situation = self
                 .context
                 .cluster
@@ -154,7 +156,7 @@ impl Provisioner {
                 self.telling.keep(&situation);
                 return Ok(Completeness::Whole);
             }
-            let solved = solve::solve(&self.context, situation).await?;
+            let solved = self.solve(situation, &but).await?;
             self.quarantine.add(
                 &solved.poisoned,
                 self.context.clock.instant(),
@@ -166,6 +168,15 @@ impl Provisioner {
             return self.carry_out(solved).await;
         }
         Err(Error::Contended)
+    }
+
+    async fn solve(&self, situation: Situation, but: &BTreeSet<String>) -> Result<Solved, Error> {
+        let (clock, metrics) = (&self.context.clock, &self.context.metrics);
+        metrics.planning(situation.snapshot.pending.members.len());
+        let began = clock.instant();
+        let solved = solve::solve(&self.context, situation, but).await;
+        metrics.solved(clock.instant().saturating_duration_since(began));
+        solved
     }
 
     async fn carry_out(&mut self, solved: Solved) -> Result<Completeness, Error> {

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::ObjectMeta;
+use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 
 use super::make::Made;
+use super::part;
 use super::solve::{Poisoned, Solved};
 use crate::api::names;
 use crate::cluster::Situation;
@@ -28,10 +28,10 @@ const AT_ONCE: usize = 16;
 /// The refusals that are told; the rest is counted.
 const REFUSALS_TOLD: usize = 6;
 
-/// Something to be told about a pod.
+/// Something to be told about an object.
 #[derive(Debug)]
 pub(super) struct Tongue {
-    pod: Pod,
+    about: ObjectReference,
     story: Story,
 }
 
@@ -47,12 +47,12 @@ pub(super) async fn run(context: Context, told: mpsc::Receiver<Tongue>) {
     stories
         .for_each_concurrent(AT_ONCE, move |tongue| {
             let events = events.clone();
-            async move { events.tell(&tongue.pod, tongue.story).await }.boxed()
+            async move { events.tell_about(tongue.about, tongue.story).await }.boxed()
         })
         .await;
 }
 
-/// What each pod that waits was told last, as a hash. A restart forgets it; events that are there already stay one.
+/// What was told last about each pod that waits, as a hash. A restart forgets it; events that are there already stay one.
 pub(super) struct Telling {
     to: mpsc::Sender<Tongue>,
     last: BTreeMap<String, u64>,
@@ -99,31 +99,22 @@ impl Telling {
                 self.story(&snapshot.pending.members[*pod], story.clone());
             }
         }
-        for pod in &solved.poisoned {
-            self.send(&pod.uid, &pod.namespace, &pod.name, poisoned(pod));
+        for it in &solved.poisoned {
+            self.send(part::key(&it.object), it.object.clone(), poisoned(it));
         }
     }
 
     fn story(&mut self, pod: &Member, story: Story) {
-        self.send(&pod.uid, &pod.namespace, &pod.name, story);
+        self.send(pod.uid.clone(), part::pod(pod), story);
     }
 
-    fn send(&mut self, uid: &str, namespace: &str, name: &str, story: Story) {
+    fn send(&mut self, key: String, about: ObjectReference, story: Story) {
         let told = fnv1a(format!("{}\n{}", story.reason, story.transition).as_bytes());
-        if self.last.get(uid) == Some(&told) {
+        if self.last.get(&key) == Some(&told) {
             return;
         }
-        let pod = Pod {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                namespace: Some(namespace.to_owned()),
-                uid: Some(uid.to_owned()),
-                ..ObjectMeta::default()
-            },
-            ..Pod::default()
-        };
-        if self.to.try_send(Tongue { pod, story }).is_ok() {
-            self.last.insert(uid.to_owned(), told);
+        if self.to.try_send(Tongue { about, story }).is_ok() {
+            self.last.insert(key, told);
         }
     }
 }
@@ -173,17 +164,31 @@ fn refused(refusals: &[Refusal]) -> Story {
     }
 }
 
-fn poisoned(pod: &Poisoned) -> Story {
+fn poisoned(it: &Poisoned) -> Story {
+    let kind = it.object.kind.as_deref().unwrap_or_default();
+    let (reason, what, others) = match kind {
+        "Pod" => (
+            names::REASON_FAILED_SCHEDULING,
+            "for this pod",
+            "other pods do not wait for it",
+        ),
+        _ => (
+            names::REASON_INTERNAL_ERROR,
+            "with this in it",
+            "until then pods are planned for as if it were not there",
+        ),
+    };
     Story {
         kind: Kind::Warning,
-        reason: names::REASON_FAILED_SCHEDULING,
+        reason,
         action: "Plan",
         note: format!(
-            "No plan can be made for this pod because of a mistake in karpenter-ibm, please report it: {}. It is \
-             tried again from time to time, and other pods do not wait for it",
-            pod.said
+            "No plan can be made {what} because of a mistake in karpenter-ibm, please report it: {}. It is tried again \
+             from time to time, and {others}",
+            it.said
         ),
-        transition: "panic".to_owned(),
+        // Objects of several kinds may have one name, and not every uid is known.
+        transition: format!("panic {kind}"),
     }
 }
 

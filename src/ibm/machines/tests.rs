@@ -26,6 +26,27 @@ fn an_instance_is_a_machine_in_the_words_of_every_cloud() {
 }
 
 #[test]
+fn what_is_not_said_to_be_spot_is_on_demand() {
+    let spot = json!({"class": "spot"});
+    for availability in [
+        json!({"class": "standard"}),
+        json!({"class": "word-of-tomorrow"}),
+        json!({"class": null}),
+        json!({}),
+        json!(null),
+        spot.clone(),
+    ] {
+        let expected = if availability == spot {
+            CapacityType::Spot
+        } else {
+            CapacityType::OnDemand
+        };
+        let machine = machine(instance(&json!({"availability": availability})), Effect::None).unwrap();
+        assert_eq!(machine.capacity_type, expected, "{availability}");
+    }
+}
+
+#[test]
 fn a_status_of_tomorrow_is_kept_and_concludes_nothing() {
     let machine = machine(instance(&json!({"status": "hibernating"})), Effect::None).unwrap();
     assert_eq!(machine.status, MachineStatus::Other("hibernating".to_owned()));

@@ -165,9 +165,10 @@ fn a_machine_that_does_not_join_within_a_quarter_of_an_hour_ends_the_claim_with_
     );
     assert_eq!(
         waits(&claim, 4000, 60),
-        Step::Wait(at(4000 + 240)),
+        Step::Wait(at(4000 + 840)),
         "the wall clock jumped, or the process is new"
     );
+    assert_eq!(waits(&claim, 4000, 899), Step::Wait(at(4001)));
 }
 
 #[test]

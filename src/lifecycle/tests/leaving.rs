@@ -105,23 +105,26 @@ fn what_holds_a_node_is_told_and_a_deadline_ends_it() {
     let protected = |pod: &mut Value| {
         pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
     };
-    let full = || Remaining {
+    // By whatever clock of ours: the time is that at which it was looked.
+    let ours = at(-3_600);
+    let full = |seconds| Remaining {
+        at: at(seconds),
         pods: vec![pod(protected)],
         ..settled()
     };
-    let Step::Await(_, Holdup::Pods(waiting)) = next(&draining(), &with(full()), &LIMITS, at(9999)) else {
+    let Step::Await(_, Holdup::Pods(waiting)) = next(&draining(), &with(full(9999)), &LIMITS, ours) else {
         panic!("it waits for ever");
     };
     assert_eq!(waiting[0].why, Why::DoNotDisrupt(None));
     let mut hurried = draining();
     hurried.spec.termination_grace_period = Some("10m".to_owned());
-    let Step::SetDeadline(deadline) = next(&hurried, &with(full()), &LIMITS, at(1)) else {
+    let Step::SetDeadline(deadline) = next(&hurried, &with(full(1)), &LIMITS, ours) else {
         panic!("the time must outlive the process");
     };
     assert_eq!(deadline, at(600));
     let hurried = annotated(&hurried, names::TERMINATION_TIMESTAMP, 600);
-    assert_eq!(step(&hurried, &with(full()), 569), "await");
-    let Step::Evict(evictions) = next(&hurried, &with(full()), &LIMITS, at(570)) else {
+    assert_eq!(step(&hurried, &with(full(569)), 99_999), "await");
+    let Step::Evict(evictions) = next(&hurried, &with(full(570)), &LIMITS, ours) else {
         panic!("no more time is left than its own grace");
     };
     assert_eq!(evictions[0].manner, Manner::Delete(Duration::from_secs(30)));
@@ -131,14 +134,15 @@ fn what_holds_a_node_is_told_and_a_deadline_ends_it() {
 fn volumes_are_abandoned_only_when_the_deadline_is_over() {
     let mut claim = annotated(&draining(), names::TERMINATION_TIMESTAMP, 600);
     claim.status = Some(status::drained(&claim, at(40)));
-    let attached = || {
+    let attached = |seconds| {
         with(Remaining {
+            at: at(seconds),
             attached: vec!["pv-1".to_owned()],
             ..settled()
         })
     };
-    assert_eq!(step(&claim, &attached(), 599), "await");
-    let step = next(&claim, &attached(), &LIMITS, at(600));
+    assert_eq!(step(&claim, &attached(599), 99_999), "await");
+    let step = next(&claim, &attached(600), &LIMITS, at(1));
     assert_eq!(step, Step::Vacated(Volumes::Abandoned));
     let status = status::vacated(&claim, Volumes::Abandoned, at(600));
     let conditions = status.conditions.unwrap();

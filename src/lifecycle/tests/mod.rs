@@ -254,10 +254,45 @@ fn an_order_refused_for_good_is_not_repeated_but_a_machine_found_later_is_kept()
         "wait",
         "an earlier order may still be carried out"
     );
-    assert_eq!(step(&claim, &absent(), 600), "rest");
     assert_eq!(step(&claim, &present(MachineStatus::Starting), 600), "record");
     let deleted = deleted(&claim, |_| ());
     assert_eq!(step(&deleted, &absent(), 600), "note-absence");
+}
+
+#[test]
+fn an_order_refused_for_good_ends_the_claim_when_it_has_stood_for_a_while_and_no_order_is_under_way() {
+    let mut claim = allocated(None);
+    claim.status = Some(status::refused(&claim, "no such image", at(3)));
+    assert_eq!(claim.end(), None, "it holds its pods so long");
+    assert_eq!(
+        step(&claim, &absent(), 303),
+        "wait",
+        "the same would be asked for again at once"
+    );
+    let Step::GiveUp(end) = next(&claim, &absent(), &LIMITS, at(304)) else {
+        panic!("nothing else will come of it");
+    };
+    assert_eq!(
+        (end.condition, end.reason, end.message.as_str()),
+        (names::LAUNCHED, names::REASON_LAUNCH_REFUSED, "no such image")
+    );
+    let repeated = annotated(&claim, names::ORDER_UNSETTLED_UNTIL, 330);
+    assert_eq!(
+        step(&repeated, &absent(), 345),
+        "wait",
+        "an order may yet be carried out"
+    );
+    assert_eq!(step(&repeated, &absent(), 346), "give-up");
+    claim.status = Some(status::ended(&claim, &end, at(304)));
+    assert_eq!(next(&claim, &absent(), &LIMITS, at(305)), Step::End(end));
+}
+
+#[test]
+fn a_refusal_that_a_clock_ahead_has_written_keeps_nobody_waiting() {
+    let mut claim = allocated(None);
+    claim.status = Some(status::refused(&claim, "no such image", at(100_000)));
+    assert_eq!(step(&claim, &absent(), 80), "wait");
+    assert_eq!(step(&claim, &absent(), 81), "give-up");
 }
 
 #[test]
@@ -449,6 +484,54 @@ fn a_node_is_initialized_when_it_is_ready_and_its_startup_taints_are_gone() {
     assert_eq!(step(&claim, &joined(marked), 60), "initialize");
     claim.status = Some(status::initialized(&claim, at(60)));
     assert!(claim.is(names::READY));
+}
+
+#[test]
+fn a_node_that_was_ready_keeps_what_its_claim_says_and_nothing_else_of_it_is_touched() {
+    let mut claim = launched();
+    claim.metadata.labels = Some([("team".to_owned(), "shop".to_owned())].into());
+    let lasting = json!({"key": "shop", "value": "only", "effect": "NoSchedule"});
+    claim.spec.taints = Some(vec![serde_json::from_value(lasting.clone()).unwrap()]);
+    claim.status = Some(status::initialized(&claim, at(60)));
+    let as_claimed = |node: &mut Value| {
+        node["metadata"]["labels"] = json!({
+            "team": "shop", "own": "x", "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+        });
+        node["spec"]["taints"] = json!([lasting, {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]);
+    };
+    assert_eq!(step(&claim, &joined(node(as_claimed)), 70), "rest");
+    let changed = |change: fn(&mut Value)| {
+        let node = node(|node| {
+            as_claimed(node);
+            change(node);
+        });
+        next(&claim, &joined(node), &LIMITS, at(70))
+    };
+    let Step::ChangeNode(change) = changed(|node| node["metadata"]["labels"]["team"] = "bank".into()) else {
+        panic!("the claim says otherwise");
+    };
+    assert_eq!(
+        (change.labels["team"].as_str(), change.taints, change.finalizers),
+        ("shop", None, None)
+    );
+    assert!(!change.labels.contains_key("own"));
+    let Step::ChangeNode(change) = changed(|node| node["spec"]["taints"][0]["value"] = "nobody".into())
+    else {
+        panic!("the claim says otherwise");
+    };
+    let taints = change.taints.unwrap();
+    assert_eq!((taints.len(), taints[0].value.as_deref()), (2, Some("only")));
+    for left_alone in [
+        |node: &mut Value| node["spec"]["providerID"] = "ibm:///us-south/0717_x".into(),
+        |node: &mut Value| node["metadata"]["deletionTimestamp"] = "2026-11-16T10:00:00Z".into(),
+    ] {
+        let altered = node(|node| {
+            as_claimed(node);
+            node["metadata"]["labels"]["team"] = "bank".into();
+            left_alone(node);
+        });
+        assert_eq!(step(&claim, &joined(altered), 70), "rest");
+    }
 }
 
 #[test]

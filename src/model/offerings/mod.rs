@@ -102,10 +102,17 @@ pub fn types_for(
             requirements: labels(kind, class),
             capacity,
             allocatable,
+            volume_limits: [(names::BLOCK_DRIVER.to_owned(), volumes_max(kind))].into(),
             offerings: offerings.map(|(zone, way)| offering(zone, way)).collect(),
         }
     };
     kinds.iter().filter(possible).map(instance_type).collect()
+}
+
+/// How many block volumes a machine can attach besides the one it boots from. The VPC block driver reports the same for
+/// its node: 12 from four processors on, else 4.
+fn volumes_max(kind: &Kind) -> u32 {
+    if kind.vcpu >= 4 { 12 } else { 4 }
 }
 
 /// What a kind of machine costs an hour when bought that way. A spot price is the user's factor of the price on demand,

@@ -299,3 +299,12 @@ fn every_label_is_said_to_be_something_or_absent() {
         assert_ne!(said, of_the_pool_or_the_offering.contains(&label), "{label}");
     }
 }
+
+#[test]
+fn a_machine_attaches_twelve_volumes_or_four_if_it_is_small() {
+    let attaches = |vcpu: i64| {
+        let of = type_of(&class(), kind("bxf-2x8", vcpu, 8), &Withheld::default());
+        of.volume_limits["vpc.block.csi.ibm.io"]
+    };
+    assert_eq!([2, 4, 16].map(attaches), [4, 12, 12]);
+}

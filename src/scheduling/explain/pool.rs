@@ -189,6 +189,14 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
     {
         return Why::Port(port.clone());
     }
+    let before = types.clone();
+    let volumes = run.attached(template, Some(class), None);
+    of.keep_attaching(&mut types, &volumes);
+    if bits::is_empty(&types)
+        && let Some((driver, limit)) = exceeded(of, &before, &volumes)
+    {
+        return Why::VolumeLimit { driver, limit };
+    }
     let columns = offer_columns(&run.problem.space);
     let had = |kind: &usize| {
         of.types[*kind]
@@ -211,6 +219,19 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
         return Why::MinValues { key, least, found };
     }
     limit(run, template, &now).unwrap_or_else(|| topology(run, class, req))
+}
+
+/// The first driver of which more volumes are asked for than any of these types attaches, and how many one does at most.
+fn exceeded(template: &Template, types: &[u64], volumes: &[(&str, u32)]) -> Option<(String, u32)> {
+    let most = |driver: &str| {
+        let (_, limits) = template.attachable.iter().find(|(of, _)| of == driver)?;
+        bits::iter(types).map(|kind| limits[kind]).max()
+    };
+    let mut all = volumes.iter().filter_map(|(driver, wanted)| {
+        let limit = most(driver)?;
+        (*wanted > limit).then(|| ((*driver).to_owned(), limit))
+    });
+    all.next()
 }
 
 /// The offering that comes back first.

@@ -29,8 +29,11 @@ impl Run<'_, '_> {
             self.claims[claim].pods.push(pod);
         }
         self.placed.push((pod, bin));
-        let ports = &self.problem.classes[turn.class].ports;
-        self.bins.ports[bin].extend_from_slice(ports);
+        let class = &self.problem.classes[turn.class];
+        self.bins.ports[bin].extend_from_slice(&class.ports);
+        for (driver, name) in &class.volumes {
+            self.volumes.insert((bin, driver.clone(), name.clone()));
+        }
         self.count(turn.class, bin);
     }
 
@@ -40,9 +43,6 @@ impl Run<'_, '_> {
         let left = self.bins.left(Left::Slack, bin).iter().zip(&of.requests);
         let left: Vec<i64> = left.map(|(left, more)| left - more).collect();
         self.bins.set(bin, &left, &left);
-        for (driver, name) in &of.volumes {
-            self.volumes.insert((bin, driver.clone(), name.clone()));
-        }
     }
 
     fn open_claim(&mut self, template: usize, becomes: Becomes) {
@@ -132,8 +132,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether a node can attach the volumes of a class beside those that are there. How many a new node can attach is
-    /// not known before it is there.
+    /// Whether a node can attach the volumes of a class beside those that are there. Of a claim its type decides.
     pub(super) fn volumes_fit(&self, class: usize, bin: usize) -> bool {
         self.volume_limit_hit(class, bin).is_none()
     }
@@ -164,6 +163,38 @@ impl Run<'_, '_> {
         None
     }
 
+    /// How many volumes of each driver a claim would attach with a pod of a class, and without one; none if a claim of
+    /// its template may attach as many as it likes.
+    pub(in crate::scheduling) fn attached(
+        &self,
+        template: usize,
+        class: Option<usize>,
+        bin: Option<usize>,
+    ) -> Vec<(&str, u32)> {
+        let more = class.map_or(&[][..], |class| &self.problem.classes[class].volumes);
+        if (more.is_empty() && self.volumes.is_empty())
+            || self.problem.templates[template].attachable.is_empty()
+        {
+            return Vec::new();
+        }
+        let from = bin.map(|bin| (bin, String::new(), String::new()));
+        let there = from.into_iter().flat_map(|from| {
+            let bin = from.0;
+            self.volumes
+                .range(from..)
+                .take_while(move |(on, _, _)| *on == bin)
+        });
+        let all = there
+            .map(|(_, driver, name)| (driver, name))
+            .chain(more.iter().map(|(driver, name)| (driver, name)));
+        let mut all: Vec<(&String, &String)> = all.collect();
+        all.sort_unstable();
+        all.dedup();
+        let of_one = all.chunk_by(|one, other| one.0 == other.0);
+        let count = |of: &[(&String, &String)]| u32::try_from(of.len()).unwrap_or(u32::MAX);
+        of_one.map(|of| (of[0].0.as_str(), count(of))).collect()
+    }
+
     /// The types that a claim can still be, which its cheapest type alone does not say.
     pub(in crate::scheduling) fn types_of(&self, claim: usize) -> Vec<u64> {
         let held = &self.claims[claim];
@@ -172,6 +203,7 @@ impl Run<'_, '_> {
         let mut types = template.known_row(self.bins.req[bin]).types.clone();
         template.keep_fitting(&mut types, &held.used);
         template.keep_without_ports(&mut types, &self.bins.ports[bin]);
+        template.keep_attaching(&mut types, &self.attached(held.template, None, Some(bin)));
         debug_assert!(bits::has(&types, held.kind));
         types
     }

@@ -6,7 +6,7 @@ use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::limits;
 use super::super::space::ReqId;
-use super::super::template::offer_columns;
+use super::super::template::{Template, offer_columns};
 use super::super::topology::Over;
 use super::search::{Becomes, Spot};
 use super::{Run, Turn};
@@ -19,8 +19,28 @@ struct Load {
     /// What anything with so much room costs at least, once somebody has asked.
     floor: OnceCell<u64>,
     ports: Vec<HostPort>,
+    /// How many volumes of each driver, where that is limited.
+    volumes: Vec<(String, u32)>,
     /// The type that is counted against limits already, and its price.
     before: Option<(usize, u64)>,
+}
+
+impl Load {
+    /// Whether ports or volumes rule types out.
+    fn is_picky(&self) -> bool {
+        !self.ports.is_empty() || !self.volumes.is_empty()
+    }
+
+    /// Leaves only types with these ports free that can attach these volumes.
+    fn keep(&self, template: &Template, types: &mut [u64]) {
+        template.keep_without_ports(types, &self.ports);
+        let volumes: Vec<(&str, u32)> = self
+            .volumes
+            .iter()
+            .map(|(driver, count)| (driver.as_str(), *count))
+            .collect();
+        template.keep_attaching(types, &volumes);
+    }
 }
 
 impl Run<'_, '_> {
@@ -43,6 +63,7 @@ impl Run<'_, '_> {
             total,
             floor: OnceCell::new(),
             ports: Vec::new(),
+            volumes: self.load_of(held.template, turn.class, Some(bin)),
             before: Some((held.kind, held.price)),
         };
         if !self.problem.templates[load.template].daemon_ports.is_empty() {
@@ -51,6 +72,12 @@ impl Run<'_, '_> {
         let becomes = self.settle(turn, &load, req, part);
         self.total = load.total;
         becomes
+    }
+
+    /// The volumes that a claim would attach with a pod.
+    fn load_of(&self, template: usize, class: usize, bin: Option<usize>) -> Vec<(String, u32)> {
+        let all = self.attached(template, Some(class), bin).into_iter();
+        all.map(|(driver, count)| (driver.to_owned(), count)).collect()
     }
 
     /// Whether a claim that is there costs certainly more than `most` more if it takes a pod, whatever labels are asked for.
@@ -99,6 +126,7 @@ impl Run<'_, '_> {
             total: class.requests.clone(),
             floor: OnceCell::new(),
             ports: class.ports.clone(),
+            volumes: self.load_of(template, turn.class, None),
             before: None,
         };
         let own = self.problem.templates[template].req;
@@ -199,18 +227,18 @@ impl Run<'_, '_> {
         // A claim that takes more pods only becomes dearer, so the type that it is planned to be stays the cheapest for as
         // long as it will do.
         let best = match load.before {
-            Some(before) if load.ports.is_empty() && template.still_is(row, before, &load.total) => before,
+            Some(before) if !load.is_picky() && template.still_is(row, before, &load.total) => before,
             _ => {
-                if !load.ports.is_empty() {
+                if load.is_picky() {
                     self.types.clone_from(&row.types);
-                    template.keep_without_ports(&mut self.types, &load.ports);
+                    load.keep(template, &mut self.types);
                 }
                 let counted = |kind: usize| &template.types[kind].counted[..];
                 let within = |kind: usize| {
                     let before = load.before.map(|(kind, _)| counted(kind));
                     unlimited || limits::allow(left, before, counted(kind))
                 };
-                let free = |kind: usize| load.ports.is_empty() || bits::has(&self.types, kind);
+                let free = |kind: usize| !load.is_picky() || bits::has(&self.types, kind);
                 let allowed = |kind: usize| free(kind) && within(kind);
                 // Unless what limits allow has changed, nothing cheaper than what it was will do.
                 let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
@@ -229,7 +257,7 @@ impl Run<'_, '_> {
         }
         let mut types = template.known_row(req).types.clone();
         template.keep_fitting(&mut types, &load.total);
-        template.keep_without_ports(&mut types, &load.ports);
+        load.keep(template, &mut types);
         self.too_few(load.template, req, &types).is_empty()
     }
 

@@ -156,8 +156,9 @@ impl Run<'_, '_> {
     ) -> Option<(Spot, u64, i64)> {
         let claim = bin - self.nodes();
         let before = (self.claims[claim].kind, self.claims[claim].price);
-        let ports = !self.problem.classes[turn.class].ports.is_empty();
-        let same = req == self.bins.req[bin] && left == Left::Slack && !ports;
+        let class = &self.problem.classes[turn.class];
+        let picky = !class.ports.is_empty() || !class.volumes.is_empty();
+        let same = req == self.bins.req[bin] && left == Left::Slack && !picky;
         let plain = self.problem.templates[self.claims[claim].template]
             .min_values
             .is_empty();

@@ -117,3 +117,52 @@ fn daemons_that_are_there_already_are_not_expected_again() {
         "the daemon will come"
     );
 }
+
+#[test]
+fn a_daemon_that_does_not_tolerate_a_startup_taint_comes_all_the_same() {
+    // Startup taints go before pods arrive, so a pool's taints do not have them.
+    let pool: crate::api::NodePool = serde_json::from_value(json!({
+        "metadata": {"name": "default"},
+        "spec": {"template": {"spec": {
+            "requirements": [], "startupTaints": [{"key": "begin", "effect": "NoSchedule"}],
+            "nodeClassRef": {"group": "g", "kind": "k", "name": "c"},
+        }}},
+    }))
+    .unwrap();
+    let types = cluster().pools[0].types.clone();
+    let begins = Pool::from_api(&pool, types).unwrap();
+    let base = cluster().pool(|pool| *pool = begins);
+    let solved = base.daemon(pod("d", "1")).with([pod("p", "1")]).solve();
+    assert_eq!(solved.types(), ["type-04"], "its share is counted");
+}
+
+#[test]
+fn a_daemon_that_shuns_a_label_which_nobody_has_comes_everywhere() {
+    let shuns = json!([{"matchExpressions": [{"key": "rack", "operator": "NotIn", "values": ["r1"]}]}]);
+    let daemon = pod_with("d", "1", &required(&shuns));
+    let solved = cluster().daemon(daemon).with([pod("p", "1")]).solve();
+    assert_eq!(solved.types(), ["type-04"]);
+}
+
+#[test]
+fn what_a_daemon_would_rather_have_keeps_it_from_no_node() {
+    let likes = json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "preference": {"matchExpressions": [{"key": ZONES, "operator": "In", "values": ["nowhere"]}]}}]}}});
+    let daemon = pod_with("d", "1", &likes);
+    let solved = cluster().daemon(daemon).with([pod("p", "1")]).solve();
+    assert_eq!(solved.types(), ["type-04"]);
+}
+
+#[test]
+fn ports_of_a_daemon_are_free_where_it_does_not_run() {
+    let mut ports = json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
+    let wants = pod_with("p", "1", &ports);
+    ports["nodeSelector"] = json!({ARCH: "arm64"});
+    let types = vec![kind("amd", 4), with_arch(kind("arm", 2), "arm64")];
+    let solved = cluster()
+        .types(types)
+        .daemon(pod_with("d", "1", &ports))
+        .with([wants])
+        .solve();
+    assert_eq!(solved.types(), ["amd"], "the cheaper one has the daemon");
+}

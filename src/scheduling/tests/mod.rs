@@ -69,6 +69,7 @@ fn kind(name: &str, cpu: i64) -> InstanceType {
         requirements,
         allocatable: capacity.minus(&overhead),
         capacity,
+        volume_limits: std::collections::BTreeMap::new(),
         offerings: vec![
             offering("z1", CapacityType::Spot, dollars * 0.5),
             offering("z2", CapacityType::Spot, dollars * 0.5),

@@ -256,3 +256,61 @@ fn twice_the_pods_cost_no_more_than_twice_as_much() {
     assert_eq!(once.1, 334);
     assert_eq!(twice, (2 * once.0, 2 * once.1));
 }
+
+/// A pool that asks for so many different values of a label, written with this operator.
+fn asking(key: &str, operator: &str, values: &[&str], least: i64) -> Cluster {
+    let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+    let asks = crate::api::Requirement {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values: (!values.is_empty()).then_some(values),
+        min_values: Some(least),
+    };
+    let asks = Requirements::from_api(&[asks]).unwrap();
+    let sized = [1, 2, 4, 8, 16].map(|cpu: i64| {
+        let mut kind = kind(&format!("type-{cpu:02}"), cpu);
+        kind.requirements
+            .narrow("size", &Values::one_of([cpu.to_string()]));
+        kind
+    });
+    let mut base = cluster().types(sized.to_vec());
+    base.pools[0].requirements = base.pools[0].requirements.and(&asks);
+    base
+}
+
+#[test]
+fn min_values_are_counted_among_what_their_own_operator_leaves() {
+    // Of five types so many are left, of which all have room for a small pod.
+    let left = [
+        ("Gt", &["2"][..], 3),
+        ("Lt", &["8"], 3),
+        ("Gte", &["2"], 4),
+        ("Lte", &["2"], 2),
+        ("NotIn", &["1", "16"], 3),
+        ("In", &["1", "2", "4"], 3),
+    ];
+    for (operator, values, count) in left {
+        let small = || [pod("p", "500m")];
+        let enough = asking("size", operator, values, count).with(small()).solve();
+        assert!(enough.all_placed(), "{count} {operator} {values:?}");
+        assert_eq!(i64::try_from(enough.plan.claims[0].options.len()), Ok(count));
+        let few = asking("size", operator, values, count + 1).with(small()).solve();
+        assert!(!few.all_placed(), "{} {operator} {values:?}", count + 1);
+    }
+}
+
+#[test]
+fn min_values_are_given_up_before_a_pool_of_less_weight_is_taken() {
+    let mut base = asking(INSTANCE_TYPE, "Exists", &[], 5).and_pool(pool("other", vec![kind("x", 8)]));
+    base.pools[0].weight = 10;
+    let wide = base.clone().with([pod("p", "3")]).solve();
+    assert_eq!(
+        wide.pools(),
+        ["other"],
+        "strictly, the first is out of the question"
+    );
+    base.options.min_values = MinValuesPolicy::BestEffort;
+    let relaxed = base.with([pod("p", "3")]).solve();
+    assert_eq!(relaxed.pools(), ["default"]);
+    assert_eq!(relaxed.plan.claims[0].min_values, MinValues::Relaxed);
+}

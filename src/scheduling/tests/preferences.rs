@@ -131,3 +131,30 @@ fn a_thousand_wishes_are_no_more_work_than_a_few() {
             .all_placed()
     );
 }
+
+#[test]
+fn spreads_and_affinities_that_are_mere_wishes_can_be_ignored_too() {
+    let app = json!({"app": "web"});
+    let wishes = [
+        spread(HOST, 1, &app, &json!({"whenUnsatisfiable": "ScheduleAnyway"})),
+        preferred_neighbor("podAntiAffinity", HOST, &app),
+    ];
+    for wish in wishes {
+        let mut base = cluster().with(pods(3, |name| labelled(pod_with(name, "1", &wish), &app)));
+        assert_eq!(base.solve().sizes(), [1, 1, 1], "{wish}");
+        base.options.preferences = Preferences::Ignore;
+        assert_eq!(base.solve().sizes(), [3], "{wish}");
+    }
+    let near = preferred_neighbor("podAffinity", ZONES, &app);
+    let mut base = cluster()
+        .node(node("n", 1, &[(ZONES, "z3")]))
+        .bound([on(labelled(pod("there", "1"), &app), "n")])
+        .with([pod_with("p", "4", &near)]);
+    assert_eq!(zones(&base.solve()), ["z3"].into(), "near who is there");
+    base.options.preferences = Preferences::Ignore;
+    assert_eq!(
+        capacity_types(&base.solve()),
+        [CapacityType::Spot].into(),
+        "which z3 does not have"
+    );
+}

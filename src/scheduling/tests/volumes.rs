@@ -122,3 +122,82 @@ fn a_volume_that_no_driver_attaches_counts_against_no_limit() {
     let solved = with(all).node(there).with([mounts("p", &["nfs"])]).solve();
     assert_eq!(solved.place("p").as_deref(), Some("n"));
 }
+
+/// A cluster with as many volumes as this, named `v0` and so on, whose types of so many processors attach so many.
+fn attaching(limits: &[(i64, u32)], volumes: usize) -> Cluster {
+    let names: Vec<String> = (0..volumes).map(|number| format!("v{number}")).collect();
+    let all: Vec<(&str, &[&str])> = names.iter().map(|name| (name.as_str(), &[][..])).collect();
+    let types = limits.iter().map(|(cpu, limit)| {
+        let mut kind = kind(&format!("type-{cpu:02}"), *cpu);
+        kind.volume_limits.insert("d".to_owned(), *limit);
+        kind
+    });
+    let types = Arc::new(types.collect());
+    with(storage(&all)).pool(|pool| pool.types = types)
+}
+
+/// Small pods, each with a volume of its own.
+fn one_each(count: usize) -> Vec<core::Pod> {
+    let one = |number: usize| {
+        let volume = json!([{"name": "v", "persistentVolumeClaim": {"claimName": format!("v{number}")}}]);
+        pod_with(&format!("p{number}"), "100m", &json!({"volumes": volume}))
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn a_new_node_is_planned_to_attach_no_more_volumes_than_its_type_can() {
+    let solved = attaching(&[(8, 2)], 5).with(one_each(5)).solve();
+    assert!(solved.all_placed());
+    assert_eq!(solved.plan.claims.len(), 3);
+}
+
+#[test]
+fn pods_that_share_a_volume_attach_it_once() {
+    let same = |name: &str| {
+        let volume = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v0"}}]);
+        pod_with(name, "100m", &json!({"volumes": volume}))
+    };
+    let solved = attaching(&[(8, 1)], 1).with(["a", "b", "c"].map(same)).solve();
+    assert!(solved.all_placed());
+    assert_eq!(solved.plan.claims.len(), 1);
+}
+
+#[test]
+fn a_type_that_can_attach_them_is_bought_although_a_cheaper_one_has_room() {
+    let base = attaching(&[(1, 2), (2, 2), (8, 12)], 3);
+    let solved = base.with([mounts("p", &["v0", "v1", "v2"])]).solve();
+    assert!(solved.all_placed());
+    let [claim] = &solved.plan.claims[..] else {
+        panic!("{:?}", solved.plan.claims)
+    };
+    assert_eq!(claim.options, [2], "launch may choose no other");
+}
+
+#[test]
+fn a_claim_that_grows_still_attaches_what_it_has() {
+    // The next in price has room for both pods and attaches nothing.
+    let base = attaching(&[(2, 2), (4, 0), (8, 12)], 2);
+    let solved = base.with([mounts("p", &["v0", "v1"]), pod("q", "1")]).solve();
+    assert!(solved.all_placed());
+    for claim in &solved.plan.claims {
+        let attaches = claim
+            .pods
+            .iter()
+            .any(|pod| solved.snapshot.pending.members[*pod].name == "p");
+        assert!(!attaches || !claim.options.contains(&1), "{claim:?}");
+    }
+}
+
+#[test]
+fn who_wants_more_volumes_than_any_type_attaches_is_told_so() {
+    let base = attaching(&[(2, 1), (8, 2)], 3);
+    let solved = base.with([mounts("p", &["v0", "v1", "v2"])]).solve();
+    let [said] = &solved.words()[..] else {
+        panic!("{:?}", solved.words())
+    };
+    assert!(
+        said.ends_with("no more than 2 volumes of d can be attached"),
+        "{said}"
+    );
+}

@@ -1,5 +1,6 @@
 //! A seed in a process of its own.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -92,10 +93,13 @@ fn broken(ask: &Ask, verdict: Verdict, message: String) -> Line {
         seed: ask.seed,
         scenario: ask.scenario.clone().unwrap_or_default(),
         mutant: ask.mutant.clone(),
+        options: ask.options(),
         verdict,
         breaches: vec![breach],
-        faults: std::collections::BTreeMap::new(),
-        probes: std::collections::BTreeMap::new(),
+        unmet: Vec::new(),
+        deeds: BTreeMap::new(),
+        faults: BTreeMap::new(),
+        probes: BTreeMap::new(),
         requests: 0,
         effects: 0,
         simulated_seconds: 0,

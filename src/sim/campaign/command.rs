@@ -11,8 +11,9 @@ use tokio::runtime::Builder;
 
 use super::calm::Folder;
 use super::child::{Child, Trial};
+use super::crashes::crash_everywhere;
 use super::line::{Line, Verdict};
-use super::mutants::{Catch, catch_all, recorded};
+use super::mutants::{Catch, HUNTS, catch_all};
 use super::options::{Ask, Faults, Seeds};
 use super::play;
 use super::progress::Progress;
@@ -20,9 +21,8 @@ use super::regressions::Regression;
 use super::sampling::{Limits, run};
 use super::shrink::shrink;
 use crate::clock::Clock;
-use crate::sim::faults::{Injection, Plan};
+use crate::sim::faults::{FaultName, Injection, Plan};
 use crate::sim::history::Keep;
-use crate::sim::mutants::Mutant;
 use crate::sim::probes;
 use crate::sim::scenario::Scenario;
 use crate::sim::scenario::transcript::transcript;
@@ -71,6 +71,9 @@ pub struct Args {
     /// Play the regressions: histories that once failed
     #[arg(long, conflicts_with_all = ["replay", "shrink", "mutants", "seed"])]
     pub regressions: bool,
+    /// Tell small stories with a crash after each of their effects
+    #[arg(long, conflicts_with_all = ["replay", "shrink", "mutants", "regressions", "seed"])]
+    pub crashes: bool,
     /// Show that every deliberately broken variant is caught
     #[arg(long, conflicts_with = "seed")]
     pub mutants: bool,
@@ -184,6 +187,9 @@ async fn several(args: &Args) -> anyhow::Result<ExitCode> {
     if args.mutants {
         return hunt(jobs(args.jobs), &trial).await;
     }
+    if args.crashes {
+        return crash(jobs(args.jobs), &trial).await;
+    }
     if args.regressions {
         return regress(&trial).await;
     }
@@ -245,7 +251,9 @@ async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     written?;
     let seeds = report.passed() + report.failed();
     let registered: Vec<&str> = probes::REGISTERED.iter().map(|(name, _)| *name).collect();
-    let never = report.never_hit(&registered);
+    let mut never = report.never_hit(&registered);
+    let expected: Vec<&str> = FaultName::expected().map(FaultName::as_str).collect();
+    never.extend(report.never_struck(&expected));
     let hole =
         seeds >= SEEDS_FOR_PROBES && args.mutant.is_none() && args.scenario.is_none() && !never.is_empty();
     if !never.is_empty() {
@@ -261,9 +269,8 @@ async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
 }
 
 async fn hunt(jobs: usize, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
-    let recorded = Mutant::ALL.map(|mutant| (mutant.name(), recorded(mutant)));
     let mut told = Ok(());
-    let catches = catch_all(&recorded, jobs, trial, |catch| {
+    let catches = catch_all(HUNTS, jobs, trial, |catch| {
         let line = describe(catch);
         told = std::mem::replace(&mut told, Ok(())).and_then(|()| say(&line));
     })
@@ -278,21 +285,41 @@ async fn hunt(jobs: usize, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
 }
 
 fn describe(catch: &Catch) -> String {
+    let (mutant, breaks, tried) = (catch.hunt.mutant, catch.hunt.breaks, catch.tried);
     match &catch.line {
-        Some(Line {
-            seed,
-            verdict,
-            breaches,
-            ..
-        }) => {
-            let why = breaches.first().map_or("", |breach| breach.message.as_str());
-            format!(
-                "{}: caught by seed {seed} ({} tried), {verdict}: {why}",
-                catch.mutant, catch.tried
-            )
+        Some(Line { seed, breaches, .. }) => {
+            let why = breaches.iter().find(|breach| breach.id == breaks);
+            let why = why.map_or("", |breach| breach.message.as_str());
+            format!("{mutant}: caught by {breaks} at seed {seed} ({tried} tried): {why}")
         }
-        None => format!("{}: not caught by {} seeds", catch.mutant, catch.tried),
+        None => format!("{mutant}: not caught by {breaks} in {tried} seeds"),
     }
+}
+
+/// Tells stories with a crash after each effect; all of them must end well.
+async fn crash(jobs: usize, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+    let folder = Folder::new().context("cannot make a folder for temporary files")?;
+    let mut said = Ok(());
+    let told = crash_everywhere(folder.path(), jobs, trial, |told| {
+        let line = format!(
+            "{} {}: {} effects",
+            told.story.name,
+            told.trouble.name(),
+            told.effects
+        );
+        let lines = std::iter::once(&line).chain(&told.failures);
+        for line in lines {
+            said = std::mem::replace(&mut said, Ok(())).and_then(|()| say(line));
+        }
+    })
+    .await?;
+    said?;
+    let effects: u64 = told.iter().map(|told| told.effects).sum();
+    let failed: usize = told.iter().map(|told| told.failures.len()).sum();
+    say(&format!(
+        "{effects} effects, and an end of the leader after each; {failed} failed"
+    ))?;
+    Ok(status(failed == 0))
 }
 
 /// Plays what once failed; all of it must hold.

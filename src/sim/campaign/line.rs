@@ -16,11 +16,20 @@ pub struct Line {
     /// The deliberately broken variant that was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutant: Option<String>,
+    /// How it was asked for, beside the seed: arguments of the campaign runner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
     /// What to think of it.
     pub verdict: Verdict,
     /// Everything that was violated, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub breaches: Vec<Breach>,
+    /// What people expected in vain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmet: Vec<String>,
+    /// How often the operator did what to each kind of object, as `create instances`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deeds: BTreeMap<String, u64>,
     /// How often each fault struck.
     pub faults: BTreeMap<String, u64>,
     /// How often each rare thing happened.
@@ -134,8 +143,11 @@ pub(super) mod tests {
             seed,
             scenario: "calm".to_owned(),
             mutant: None,
+            options: Vec::new(),
             verdict: Verdict::Ok,
             breaches: Vec::new(),
+            unmet: Vec::new(),
+            deeds: BTreeMap::new(),
             faults: BTreeMap::new(),
             probes: BTreeMap::new(),
             requests: 100,

@@ -6,6 +6,7 @@
 mod calm;
 mod child;
 pub mod command;
+mod crashes;
 mod line;
 mod mutants;
 mod options;
@@ -17,8 +18,9 @@ mod sampling;
 mod shrink;
 
 pub use child::{Child, Trial, TrialError};
+pub use crashes::{STORIES, Story, Told, Trouble, crash_everywhere};
 pub use line::{Breach, Line, Verdict};
-pub use mutants::{Catch, catch_all};
+pub use mutants::{Catch, HUNTS, Hunt, catch_all};
 pub use options::{Ask, Faults, NotARange, Seeds};
 pub use play::{Cast, CastError, Played, cast, play};
 pub use progress::Progress;

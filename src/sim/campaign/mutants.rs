@@ -1,81 +1,134 @@
-//! Shows that the world notices: every deliberately broken variant must be caught within so many seeds.
+//! Shows that the world notices: every deliberately broken variant must be caught within so many seeds, by the invariant
+//! that it is made to break. Another one may blame it too; but then the first has gone blind, and that must be noticed.
 //!
 //! The seed that caught a mutant is recorded, and tried first; only when it no longer catches is the search begun anew.
+
+use std::path::PathBuf;
 
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::child::{Trial, TrialError};
-use super::line::{Line, Verdict};
+use super::line::Line;
 use super::options::Ask;
 use crate::sim::mutants::Mutant;
 
 /// Each mutant must be caught within so many seeds.
 const SEEDS_MAX: u64 = 200;
+/// Where plans are kept for what seeds hardly ever draw.
+const PLANS: &str = "tests/hunts";
 
-/// The seed that caught a mutant when it was last searched for.
-pub(super) fn recorded(mutant: Mutant) -> Option<u64> {
-    CAUGHT
-        .iter()
-        .find(|(known, _)| *known == mutant)
-        .map(|(_, seed)| *seed)
+/// A mutant, the invariant that it is made to break, and where that was last seen broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hunt {
+    /// Who is hunted.
+    pub mutant: Mutant,
+    /// By which invariant: `S1`.
+    pub breaks: &'static str,
+    /// The seed that is tried first.
+    pub seed: u64,
+    /// What goes wrong, by the name of its file among the plans; the seed draws it if absent.
+    pub plan: Option<&'static str>,
 }
 
-/// Found by the search below; a mutant that is not here is searched for from seed 0 on.
-const CAUGHT: &[(Mutant, u64)] = &[
-    (Mutant::ErrorAsAbsence, 11),
-    (Mutant::FirstPageOnly, 14),
-    (Mutant::NoNameLookUp, 5),
-    (Mutant::NoResourceVersion, 0),
-    (Mutant::StaleList, 0),
-    (Mutant::FinalizerFirst, 0),
-    (Mutant::CreateTwiceAfterCrash, 0),
-    (Mutant::IgnoredRetryAfter, 2),
-    (Mutant::LimitsUnread, 24),
-    (Mutant::AnyAddress, 0),
-    (Mutant::TakenAsOrdered, 15),
-    (Mutant::ClusterBlind, 0),
-    (Mutant::RepeatedWrites, 0),
-    (Mutant::RestlessTimes, 0),
-    (Mutant::OneToken, 0),
-    (Mutant::LeftoversUnseen, 13),
-    (Mutant::Dawdling, 16),
-    (Mutant::Crowding, 16),
-    (Mutant::Doubled, 16),
-    (Mutant::Startled, 160),
-    (Mutant::RawDeletes, 16),
-    (Mutant::WishesUnread, 16),
-    (Mutant::PodsUnseen, 16),
-    (Mutant::VolumesUnseen, 165),
-    (Mutant::EndlessHolds, 160),
-    (Mutant::Diarist, 16),
-    (Mutant::Poisoned, 88),
-    (Mutant::Deaf, 16),
-    (Mutant::Talkative, 16),
-    (Mutant::NeverStops, 161),
-    (Mutant::NeverGone, 16),
-    (Mutant::Unwrapped, 16),
+const fn at(mutant: Mutant, breaks: &'static str, seed: u64) -> Hunt {
+    Hunt {
+        mutant,
+        breaks,
+        seed,
+        plan: None,
+    }
+}
+
+const fn with(mutant: Mutant, breaks: &'static str, plan: &'static str) -> Hunt {
+    Hunt {
+        mutant,
+        breaks,
+        seed: 0,
+        plan: Some(plan),
+    }
+}
+
+/// All hunts: each mutant at least once, each invariant too. Seeds are those that the search found last.
+pub const HUNTS: &[Hunt] = &[
+    at(Mutant::ErrorAsAbsence, "S3", 25),
+    at(Mutant::FirstPageOnly, "L2", 14),
+    at(Mutant::NoNameLookUp, "L11", 5),
+    at(Mutant::NoResourceVersion, "L2", 0),
+    at(Mutant::StaleList, "S3", 0),
+    at(Mutant::FinalizerFirst, "S8", 0),
+    with(Mutant::CreateTwiceAfterCrash, "S1", "dies-upon-an-order"),
+    with(Mutant::OwnNames, "S12", "stands-still-upon-an-order"),
+    at(Mutant::IgnoredRetryAfter, "S15", 2),
+    at(Mutant::LimitsUnread, "S4", 24),
+    at(Mutant::AnyAddress, "S17", 0),
+    at(Mutant::TakenAsOrdered, "S21", 15),
+    at(Mutant::ClusterBlind, "S2", 0),
+    at(Mutant::RepeatedWrites, "S14", 0),
+    at(Mutant::RestlessTimes, "S13", 0),
+    at(Mutant::OneToken, "L10", 0),
+    at(Mutant::LeftoversUnseen, "S18", 13),
+    at(Mutant::Dawdling, "L1", 16),
+    at(Mutant::Crowding, "A1", 16),
+    at(Mutant::Doubled, "L11", 16),
+    at(Mutant::Startled, "S20", 160),
+    at(Mutant::RawDeletes, "S6", 16),
+    at(Mutant::WishesUnread, "S7", 16),
+    at(Mutant::PodsUnseen, "S9", 16),
+    at(Mutant::VolumesUnseen, "S9", 165),
+    at(Mutant::EndlessHolds, "L8", 160),
+    at(Mutant::Forgetful, "S11", 161),
+    at(Mutant::Diarist, "L4", 16),
+    at(Mutant::Poisoned, "L9", 88),
+    at(Mutant::Deaf, "L7", 16),
+    at(Mutant::Talkative, "S16", 16),
+    at(Mutant::NeverStops, "L5", 161),
+    at(Mutant::NeverGone, "L3", 16),
+    at(Mutant::Unwrapped, "S20", 16),
 ];
+
+impl Hunt {
+    /// The seeds that are tried, in order.
+    fn seeds(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.seed).chain(0..SEEDS_MAX)
+    }
+
+    fn ask(&self, seed: u64) -> Ask {
+        let plan = self
+            .plan
+            .map(|name| PathBuf::from(PLANS).join(name).with_extension("yaml"));
+        Ask {
+            mutant: Some(self.mutant.name().to_owned()),
+            plan,
+            ..Ask::seed(seed)
+        }
+    }
+
+    /// Whether a run shows it; one that hangs or breaks says nothing about the world's eyes.
+    fn is_caught_by(&self, line: &Line) -> bool {
+        line.breaches.iter().any(|breach| breach.id == self.breaks)
+    }
+}
 
 /// How a mutant was caught, or that it was not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Catch {
-    /// The mutant.
-    pub mutant: String,
+    /// What was hunted for.
+    pub hunt: Hunt,
     /// The run that caught it.
     pub line: Option<Line>,
     /// How many seeds were tried.
     pub tried: u64,
 }
 
-/// Hunts for each mutant, several at a time: at the recorded seed first, then from seed 0 on.
+/// Hunts, several at a time: at the recorded seed first, then from seed 0 on.
 pub async fn catch_all(
-    mutants: &[(&str, Option<u64>)],
+    hunts: &[Hunt],
     jobs: usize,
     trial: &dyn Trial,
     mut each: impl FnMut(&Catch),
 ) -> Result<Vec<Catch>, TrialError> {
-    let mut catches = stream::iter(mutants)
-        .map(|(mutant, recorded)| hunt(mutant, *recorded, trial))
+    let mut catches = stream::iter(hunts)
+        .map(|hunt| catch(*hunt, trial))
         .buffered(jobs.max(1));
     let mut caught = Vec::new();
     while let Some(catch) = catches.try_next().await? {
@@ -85,33 +138,21 @@ pub async fn catch_all(
     Ok(caught)
 }
 
-async fn hunt(mutant: &str, recorded: Option<u64>, trial: &dyn Trial) -> Result<Catch, TrialError> {
+async fn catch(hunt: Hunt, trial: &dyn Trial) -> Result<Catch, TrialError> {
     let mut tried = 0;
-    for seed in recorded.into_iter().chain(0..SEEDS_MAX) {
-        let ask = Ask {
-            mutant: Some(mutant.to_owned()),
-            ..Ask::seed(seed)
-        };
-        let line = trial.run(&ask).await?;
+    for seed in hunt.seeds() {
+        let line = trial.run(&hunt.ask(seed)).await?;
         tried += 1;
-        if catches(&line.verdict) {
-            return Ok(Catch {
-                mutant: mutant.to_owned(),
-                line: Some(line),
-                tried,
-            });
+        if hunt.is_caught_by(&line) {
+            let line = Some(line);
+            return Ok(Catch { hunt, line, tried });
         }
     }
     Ok(Catch {
-        mutant: mutant.to_owned(),
+        hunt,
         line: None,
         tried,
     })
-}
-
-/// A mutant is caught by an invariant; a run that hangs or breaks says nothing about the world's eyes.
-fn catches(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Safety(_) | Verdict::Liveness(_))
 }
 
 #[cfg(test)]
@@ -120,50 +161,81 @@ mod tests {
 
     use super::*;
     use crate::sim::campaign::line::tests::fine;
+    use crate::sim::campaign::line::{Breach, Verdict};
+    use crate::sim::faults::Plan;
 
-    /// Catches at one seed.
-    struct At(u64, Verdict);
+    /// Blames these at one seed, in this order.
+    struct At(u64, &'static [&'static str]);
 
     #[async_trait]
     impl Trial for At {
         async fn run(&self, ask: &Ask) -> Result<Line, TrialError> {
             let mut line = fine(ask.seed);
             if ask.seed == self.0 {
-                line.verdict = self.1.clone();
+                line.breaches = self.1.iter().map(|id| breach(id)).collect();
+                line.verdict = Verdict::of(&line.breaches);
             }
             Ok(line)
         }
     }
 
-    async fn caught(recorded: Option<u64>, trial: At) -> Catch {
-        let catches = catch_all(&[("no-name-look-up", recorded)], 2, &trial, |_| ()).await;
-        catches.unwrap().remove(0)
+    fn breach(id: &str) -> Breach {
+        Breach {
+            id: id.to_owned(),
+            at_seconds: 1,
+            message: String::new(),
+        }
     }
 
-    fn safety() -> Verdict {
-        Verdict::Safety("S1".to_owned())
+    async fn caught(seed: u64, trial: At) -> Catch {
+        let hunt = at(Mutant::NoNameLookUp, "S1", seed);
+        let catches = catch_all(&[hunt], 2, &trial, |_| ()).await;
+        catches.unwrap().remove(0)
     }
 
     #[tokio::test]
     async fn the_recorded_seed_is_tried_first() {
-        assert_eq!(caught(Some(150), At(150, safety())).await.tried, 1);
+        assert_eq!(caught(150, At(150, &["S1"])).await.tried, 1);
     }
 
     #[tokio::test]
     async fn the_search_goes_on_when_the_recorded_seed_no_longer_catches() {
-        let catch = caught(Some(150), At(3, safety())).await;
+        let catch = caught(150, At(3, &["S1"])).await;
         assert_eq!(catch.tried, 5);
         assert_eq!(catch.line.unwrap().seed, 3);
     }
 
     #[tokio::test]
     async fn a_mutant_that_slips_through_is_told() {
-        let catch = caught(None, At(SEEDS_MAX, safety())).await;
-        assert_eq!(catch.line, None);
+        assert_eq!(caught(0, At(SEEDS_MAX, &["S1"])).await.line, None);
     }
 
     #[tokio::test]
-    async fn a_run_that_breaks_catches_nothing() {
-        assert_eq!(caught(None, At(3, Verdict::Crash)).await.line, None);
+    async fn another_invariant_catches_nothing_and_the_right_one_need_not_be_the_first() {
+        assert_eq!(caught(3, At(3, &["L2", "S11"])).await.line, None);
+        assert_eq!(caught(3, At(3, &["L2", "S1"])).await.tried, 1);
+    }
+
+    #[test]
+    fn every_mutant_is_hunted_for_and_every_invariant_has_one() {
+        for mutant in Mutant::ALL {
+            assert!(HUNTS.iter().any(|hunt| hunt.mutant == mutant), "{mutant}");
+        }
+        // All but what belongs to voluntary disruption: S5, S10, S19, L6, L12.
+        let safety =
+            [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21].map(|it| format!("S{it}"));
+        let liveness = [1, 2, 3, 4, 5, 7, 8, 9, 10, 11].map(|it| format!("L{it}"));
+        for id in safety.iter().chain(&liveness) {
+            assert!(HUNTS.iter().any(|hunt| hunt.breaks == id), "{id}");
+        }
+    }
+
+    #[test]
+    fn plans_for_hunts_can_be_read() {
+        for plan in HUNTS.iter().filter_map(|hunt| hunt.ask(0).plan) {
+            let text = std::fs::read_to_string(&plan).unwrap();
+            let plan: Plan = serde_saphyr::from_str(&text).unwrap();
+            assert!(!plan.injections.is_empty());
+        }
     }
 }

@@ -46,13 +46,21 @@ impl Ask {
     /// As arguments of the campaign runner.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["--seed".to_owned(), self.seed.to_string()];
-        let written = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let (plan, calm_plays) = (written(&self.plan), written(&self.calm_plays));
+        arguments.extend(self.options());
+        if let Some(folder) = &self.calm_plays {
+            arguments.extend(["--calm-plays".to_owned(), folder.display().to_string()]);
+        }
+        arguments
+    }
+
+    /// What makes another seed go as this one would have, as arguments.
+    pub fn options(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let plan = self.plan.as_ref().map(|path| path.display().to_string());
         let options = [
             ("--scenario", &self.scenario),
             ("--mutant", &self.mutant),
             ("--plan", &plan),
-            ("--calm-plays", &calm_plays),
         ];
         for (name, value) in options {
             if let Some(value) = value {
@@ -134,7 +142,7 @@ mod tests {
         let said = ask.arguments().join(" ");
         assert_eq!(
             said,
-            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --calm-plays kept --minutes 6 --calm"
+            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --minutes 6 --calm --calm-plays kept"
         );
         assert_eq!(Ask::seed(3).arguments().join(" "), "--seed 3");
     }

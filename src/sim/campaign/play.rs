@@ -1,5 +1,6 @@
 //! One seed, played in this process: what is drawn from it, and what came of it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::sim::scenario::{LoadError, Scenario};
 use crate::sim::world::churn::{self, Demand};
 use crate::sim::world::cluster::InstallError;
 use crate::sim::world::compare::compare;
+use crate::sim::world::effects::Counts;
 use crate::sim::world::recorder::Observer;
 use crate::sim::world::{self, Outcome, QUIET, Setup, product, story, workloads};
 
@@ -193,7 +195,7 @@ impl Played {
                 message: violation.message.clone(),
             })
             .collect();
-        let counts = |hits: &std::collections::BTreeMap<&'static str, u64>| {
+        let counts = |hits: &BTreeMap<&'static str, u64>| {
             hits.iter()
                 .map(|(name, times)| ((*name).to_owned(), *times))
                 .collect()
@@ -202,8 +204,11 @@ impl Played {
             seed: ask.seed,
             scenario: self.cast.scenario_name.clone(),
             mutant: ask.mutant.clone(),
+            options: ask.options(),
             verdict: self.verdict(&breaches),
             breaches,
+            unmet: outcome.unmet.clone(),
+            deeds: deeds(&outcome.counts),
             faults: counts(&outcome.faults),
             probes: counts(&outcome.probes.hits),
             requests: outcome.requests,
@@ -227,6 +232,16 @@ impl Played {
             world::Verdict::Overrun => Verdict::Liveness("overrun".to_owned()),
         }
     }
+}
+
+/// How often what was done to each kind.
+fn deeds(counts: &Counts) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for (deed, count) in counts {
+        *all.entry(format!("{} {}", deed.verb.as_str(), deed.kind))
+            .or_default() += count;
+    }
+    all
 }
 
 #[cfg(test)]

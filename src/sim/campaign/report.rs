@@ -71,6 +71,12 @@ impl Report {
         let never = |name: &&&str| !self.probes.contains_key(**name);
         registered.iter().filter(never).copied().collect()
     }
+
+    /// Those of these kinds of faults that never struck.
+    pub fn never_struck<'a>(&self, drawn: &[&'a str]) -> Vec<&'a str> {
+        let never = |name: &&&str| !self.faults.contains_key(**name);
+        drawn.iter().filter(never).copied().collect()
+    }
 }
 
 fn tally(into: &mut BTreeMap<String, Tally>, hits: &BTreeMap<String, u64>, seed: u64) {
@@ -138,18 +144,15 @@ fn table(f: &mut fmt::Formatter<'_>, title: &str, rows: &BTreeMap<String, Tally>
 fn failure(line: &Line) -> String {
     let told = |breach: &Breach| format!("  {:>6} s  {}: {}", breach.at_seconds, breach.id, breach.message);
     let breaches: Vec<String> = line.breaches.iter().take(NAMED).map(told).collect();
-    let option = |name: &str, value: &str| match value {
-        "" => String::new(),
-        value => format!(" --{name} {value}"),
-    };
+    // What the seed drew, its scenario too, it draws again.
+    let seed = line.seed.to_string();
+    let options = line.options.iter().map(String::as_str);
+    let arguments: Vec<&str> = std::iter::once(seed.as_str()).chain(options).collect();
     format!(
-        "seed {}: {}\n{}\n  replay: cargo run --release --bin simulate -- --replay {}{}{}",
-        line.seed,
+        "seed {seed}: {}\n{}\n  replay: cargo run --release --bin simulate -- --replay {}",
         line.verdict,
         breaches.join("\n"),
-        line.seed,
-        option("scenario", &line.scenario),
-        option("mutant", line.mutant.as_deref().unwrap_or_default())
+        arguments.join(" "),
     )
 }
 
@@ -168,6 +171,17 @@ mod tests {
             verdict: Verdict::of(&breaches),
             breaches,
             mutant: Some("first-page-only".to_owned()),
+            options: [
+                "--mutant",
+                "first-page-only",
+                "--plan",
+                "p.yaml",
+                "--minutes",
+                "2",
+                "--calm",
+            ]
+            .map(str::to_owned)
+            .into(),
             ..fine(seed)
         }
     }
@@ -188,7 +202,9 @@ mod tests {
     fn a_failing_seed_prints_the_command_that_replays_it() {
         let text = report([failing(2)]).to_string();
         assert!(
-            text.contains("--bin simulate -- --replay 2 --scenario calm --mutant first-page-only"),
+            text.contains(
+                "--bin simulate -- --replay 2 --mutant first-page-only --plan p.yaml --minutes 2 --calm"
+            ),
             "{text}"
         );
         assert!(text.contains("two machines for one claim"));
@@ -202,6 +218,16 @@ mod tests {
         assert_eq!(
             report.never_hit(&["orphan swept", "two leaders"]),
             ["two leaders"]
+        );
+    }
+
+    #[test]
+    fn a_kind_of_fault_that_never_struck_is_named() {
+        let mut line = fine(1);
+        line.faults = [("k1-crash".to_owned(), 2), ("k13-pause".to_owned(), 0)].into();
+        assert_eq!(
+            report([line]).never_struck(&["k1-crash", "k13-pause"]),
+            ["k13-pause"]
         );
     }
 

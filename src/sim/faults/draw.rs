@@ -88,10 +88,37 @@ impl Plan {
     }
 }
 
+impl FaultName {
+    /// The kinds that must strike in a campaign of some size.
+    pub fn expected() -> impl Iterator<Item = Self> {
+        let expected = |name: &Self| possible(*name) && !is_rarely_met(*name);
+        Self::ALL.iter().copied().filter(expected)
+    }
+}
+
+/// Drawn, but for what hardly any world does while a plan runs: prices are read once, when it begins, and a machine is
+/// renamed only when its start has failed. What becomes of absurd prices is shown by `tests/suite/prices.rs`.
+fn is_rarely_met(name: FaultName) -> bool {
+    let FaultName::Cloud(kind) = name else {
+        return false;
+    };
+    matches!(
+        kind,
+        FaultKind::PriceMissing
+            | FaultKind::PriceZero
+            | FaultKind::PriceNegative
+            | FaultKind::RenameRefused
+            | FaultKind::RenameSlow
+    )
+}
+
 /// Pages that leave an item out without an error are not drawn: nobody has seen the real API do that, and no client
-/// could notice.
+/// could notice. Nor are those that are told apart.
 fn possible(name: FaultName) -> bool {
-    name != FaultName::Cloud(FaultKind::PageMisses)
+    match name {
+        FaultName::Cloud(kind) => kind != FaultKind::PageMisses && !kind.is_told_apart(),
+        _ => true,
+    }
 }
 
 /// What must go wrong besides for a fault to show: a page can fail only where there are several, and nobody misses a

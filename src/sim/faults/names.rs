@@ -164,6 +164,11 @@ fault_names! {
         PriceMissing = "c15-price-missing";
         PriceZero = "c15-price-zero";
         PriceNegative = "c15-price-negative";
+        OrderRefused = "c18-order-refused";
+        ErrorBody = "c18-error-body";
+        MissingId = "c18-missing-id";
+        EmptyList = "c5-empty-list";
+        WrongDates = "c18-wrong-dates";
     }
 }
 

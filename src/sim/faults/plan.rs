@@ -75,13 +75,11 @@ pub enum Upon {
     /// answer of long ago, and acts as the leader that it no longer is until it looks again. A process is held up
     /// between any two instructions; here it is between two polls, and of those this is the one that shows.
     Renewal,
+    /// When so many more effects of the replica have landed, before it is told of the last.
+    Effects(u64),
 }
 
 impl Upon {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "the signature that serde asks for"
-    )]
     fn is_now(&self) -> bool {
         *self == Self::Now
     }

@@ -21,6 +21,10 @@ pub(super) fn create(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let sent = fields::parse(&ask.body)?;
     let mut prototype = prototype::read(&Fields::of(&sent)?)?;
     let checked = rules::check(state, &mut prototype)?;
+    if state.faults.hits(FaultKind::OrderRefused, ask.operation) {
+        let message = "The image cannot be used with the requested profile";
+        return Err(Refusal::field("bad_field", "image", message));
+    }
     if state.faults.hits(FaultKind::CapacityRefused, ask.operation) {
         // No such refusal is recorded, nor can one be excluded; the code is ours.
         let message = "There is no capacity for the requested profile in the zone";

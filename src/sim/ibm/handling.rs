@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Cloud;
 use super::ask::{Answer, Ask};
+use super::distortion;
 use super::errors::{Refusal, Service};
 use super::extra_fields;
 use super::faults::FaultKind;
@@ -99,9 +100,11 @@ pub(super) async fn handle(
         let simulated = route.service != Service::Control;
         if let Ok(Answer { body: Some(body), .. }) = &mut outcome
             && simulated
-            && state.faults.hits(FaultKind::ExtraFields, route.operation)
         {
-            extra_fields::add(body);
+            if state.faults.hits(FaultKind::ExtraFields, route.operation) {
+                extra_fields::add(body);
+            }
+            distortion::distort(body, &mut state.faults, route.operation);
         }
         outcome
     });

@@ -14,6 +14,7 @@ mod capacity;
 mod catalog;
 mod control;
 mod create;
+mod distortion;
 mod errors;
 mod exchange;
 mod extra_fields;

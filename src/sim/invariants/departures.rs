@@ -16,6 +16,7 @@ use super::book::Book;
 use super::ownership::target;
 use super::{Check, Findings, Truth};
 use crate::api::names::{DISRUPTED_TAINT, DO_NOT_DISRUPT, TERMINATION_TIMESTAMP};
+use crate::api::parse_duration;
 use crate::clock::{between, later};
 use crate::sim::history::{Edge, Entry, Request, What, Who};
 use crate::sim::kube::kind::TableKey;
@@ -152,7 +153,7 @@ fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Fin
             found.blame("S7", at, format!("an eviction of pod {name} does not say which"));
         }
         let same = named["resourceVersion"] == pod["metadata"]["resourceVersion"];
-        if same && pod["metadata"]["annotations"][DO_NOT_DISRUPT] == "true" {
+        if same && is_protected(&pod, truth.now) {
             found.blame(
                 "S7",
                 at,
@@ -166,6 +167,18 @@ fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Fin
             format!("pod {name} is deleted before the time of its node is over"),
         );
     }
+}
+
+/// Whether a pod is not to be disturbed: ever, or for so long after it started.
+fn is_protected(pod: &Value, now: Timestamp) -> bool {
+    let written = pod["metadata"]["annotations"][DO_NOT_DISRUPT].as_str();
+    let length = written
+        .and_then(parse_duration)
+        .filter(|length| !length.is_zero());
+    let started = pod["status"]["startTime"].as_str();
+    let started = started.and_then(|it| it.parse::<Timestamp>().ok());
+    let lasts = |length| started.is_none_or(|start| later(start, length) > later(now, SLACK));
+    written == Some("true") || length.is_some_and(lasts)
 }
 
 /// Whether so little time is left for a pod's Node that it must be deleted now.
@@ -336,6 +349,24 @@ mod tests {
         assert!(stage.blamed().is_empty());
         stage.sends(0, Edge::Kube, &Method::POST, EVICTION, "{}");
         assert_eq!(stage.blamed(), ["S7"]);
+    }
+
+    #[test]
+    fn a_pod_that_is_not_to_be_disturbed_is_protected_ever_or_for_a_time_after_it_started() {
+        let now: Timestamp = "2026-11-16T10:03:20Z".parse().unwrap();
+        let is_protected = |wish: &str, started: Option<&str>| {
+            let pod = json!({
+                "metadata": {"annotations": {DO_NOT_DISRUPT: wish}}, "status": {"startTime": started},
+            });
+            super::is_protected(&pod, now)
+        };
+        let started = Some("2026-11-16T10:00:00Z");
+        assert!(is_protected("true", started) && is_protected("10m", started));
+        assert!(
+            !is_protected("2m", started) && !is_protected("soon", started) && !is_protected("0s", started)
+        );
+        assert!(is_protected("2m", None), "it has not started yet");
+        assert!(!super::is_protected(&json!({}), now));
     }
 
     #[tokio::test(start_paused = true)]

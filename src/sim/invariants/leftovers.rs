@@ -25,8 +25,9 @@ impl Check for Leftovers {
             if object::is_deleting(claim) {
                 let message = format!("claim {} is still being deleted", object::name(claim));
                 found.blame("L3", truth.since_start, message);
-            } else {
-                has_its_machine(claim, book, truth, found);
+            } else if let Some(problem) = lack(claim, book, truth) {
+                let message = format!("claim {} {problem}", object::name(claim));
+                found.blame("L2", truth.since_start, message);
             }
         }
         orphans(book, truth, found);
@@ -84,25 +85,33 @@ fn is_ready_node(node: &Value, machine: &str) -> bool {
     provider_id.ends_with(machine) && conditions(node).iter().any(ready)
 }
 
-/// A claim has its machine, or says why not.
-fn has_its_machine(claim: &Value, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+/// The names of claims that have no machine that works, and do not say why.
+pub(super) fn waiting(book: &Book, truth: &Truth<'_>) -> Vec<String> {
+    let claims = claims(truth);
+    let waits = |claim: &&Value| !object::is_deleting(claim) && lack(claim, book, truth).is_some();
+    let waiting = claims.iter().filter(waits);
+    waiting.map(|claim| object::name(claim).to_owned()).collect()
+}
+
+/// What a claim lacks that neither has its machine nor says why not.
+fn lack(claim: &Value, book: &Book, truth: &Truth<'_>) -> Option<String> {
     let name = book
         .cluster
         .and_then(|cluster| InstanceName::new(cluster, object::uid(claim)));
     let machine = name.and_then(|name| truth.cloud.instance(&name.to_string()));
     let says_no = |condition: &Value| condition["type"] == LAUNCHED && condition["status"] == "False";
     let explained = conditions(claim).iter().any(says_no) || was_warned_of(claim, truth);
-    let problem = match &machine {
-        Some(machine) if machine.resource_group != book.settings.resource_group => return,
-        Some(machine) if machine.status != "running" => format!("has a machine that is {}", machine.status),
-        Some(_) if !is_true(claim, LAUNCHED) => "does not know that its machine runs".to_owned(),
-        Some(_) if !is_true(claim, NODE_INITIALIZED) => "has a machine that is no node yet".to_owned(),
-        Some(_) => return,
-        None if explained => return,
-        None => "has no machine and does not say why".to_owned(),
-    };
-    let message = format!("claim {} {problem}", object::name(claim));
-    found.blame("L2", truth.since_start, message);
+    match &machine {
+        Some(machine) if machine.resource_group != book.settings.resource_group => None,
+        Some(machine) if machine.status != "running" => {
+            Some(format!("has a machine that is {}", machine.status))
+        }
+        Some(_) if !is_true(claim, LAUNCHED) => Some("does not know that its machine runs".to_owned()),
+        Some(_) if !is_true(claim, NODE_INITIALIZED) => Some("has a machine that is no node yet".to_owned()),
+        Some(_) => None,
+        None if explained => None,
+        None => Some("has no machine and does not say why".to_owned()),
+    }
 }
 
 /// Whether an event tells what is wrong with a claim.

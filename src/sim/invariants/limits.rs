@@ -1,7 +1,8 @@
 //! S4: no purchase is sent with which its NodePool would have more than it may, as a consistent read of claims and pools
 //! saw it with all intents counted, the purchase's own included; nor later than five seconds after that read.
 //!
-//! Processors and machines are counted: what else a machine has is known for certain only when it runs.
+//! Counted are machines, processors, GPUs and memory, of which a machine has at least so much of what is sold. What else
+//! it has is known for certain only when it runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -130,7 +131,14 @@ fn items(body: &Bytes) -> Vec<Value> {
     list["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// The limits that are judged: processors in thousandths, and machines.
+/// What is counted.
+const COUNTED: [&str; 4] = ["cpu", "memory", "nodes", GPU];
+const GPU: &str = "nvidia.com/gpu";
+/// No node is taken to have less memory than this of what is sold, in hundredths.
+const MEMORY_LEAST: i64 = 80;
+const GIB: i64 = 1 << 30;
+
+/// The limits that are judged: processors in thousandths, memory in bytes.
 fn limits(pool: &Value) -> Vec<(String, i64)> {
     let written = |resource: &str| {
         let limit = &pool["spec"]["limits"][resource];
@@ -143,7 +151,7 @@ fn limits(pool: &Value) -> Vec<(String, i64)> {
         };
         Some((resource.to_owned(), amount))
     };
-    ["cpu", "nodes"].into_iter().filter_map(written).collect()
+    COUNTED.into_iter().filter_map(written).collect()
 }
 
 /// What the claims of a pool hold of a resource.
@@ -155,9 +163,12 @@ fn held(claims: &[Value], pool: &str, resource: &str) -> i64 {
         let profile = claim["status"]["allocation"]["profile"]
             .as_str()
             .and_then(find_profile);
-        match resource {
-            "cpu" => profile.map_or(0, |profile| i64::from(profile.vcpu) * 1000),
-            _ => 1,
+        match (resource, profile) {
+            ("nodes", _) => 1,
+            ("cpu", Some(profile)) => i64::from(profile.vcpu) * 1000,
+            ("memory", Some(profile)) => i64::from(profile.memory_gib) * GIB / 100 * MEMORY_LEAST,
+            (GPU, Some(profile)) => profile.gpu.as_ref().map_or(0, |gpu| i64::from(gpu.count)),
+            _ => 0,
         }
     };
     holding.map(amount).sum()
@@ -241,8 +252,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_limits_nothing_has_to_be_read() {
         let mut stage = Stage::new().await;
-        let uid = limited(&mut stage, &json!({"memory": "1Ti"})).await;
+        let uid = limited(&mut stage, &json!({})).await;
         buys(&mut stage, &uid);
         assert!(stage.blamed().is_empty());
+    }
+
+    #[test]
+    fn memory_and_gpus_are_counted_too() {
+        let limits = limits(&pool(
+            &json!({"memory": "16Gi", "nvidia.com/gpu": 2, "example.com/other": 1}),
+        ));
+        assert_eq!(limits, [("memory".to_owned(), 16 * GIB), (GPU.to_owned(), 2)]);
+        let three: Vec<Value> = ["1", "2", "3"].map(|uid| claim(uid, true)).into();
+        assert!(
+            held(&three, "default", "memory") > 16 * GIB,
+            "three of eight are more than sixteen"
+        );
+        assert!(held(&three[..2], "default", "memory") <= 16 * GIB);
+        let mut fast = claim("4", true);
+        fast["status"]["allocation"]["profile"] = json!("gx2-8x64x1v100");
+        assert_eq!(held(&[fast], "default", GPU), 1);
     }
 }

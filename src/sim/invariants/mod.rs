@@ -5,7 +5,7 @@
 //! [`Book`] of what it saw (requests under way, machines, changes of claims, whom a third party touched) and asks each
 //! check in turn. Safety (S) is judged at once; liveness (L) when the world has been healed and has had its time.
 //!
-//! S12, that two overlapping leaders break nothing, is S1 to S3 in runs with two replicas. What belongs to voluntary
+//! S12, that two overlapping leaders break nothing, is blamed beside what they broke. What belongs to voluntary
 //! disruption (S5, S10, S19, L6, L12) comes with it. A1 is the second look at plans for pods.
 
 mod book;
@@ -17,9 +17,11 @@ mod leases;
 mod leftovers;
 mod limits;
 mod manners;
+mod overlap;
 mod ownership;
 mod plans;
 mod pods;
+mod poison;
 mod purchases;
 mod quiet;
 mod release;
@@ -28,6 +30,7 @@ mod replaced;
 mod replicas;
 mod runaway;
 mod secrets;
+mod shown;
 #[cfg(test)]
 pub(super) mod stage;
 mod synced;
@@ -55,7 +58,8 @@ use super::probes::Probes;
 /// not joined is given up.
 pub const SETTLES_WITHIN: Duration = Duration::from_mins(25);
 
-/// The most violations that are kept: after so many the rest says nothing new.
+/// The most violations of one invariant that are kept: after so many the rest says nothing new. The others are kept all
+/// the same, so that one that is broken all the time hides none.
 const VIOLATIONS_MAX: usize = 50;
 
 /// How things are.
@@ -123,11 +127,9 @@ pub struct Findings(Vec<Violation>);
 impl Findings {
     fn blame(&mut self, id: &'static str, at: Duration, message: impl Into<String>) {
         let message = message.into();
-        let known = self
-            .0
-            .iter()
-            .any(|known| known.id == id && known.message == message);
-        if !known && self.0.len() < VIOLATIONS_MAX {
+        let mut same = self.0.iter().filter(|known| known.id == id);
+        let count = same.clone().count();
+        if count < VIOLATIONS_MAX && !same.any(|known| known.message == message) {
             self.0.push(Violation { id, at, message });
         }
     }
@@ -146,6 +148,7 @@ trait Check: Send {
 pub struct Judge {
     book: Book,
     checks: Vec<Box<dyn Check>>,
+    overlap: overlap::Overlap,
     canaries: secrets::Canaries,
     found: Findings,
     probes: Probes,
@@ -170,6 +173,8 @@ impl Judge {
                 Box::new(trust::Trust),
                 Box::new(leftovers::Leftovers),
                 Box::new(pods::Pods),
+                Box::new(poison::Poison),
+                Box::new(shown::Shown::default()),
                 Box::new(plans::Plans),
                 Box::new(replaced::Replaced::default()),
                 Box::new(synced::Synced::default()),
@@ -178,6 +183,7 @@ impl Judge {
                 Box::new(replicas::Replicas),
                 Box::new(quiet::Quiet),
             ],
+            overlap: overlap::Overlap::default(),
             canaries: secrets::Canaries::new(&settings),
             book: Book::new(settings),
             found: Findings::default(),
@@ -188,9 +194,12 @@ impl Judge {
     /// Looks at what just happened.
     pub fn observe(&mut self, entry: &Entry, truth: &Truth<'_>) {
         self.book.take_in(entry, truth);
+        let before = self.found.0.len();
         for check in &mut self.checks {
             check.observe(entry, &self.book, truth, &mut self.found);
         }
+        let broken = self.found.0[before..].to_vec();
+        self.overlap.judge(entry, &self.book, &broken, &mut self.found);
         self.probes.observe(entry, &self.book, truth);
         self.book.turn_page(entry);
     }

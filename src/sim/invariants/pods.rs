@@ -1,5 +1,4 @@
-//! L1: after healing every pod runs that a NodePool has a machine for. L9: one bad object keeps nobody else waiting, which
-//! is the same question asked of the others.
+//! L1: after healing every pod runs that a NodePool has a machine for.
 
 use serde_json::Value;
 
@@ -19,15 +18,22 @@ impl Check for Pods {
     fn observe(&mut self, _: &Entry, _: &Book, _: &Truth<'_>, _: &mut Findings) {}
 
     fn settled(&self, _: &Book, truth: &Truth<'_>, found: &mut Findings) {
-        let pools = open_pools(truth);
-        for pod in objects(truth, "", "pods") {
-            let waits = pod["status"]["phase"] == "Pending" && !object::is_deleting(&pod);
-            if waits && !is_hopeless(&pod) && pools.iter().any(|pool| serves(pool, &pod)) {
-                let name = object::name(&pod);
-                found.blame("L1", truth.since_start, format!("pod {name} still waits"));
-            }
+        for name in waiting(truth) {
+            found.blame("L1", truth.since_start, format!("pod {name} still waits"));
         }
     }
+}
+
+/// The names of pods that wait although a pool is open to them.
+pub(super) fn waiting(truth: &Truth<'_>) -> Vec<String> {
+    let pools = open_pools(truth);
+    let waits = |pod: &Value| {
+        let pending = pod["status"]["phase"] == "Pending" && !object::is_deleting(pod);
+        pending && !is_hopeless(pod) && pools.iter().any(|pool| serves(pool, pod))
+    };
+    let pods = objects(truth, "", "pods");
+    let waiting = pods.iter().filter(|pod| waits(pod));
+    waiting.map(|pod| object::name(pod).to_owned()).collect()
 }
 
 pub(super) fn is_hopeless(pod: &Value) -> bool {

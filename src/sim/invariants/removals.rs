@@ -175,6 +175,9 @@ mod tests {
     use super::super::stage::Stage;
     use super::*;
 
+    /// A deletion that says which object is meant.
+    const NAMED: &str = r#"{"preconditions":{"uid":"1"}}"#;
+
     async fn running(stage: &mut Stage) -> String {
         let uid = stage.claim("a").await;
         let id = stage.machine(&stage.name_of(&uid)).await;
@@ -191,8 +194,8 @@ mod tests {
         let rename = r#"{"name":"other"}"#;
         stage.sends(0, Edge::Cloud, &Method::PATCH, &path, rename);
         let claim = "/apis/karpenter.sh/v1/nodeclaims/a";
-        stage.sends(0, Edge::Kube, &Method::DELETE, claim, "");
-        stage.sends(0, Edge::Kube, &Method::DELETE, "/api/v1/nodes/a", "");
+        stage.sends(0, Edge::Kube, &Method::DELETE, claim, NAMED);
+        stage.sends(0, Edge::Kube, &Method::DELETE, "/api/v1/nodes/a", NAMED);
         assert_eq!(stage.blamed(), ["S3"; 4]);
     }
 
@@ -202,7 +205,7 @@ mod tests {
         let path = running(&mut stage).await;
         stage.delete("a").await;
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
-        stage.sends(0, Edge::Kube, &Method::DELETE, "/api/v1/nodes/a", "");
+        stage.sends(0, Edge::Kube, &Method::DELETE, "/api/v1/nodes/a", NAMED);
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
     }
 
@@ -226,7 +229,7 @@ mod tests {
             Edge::Kube,
             &Method::DELETE,
             "/apis/karpenter.sh/v1/nodeclaims/a",
-            "",
+            NAMED,
         );
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
     }
@@ -275,7 +278,7 @@ mod tests {
             Edge::Kube,
             &Method::DELETE,
             "/apis/karpenter.sh/v1/nodeclaims/b",
-            "",
+            NAMED,
         );
         assert!(stage.blamed().is_empty());
     }

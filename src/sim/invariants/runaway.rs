@@ -37,9 +37,11 @@ impl Check for Runaway {
         let makes = request.edge == Edge::Kube
             && request.method == Method::POST
             && request.path.ends_with("/nodeclaims");
-        let claim: Value = match serde_json::from_slice(&request.body) {
-            Ok(claim) if makes => claim,
-            _ => return,
+        if !makes {
+            return;
+        }
+        let Ok(claim) = serde_json::from_slice::<Value>(&request.body) else {
+            return;
         };
         let mut pods = pods_of(&claim);
         pods.retain(|pod| !has_a_place(pod, truth));
@@ -86,10 +88,9 @@ impl Runaway {
 fn has_a_place(uid: &str, truth: &Truth<'_>) -> bool {
     let state = truth.kube.state();
     let mut pods = state.store.list(&TableKey::of("", "pods"), None);
-    let settled = |pod: &Value| pod["spec"]["nodeName"].is_string() || object::is_deleting(pod);
     pods.any(|stored| {
         let pod = stored.shared();
-        object::uid(&pod) == uid && settled(&pod)
+        object::uid(&pod) == uid && (!stored.field("spec.nodeName").is_empty() || object::is_deleting(&pod))
     })
 }
 
@@ -97,7 +98,7 @@ fn has_a_place(uid: &str, truth: &Truth<'_>) -> bool {
 fn has_pods(claim: &Value, truth: &Truth<'_>) -> bool {
     let state = truth.kube.state();
     let mut pods = state.store.list(&TableKey::of("", "pods"), None);
-    pods.any(|stored| stored.shared()["spec"]["nodeName"] == claim["metadata"]["name"])
+    pods.any(|stored| stored.field("spec.nodeName") == object::name(claim))
 }
 
 /// The claims that are there, but for those of pools that go: these go with them.

@@ -15,7 +15,7 @@ use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 use crate::sim::kube::request::Target;
-use crate::sim::kube::store::Store;
+use crate::sim::kube::store::{Store, Stored};
 
 /// Within this time everything is known.
 const SYNCED_WITHIN: Duration = Duration::from_mins(1);
@@ -165,8 +165,8 @@ impl Synced {
 
 /// When a pod that has not ended was last written. Those that have are not watched, so nobody is told when they go.
 fn living(store: &Store, table: &TableKey) -> u64 {
-    let ended = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    let pods = store.list(table, None).filter(|pod| !ended(&pod.shared()));
+    let ended = |pod: &Stored| matches!(pod.field("status.phase"), "Succeeded" | "Failed");
+    let pods = store.list(table, None).filter(|pod| !ended(pod));
     pods.map(|pod| pod.revision).max().unwrap_or_default()
 }
 

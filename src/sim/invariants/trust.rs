@@ -41,17 +41,22 @@ impl Check for Trust {
     }
 
     fn settled(&self, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
-        let state = truth.kube.state();
-        for stored in state
-            .store
-            .list(&TableKey::of("karpenter.sh", "nodeclaims"), None)
-        {
-            let claim = stored.value();
+        for claim in claims(truth) {
             if is_true(&claim, LAUNCHED) && !object::is_deleting(&claim) {
                 describes(&claim, Labels::All, truth.since_start, book, found);
             }
+            if is_true(&claim, NODE_REGISTERED) && !object::is_deleting(&claim) {
+                node_describes(&claim, truth, book, found);
+            }
         }
     }
+}
+
+fn claims(truth: &Truth<'_>) -> Vec<Value> {
+    let state = truth.kube.state();
+    let table = TableKey::of("karpenter.sh", "nodeclaims");
+    let claims = state.store.list(&table, None).map(|stored| stored.value());
+    claims.collect()
 }
 
 /// Which labels must be there.
@@ -109,11 +114,39 @@ fn registered(claim: &Value, at: Duration, book: &Book, truth: &Truth<'_>, found
 }
 
 fn describes(claim: &Value, labels: Labels, at: Duration, book: &Book, found: &mut Findings) {
-    let name = object::name(claim);
-    let Some(machine) = machine(claim, book) else {
-        return;
-    };
-    if book.meddled.contains_key(&format!("nodeclaims/{name}")) {
+    if let Some(machine) = machine(claim, book) {
+        let said = ("nodeclaims", claim);
+        compare(said, machine, labels, at, book, found);
+    }
+}
+
+/// The Node of a claim says the same.
+fn node_describes(claim: &Value, truth: &Truth<'_>, book: &Book, found: &mut Findings) {
+    let state = truth.kube.state();
+    let key = ObjectKey::new("", object::name(claim));
+    let node = state.store.get(&TableKey::of("", "nodes"), &key);
+    if let Some((node, machine)) = node.map(|stored| stored.value()).zip(machine(claim, book)) {
+        compare(
+            ("nodes", &node),
+            machine,
+            Labels::All,
+            truth.since_start,
+            book,
+            found,
+        );
+    }
+}
+
+fn compare(
+    (plural, object): (&str, &Value),
+    machine: &Machine,
+    labels: Labels,
+    at: Duration,
+    book: &Book,
+    found: &mut Findings,
+) {
+    let name = object::name(object);
+    if book.meddled.contains_key(&format!("{plural}/{name}")) {
         return;
     }
     let capacity = match machine.class {
@@ -126,13 +159,13 @@ fn describes(claim: &Value, labels: Labels, at: Duration, book: &Book, found: &m
         (CAPACITY_TYPE, capacity),
     ];
     for (label, value) in really {
-        let said = claim["metadata"]["labels"][label].as_str();
+        let said = object["metadata"]["labels"][label].as_str();
         let wrong = match said {
             Some(said) => said != value,
             None => labels == Labels::All,
         };
         if wrong {
-            let message = format!("claim {name} says {label} is {said:?}, its machine is {value}");
+            let message = format!("{plural}/{name} says {label} is {said:?}, its machine is {value}");
             found.blame("S21", at, message);
         }
     }
@@ -218,5 +251,17 @@ mod tests {
         stage.patch("a", labels("bxf-4x16")).await;
         let wrong = stage.unmet().iter().filter(|unmet| unmet.id == "S21").count();
         assert_eq!(wrong, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_does_its_node() {
+        let mut stage = Stage::new().await;
+        let (id, address) = launched(&mut stage).await;
+        node(&mut stage, &id, &address).await;
+        register(&mut stage, &id).await;
+        let wrong = |stage: &Stage| stage.unmet().iter().filter(|unmet| unmet.id == "S21").count();
+        assert_eq!(wrong(&stage), 3, "it says nothing");
+        stage.struck("k14-edit-labels", "nodes/a");
+        assert_eq!(wrong(&stage), 0, "somebody else's doing");
     }
 }

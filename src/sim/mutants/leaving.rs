@@ -1,5 +1,6 @@
 //! A client of the Kubernetes API that sees less of what a Node must wait for, or does not ask before it acts.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
 use super::hearsay::{changed, heard};
-use crate::clock::Clock;
 
 /// Pods are deleted where they should be evicted, and no disruption budget is looked at.
 pub(super) fn with_raw_deletes(inner: Client) -> Client {
@@ -70,12 +70,40 @@ pub(super) fn with_endless_holds(inner: Client) -> Client {
     })
 }
 
-/// Each time claims are listed, the first of them is told when that was.
-pub(super) fn with_a_diary(inner: Client, clock: Clock) -> Client {
+/// Nothing more is heard of what is withheld, and what was written is taken for something else.
+pub(super) fn forgetful(inner: Client) -> Client {
     let namespace = inner.default_namespace().to_owned();
-    let clock = Arc::new(clock);
     let service = service_fn(move |request: Request<Body>| {
-        let (inner, clock) = (inner.clone(), Arc::clone(&clock));
+        let inner = inner.clone();
+        async move {
+            let query = request.uri().query().unwrap_or_default();
+            let concerns = request.uri().path().contains("/unavailableofferings");
+            if concerns && query.contains("watch=") {
+                std::future::pending::<()>().await;
+            }
+            let writes = concerns && request.method() != Method::GET;
+            let answer = inner.send(request).await?;
+            if !writes || !answer.status().is_success() {
+                return Ok(answer);
+            }
+            let (head, body) = answer.into_parts();
+            let body = changed(&body.collect_bytes().await?, |hold| {
+                if hold["spec"]["key"].is_string() {
+                    hold["spec"]["key"] = json!("spot:bxf-2x8:us-south-9");
+                }
+            });
+            Ok::<_, BoxError>(Response::from_parts(head, Body::from(body)))
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// Each time claims are listed, the first of them is told how often that was: a change each time.
+pub(super) fn with_a_diary(inner: Client) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let looked = Arc::new(AtomicU64::new(0));
+    let service = service_fn(move |request: Request<Body>| {
+        let (inner, looked) = (inner.clone(), Arc::clone(&looked));
         async move {
             let query = request.uri().query().unwrap_or_default();
             let lists = request.method() == Method::GET
@@ -90,8 +118,8 @@ pub(super) fn with_a_diary(inner: Client, clock: Clock) -> Client {
             let body = body.collect_bytes().await?;
             let list: Value = serde_json::from_slice(&body).unwrap_or_default();
             if let Some(name) = list.pointer("/items/0/metadata/name").and_then(Value::as_str) {
-                let seen =
-                    json!({"metadata": {"annotations": {"karpenter-ibm.sh/seen": clock.now().to_string()}}});
+                let times = looked.fetch_add(1, Ordering::Relaxed).to_string();
+                let seen = json!({"metadata": {"annotations": {"karpenter-ibm.sh/seen": times}}});
                 let note = Request::patch(format!("{path}/{name}"))
                     .header("content-type", "application/merge-patch+json")
                     .body(Body::from(seen.to_string().into_bytes()))?;

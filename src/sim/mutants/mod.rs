@@ -33,6 +33,8 @@ pub enum Mutant {
     FinalizerFirst,
     /// The machine's name differs in each life of the process.
     CreateTwiceAfterCrash,
+    /// The machine's name differs from replica to replica.
+    OwnNames,
     /// The server's wish for patience is not heard.
     IgnoredRetryAfter,
     /// The limits of a pool are not read.
@@ -61,6 +63,8 @@ pub enum Mutant {
     VolumesUnseen,
     /// What is withheld stays so.
     EndlessHolds,
+    /// What is withheld is forgotten.
+    Forgetful,
     /// Looking is written down.
     Diarist,
     /// One bad claim spoils the list.
@@ -94,7 +98,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -102,6 +106,7 @@ impl Mutant {
         Self::StaleList,
         Self::FinalizerFirst,
         Self::CreateTwiceAfterCrash,
+        Self::OwnNames,
         Self::IgnoredRetryAfter,
         Self::LimitsUnread,
         Self::AnyAddress,
@@ -120,6 +125,7 @@ impl Mutant {
         Self::PodsUnseen,
         Self::VolumesUnseen,
         Self::EndlessHolds,
+        Self::Forgetful,
         Self::Diarist,
         Self::Poisoned,
         Self::Deaf,
@@ -143,6 +149,7 @@ impl Mutant {
             Self::StaleList => "stale-list",
             Self::FinalizerFirst => "finalizer-first",
             Self::CreateTwiceAfterCrash => "create-twice-after-crash",
+            Self::OwnNames => "own-names",
             Self::IgnoredRetryAfter => "ignored-retry-after",
             Self::LimitsUnread => "limits-unread",
             Self::AnyAddress => "any-address",
@@ -157,6 +164,7 @@ impl Mutant {
             Self::PodsUnseen => "pods-unseen",
             Self::VolumesUnseen => "volumes-unseen",
             Self::EndlessHolds => "endless-holds",
+            Self::Forgetful => "forgetful",
             Self::Diarist => "diarist",
             Self::Poisoned => "poisoned",
             Self::Deaf => "deaf",
@@ -190,6 +198,9 @@ impl Mutant {
             Self::CreateTwiceAfterCrash => {
                 "names machines after its own life, so that the next life does not find what this one bought"
             }
+            Self::OwnNames => {
+                "names machines after its replica, so that another that leads does not find what this one bought"
+            }
             Self::IgnoredRetryAfter => "comes back sooner than a rate-limited server asked for",
             Self::LimitsUnread => "buys whatever the limits of the NodePool are",
             Self::AnyAddress => "believes a Node whose address is not its machine's",
@@ -204,7 +215,8 @@ impl Mutant {
             Self::PodsUnseen => "gives machines back with their pods still on them",
             Self::VolumesUnseen => "gives machines back while volumes are attached to them",
             Self::EndlessHolds => "never tries an offering again that was short once",
-            Self::Diarist => "notes on a claim when it was last looked at",
+            Self::Forgetful => "forgets what is withheld once it has written it down",
+            Self::Diarist => "notes on a claim how often it was looked at",
             Self::Poisoned => "reads no claim at all while one of them is no good",
             Self::Deaf => "hears nothing of what becomes of claims after it has started",
             Self::Talkative => "writes its IAM token where everybody may read it",
@@ -240,7 +252,8 @@ impl Mutant {
             Self::PodsUnseen => edges.kube = leaving::without_pods(edges.kube),
             Self::VolumesUnseen => edges.kube = leaving::without_attachments(edges.kube),
             Self::EndlessHolds => edges.kube = leaving::with_endless_holds(edges.kube),
-            Self::Diarist => edges.kube = leaving::with_a_diary(edges.kube, edges.clock.clone()),
+            Self::Forgetful => edges.kube = leaving::forgetful(edges.kube),
+            Self::Diarist => edges.kube = leaving::with_a_diary(edges.kube),
             Self::Poisoned => edges.kube = leaving::poisoned_by_one(edges.kube),
             Self::Deaf => edges.kube = leaving::deaf(edges.kube),
             Self::Talkative => {
@@ -253,6 +266,7 @@ impl Mutant {
             | Self::NoNameLookUp
             | Self::FinalizerFirst
             | Self::CreateTwiceAfterCrash
+            | Self::OwnNames
             | Self::TakenAsOrdered
             | Self::NeverStops
             | Self::NeverGone
@@ -275,6 +289,11 @@ impl Mutant {
             Self::CreateTwiceAfterCrash => {
                 let born = context.clock.now().as_nanosecond().unsigned_abs() % u128::from(u64::MAX);
                 cloud::Flaw::named_after(context.entropy.next() ^ u64::try_from(born).unwrap_or_default())
+            }
+            // Replicas differ in the last letter of their names.
+            Self::OwnNames => {
+                let letters = context.settings.identity.bytes().map(u64::from);
+                cloud::Flaw::named_after(letters.sum())
             }
             Self::AnyAddress => cloud::Flaw::AnyAddress,
             Self::TakenAsOrdered => cloud::Flaw::taken_as_ordered(),

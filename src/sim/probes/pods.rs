@@ -1,6 +1,7 @@
 //! Rare things that happen to pods: places on claims that are on their way, refusals, nodes that go from under them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use http::Method;
 use serde_json::Value;
@@ -13,6 +14,7 @@ use crate::sim::history::{Entry, What};
 use crate::sim::invariants::{Book, Truth};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
+use crate::sim::kube::store::Stored;
 
 /// What becomes of pods.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +36,10 @@ impl Places {
             .iter()
             .filter(|change| change.before.is_none())
         {
-            let placed = |pod: &Value| pod["spec"]["nodeName"].is_string();
+            let placed = |pod: &Stored| !pod.field("spec.nodeName").is_empty();
             if pods(truth)
                 .iter()
-                .any(|pod| placed(pod) && names(&change.after, object::uid(pod)))
+                .any(|pod| placed(pod) && names(&change.after, &uid(pod)))
             {
                 hits.hit(PLANNED_AHEAD);
             }
@@ -57,29 +59,25 @@ impl Places {
     fn look_at_budgets(&mut self, path: &str, truth: &Truth<'_>, hits: &mut Hits<'_>) {
         let pods = pods(truth);
         let evicted = pods.iter().find(|pod| {
-            let at = format!(
-                "/namespaces/{}/pods/{}/",
-                object::namespace(pod),
-                object::name(pod)
-            );
+            let at = format!("/namespaces/{}/pods/{}/", pod.key.namespace, pod.key.name);
             path.contains(&at)
         });
-        if evicted.is_some_and(|pod| self.kept.remove(object::uid(pod))) {
+        if evicted.is_some_and(|pod| self.kept.remove(&uid(pod))) {
             hits.hit(BUDGET_BLOCKED);
         }
         let mut budgets = objects(truth, "policy", "poddisruptionbudgets");
         budgets.retain(|budget| budget["status"]["disruptionsAllowed"] == 0);
         let claims = objects(truth, "karpenter.sh", "nodeclaims");
-        let goes = |node: &Value| {
+        let goes = |node: &str| {
             let mut going = claims.iter().filter(|claim| object::is_deleting(claim));
             going.any(|claim| node == object::name(claim))
         };
         let kept = pods.iter().filter(|pod| {
-            !object::is_deleting(pod)
-                && goes(&pod["spec"]["nodeName"])
+            goes(pod.field("spec.nodeName"))
                 && budgets.iter().any(|budget| guards(budget, pod))
+                && !object::is_deleting(&pod.shared())
         });
-        self.kept.extend(kept.map(|pod| object::uid(pod).to_owned()));
+        self.kept.extend(kept.map(|pod| uid(pod)));
     }
 
     fn look_at_losses(&mut self, book: &Book, truth: &Truth<'_>, hits: &mut Hits<'_>) {
@@ -95,7 +93,7 @@ impl Places {
             };
             if pods(truth)
                 .iter()
-                .any(|pod| pod["spec"]["nodeName"] == claim.name.as_str())
+                .any(|pod| pod.field("spec.nodeName") == claim.name)
             {
                 hits.hit(PREEMPTED_WITH_PODS);
             }
@@ -104,10 +102,10 @@ impl Places {
 }
 
 /// Whether a budget is about a pod. Those of drawn worlds select by labels alone.
-fn guards(budget: &Value, pod: &Value) -> bool {
+fn guards(budget: &Value, pod: &Stored) -> bool {
     let wanted = budget["spec"]["selector"]["matchLabels"].as_object();
-    let has = |(key, value): (&String, &Value)| pod["metadata"]["labels"][key] == *value;
-    object::namespace(budget) == object::namespace(pod) && wanted.is_some_and(|wanted| wanted.iter().all(has))
+    let has = |(key, value): (&String, &Value)| pod.labels.get(key).map(String::as_str) == value.as_str();
+    object::namespace(budget) == pod.key.namespace && wanted.is_some_and(|wanted| wanted.iter().all(has))
 }
 
 /// Looks at an event about a pod.
@@ -146,14 +144,24 @@ fn names(claim: &Value, pod: &str) -> bool {
     named.unwrap_or_default().split(',').any(|uid| uid == pod)
 }
 
-fn pods(truth: &Truth<'_>) -> Vec<Value> {
-    objects(truth, "", "pods")
+fn pods(truth: &Truth<'_>) -> Vec<Arc<Stored>> {
+    stored(truth, "", "pods")
 }
 
-fn objects(truth: &Truth<'_>, group: &str, plural: &str) -> Vec<Value> {
+fn objects(truth: &Truth<'_>, group: &str, plural: &str) -> Vec<Arc<Value>> {
+    let listed = stored(truth, group, plural);
+    listed.iter().map(|stored| stored.shared()).collect()
+}
+
+/// As they are stored: of pods, of which there are many, hardly one has to be decoded.
+fn stored(truth: &Truth<'_>, group: &str, plural: &str) -> Vec<Arc<Stored>> {
     let state = truth.kube.state();
     let listed = state.store.list(&TableKey::of(group, plural), None);
-    listed.map(|stored| stored.value()).collect()
+    listed.cloned().collect()
+}
+
+fn uid(pod: &Stored) -> String {
+    object::uid(&pod.shared()).to_owned()
 }
 
 #[cfg(test)]

@@ -135,6 +135,7 @@ mod tests {
         Outcome {
             verdict: Verdict::Passed,
             violations: Vec::new(),
+            unmet: Vec::new(),
             probes: Probes::default(),
             faults: BTreeMap::from([("c10-preemption", preempted)]),
             requests: 0,

@@ -42,6 +42,8 @@ pub(super) struct World {
     play: JoinHandle<Vec<String>>,
     plan: Plan,
     quiet: Duration,
+    /// Steps that did not happen.
+    unmet: Vec<String>,
     /// The places in the plan of the injections that are on.
     on: BTreeSet<usize>,
 }
@@ -108,6 +110,7 @@ impl World {
             play: tokio::spawn(play.run()),
             plan: setup.plan,
             quiet: setup.quiet,
+            unmet: Vec::new(),
             on: BTreeSet::new(),
         })
     }
@@ -126,15 +129,18 @@ impl World {
 
     /// What people wanted to happen must have happened where nothing went wrong.
     async fn verdict(&mut self) -> Verdict {
+        let finished = self.play.is_finished();
+        if finished {
+            self.unmet = (&mut self.play).await.unwrap_or_default();
+        }
         if let Some(first) = self.bench.findings().0.first() {
             return Verdict::Violated(first.id);
         }
-        if !self.play.is_finished() {
+        if !finished {
             self.play.abort();
             return Verdict::Unfinished;
         }
-        let failed = (&mut self.play).await.unwrap_or_default();
-        if self.plan.injections.is_empty() && !failed.is_empty() {
+        if self.plan.injections.is_empty() && !self.unmet.is_empty() {
             return Verdict::Unmet;
         }
         Verdict::Passed
@@ -204,7 +210,7 @@ impl World {
                             self.desk.strike(FaultName::Pause, &format!("replica {replica}"));
                             paused.pause();
                         }
-                        Upon::Order | Upon::Renewal => paused.pause_upon(upon),
+                        Upon::Order | Upon::Renewal | Upon::Effects(_) => paused.pause_upon(upon),
                     }
                 }
             }
@@ -240,6 +246,7 @@ impl World {
         Outcome {
             verdict,
             violations,
+            unmet: self.unmet,
             probes,
             faults: self.desk.struck(),
             requests: tally.requests,

@@ -116,7 +116,8 @@ impl Life {
         self.state().halts_upon = Some(upon);
     }
 
-    /// Something of that kind has left it: says whether it stands still from now on.
+    /// Something of that kind has left it, or its last effect of those that were counted has landed: says whether it
+    /// stands still from now on.
     pub fn has_sent(&self, what: Upon) -> bool {
         let halts = {
             let mut state = self.state();
@@ -145,6 +146,9 @@ impl Life {
             let mut state = self.state();
             state.effects += 1;
             let dies = state.dies_at.is_some_and(|at| state.effects >= at);
+            if let Some(Upon::Effects(left)) = &mut state.halts_upon {
+                *left = left.saturating_sub(1);
+            }
             if dies {
                 state.dies_at = None;
             }
@@ -302,6 +306,19 @@ mod tests {
         assert_eq!(life.mode(), Mode::Running);
         assert_eq!(life.landed(), 3);
         assert_eq!(life.mode(), Mode::Over);
+    }
+
+    #[test]
+    fn it_stands_still_after_the_effect_that_was_counted_for_it() {
+        let life = Life::new(0, 0);
+        life.pause_upon(Upon::Effects(2));
+        life.landed();
+        assert!(!life.has_sent(Upon::Effects(0)));
+        life.landed();
+        assert!(life.has_sent(Upon::Effects(0)));
+        assert_eq!(life.mode(), Mode::Paused);
+        life.resume();
+        assert!(!life.has_sent(Upon::Effects(0)), "once");
     }
 
     #[test]

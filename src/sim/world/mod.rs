@@ -69,6 +69,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// What must not have happened and did, in order.
     pub violations: Vec<Violation>,
+    /// Steps of the scenario that did not happen: under faults this is no fault of itself.
+    pub unmet: Vec<String>,
     /// What rare things were seen.
     pub probes: Probes,
     /// How often each fault struck, by its name.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
-use karpenter_ibm::clock::Clock;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use karpenter_ibm::sim::kube::identity::User;
@@ -130,11 +129,15 @@ async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
         assert!(!world.is_true("other-cloud", "Registered").await);
         let note = world.note("NodeMismatch").await.unwrap();
         assert!(note.contains("other-cloud"), "{note}");
+        let found = world.told("GarbageFound").await;
+        let found: Vec<&str> = found.iter().map(|(about, _, _)| about.as_str()).collect();
+        assert_eq!(found, ["Node elsewhere", "Node no-machine"]);
     })
     .await;
 }
 
-/// Row "Cloud: 200 with error body, 201 without id" and answers that are no answers.
+/// Row "Cloud: 200 with error body, 201 without id, empty list with total>0, dates in 1970/9999" and answers that are no
+/// answers.
 #[tokio::test(start_paused = true)]
 async fn answers_that_say_nothing_buy_nothing_twice_and_delete_nothing() {
     for kind in [
@@ -142,6 +145,10 @@ async fn answers_that_say_nothing_buy_nothing_twice_and_delete_nothing() {
         FaultKind::TruncatedJson,
         FaultKind::HtmlError,
         FaultKind::ExtraFields,
+        FaultKind::ErrorBody,
+        FaultKind::MissingId,
+        FaultKind::EmptyList,
+        FaultKind::WrongDates,
     ] {
         let world = World::new();
         while_working(world.replica(), async {
@@ -158,6 +165,57 @@ async fn answers_that_say_nothing_buy_nothing_twice_and_delete_nothing() {
         })
         .await;
     }
+}
+
+/// The same row, for a Node that works: whatever the answers say while the sweep and the poll go on, it is left alone.
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_wrong_take_no_node_away() {
+    for kind in [
+        FaultKind::ErrorBody,
+        FaultKind::MissingId,
+        FaultKind::EmptyList,
+        FaultKind::WrongDates,
+    ] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            world.ready_node("a").await;
+            world.cloud.faults().start(Fault::new(kind));
+            world.clock.sleep(Duration::from_mins(30)).await;
+            assert_eq!(world.living().len(), 1, "{kind:?}");
+            assert!(world.is_true("a", "Ready").await, "{kind:?}");
+            let deletions = world.cloud.requests();
+            let deletions = deletions.iter().filter(|it| it.method == http::Method::DELETE);
+            assert_eq!(deletions.count(), 0, "{kind:?}");
+        })
+        .await;
+    }
+}
+
+/// Global Search and Tagging answer 200 with an error: the class keeps the subnets that it found by their tags.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_comes_as_a_success_is_not_an_absence_of_tags() {
+    let world = World::new();
+    for subnet in world.cloud.account().subnets {
+        world.cloud.tag_subnet(&subnet, "kind:nodes");
+    }
+    let by_tag = json!({"placementStrategy": {"subnetSelection": {"requiredTags": {"kind": "nodes"}}}});
+    world.change_class("default", &by_tag).await;
+    while_working(world.replica(), async {
+        let before = world
+            .until_judged("default", "True", Duration::from_mins(15))
+            .await;
+        let subnets = before.status.unwrap().resolved_subnets;
+        assert!(
+            subnets.as_ref().is_some_and(|subnets| subnets.len() == 3),
+            "{subnets:?}"
+        );
+        world.cloud.faults().start(Fault::new(FaultKind::ErrorBody));
+        world.clock.sleep(Duration::from_mins(20)).await;
+        let during = world.classes().get("default").await.unwrap();
+        assert_eq!(during.readiness().unwrap().status, "True");
+        assert_eq!(during.status.unwrap().resolved_subnets, subnets);
+    })
+    .await;
 }
 
 /// Row "401 on token refresh; 403 on one verb".
@@ -236,11 +294,7 @@ async fn a_clock_that_is_wrong_buys_nothing_twice_and_forgets_nothing() {
         SignedDuration::from_hours(24 * 3650),
     ] {
         let world = World::new();
-        let clock = Clock::simulated(world.clock.now());
-        clock.set_skew(skew);
-        let mut edges = world.edges(User::admin());
-        edges.clock = clock.clone();
-        let replica = operator::factory(World::settings("one"))(edges);
+        let (clock, replica) = world.replica_astray("one", skew);
         while_working(replica, async {
             world.claim("a").await;
             world.until_launched("a").await;

@@ -1,14 +1,13 @@
 //! The chart's accounts and roles in a cluster, without helm: the role files are plain objects.
 
 use futures::future::BoxFuture;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::kube::identity::{User, service_account};
 use karpenter_ibm::sim::kube::write;
 use karpenter_ibm::sim::world::chart;
 pub(super) use karpenter_ibm::sim::world::cluster::{ACCOUNT as CONTROLLER, JOINER};
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, World, allocation};
+use super::{NAMESPACE, World, allocation, audited};
 
 /// All rules of an account.
 pub(super) fn rules(account: &str) -> Vec<Value> {
@@ -27,13 +26,18 @@ pub(super) fn install(world: &World) -> User {
         );
     }
     chart::install(&world.kube).unwrap();
+    user()
+}
+
+/// The user that the controller is.
+pub(super) fn user() -> User {
     service_account(NAMESPACE, CONTROLLER)
 }
 
 /// A replica with these rights and no others, which tells machines where the cluster is.
 pub(super) fn replica(world: &World) -> BoxFuture<'static, ()> {
     let user = install(world);
-    operator::factory(allocation::settings(world, "one"))(world.edges(user))
+    audited::factory(allocation::settings(world, "one"))(world.edges(user))
 }
 
 #[test]

@@ -1,18 +1,16 @@
 //! Classes: resolved, judged, kept while claims use them.
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use karpenter_ibm::api::{Condition, IBMNodeClass};
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
-use karpenter_ibm::sim::kube::identity::User;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{World, while_working};
+use super::{World, chart, while_working};
 
 impl World {
     pub(super) fn classes(&self) -> Api<IBMNodeClass> {
@@ -39,6 +37,22 @@ impl World {
             .create(&PostParams::default(), &class)
             .await
             .unwrap();
+    }
+
+    /// A claim for a class, of its name.
+    async fn claim_for(&self, class: &str) {
+        let claim = serde_json::from_value(json!({
+            "metadata": {"name": class},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": class},
+                "requirements": [],
+            },
+        }));
+        let made = self
+            .claims()
+            .create(&PostParams::default(), &claim.unwrap())
+            .await;
+        made.unwrap();
     }
 
     pub(super) async fn change_class(&self, name: &str, change: &Value) {
@@ -100,9 +114,8 @@ async fn a_class_says_what_it_stands_for_and_is_not_written_again() {
     .await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn whatever_a_class_names_must_exist_and_nothing_is_bought_otherwise() {
-    let world = World::new();
+/// Classes that name what is not there or cannot be used: what of them is wrong, and why they are not ready.
+fn wrong(world: &World) -> Vec<(&'static str, Value, &'static str)> {
     let other_vpc = world.cloud.add_vpc("other");
     let foreign_group = world.cloud.add_security_group("foreign", &other_vpc);
     let foreign_subnet = world.cloud.add_subnet(
@@ -113,7 +126,7 @@ async fn whatever_a_class_names_must_exist_and_nothing_is_bought_otherwise() {
         24,
     );
     let nowhere = "r006-00000000-0000-4000-8000-000000000000";
-    let cases = [
+    vec![
         ("vpc", json!({"vpc": nowhere}), "VPCNotFound"),
         ("subnet", json!({"subnet": foreign_subnet}), "SubnetNotFound"),
         (
@@ -149,7 +162,13 @@ async fn whatever_a_class_names_must_exist_and_nothing_is_bought_otherwise() {
             json!({"placementStrategy": {"subnetSelection": {"minimumAvailableIPs": 9999}}}),
             "NoFreeAddress",
         ),
-    ];
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_class_names_must_exist_and_nothing_is_bought_otherwise() {
+    let world = World::new();
+    let cases = wrong(&world);
     for (name, change, _) in &cases {
         world.add_class(name, change).await;
     }
@@ -161,39 +180,82 @@ async fn whatever_a_class_names_must_exist_and_nothing_is_bought_otherwise() {
                 Some(*reason),
                 "{name}"
             );
+            world.claim_for(name).await;
         }
+        world.clock.sleep(minute() * 2).await;
+        for (name, ..) in &cases {
+            let status = world.read(name).await.unwrap().status;
+            assert!(status.is_none_or(|it| it.allocation.is_none()), "{name}");
+        }
+        assert_eq!(world.orders(), 0);
         let usual = world.until_judged("default", "True", minute()).await;
         assert_eq!(usual.name_any(), "default", "others are not affected");
-        assert!(world.cloud.instances().is_empty());
+        world.claim("usual").await;
+        world.until_launched("usual").await;
+        assert_eq!(world.orders(), 1);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_allowed_is_refused_before_the_cloud_is_asked() {
-    let world = World::new();
-    let mut settings = World::settings("one");
-    settings.controllers.allowed.keys = BTreeSet::from(["r006-allowed".to_owned()]);
-    let key = world.cloud.account().key;
-    world.change_class("default", &json!({"sshKeys": [key]})).await;
-    let replica = operator::factory(settings)(world.edges(User::admin()));
-    while_working(replica, async {
-        let class = world.until_judged("default", "False", minute()).await;
-        let ready = condition(&class, "Ready");
-        assert_eq!(ready.reason.as_deref(), Some("NotAllowed"));
-        assert!(ready.message.unwrap().contains("--allowed-keys"));
-        let asked: Vec<String> = world.cloud.requests().iter().map(|it| it.path.clone()).collect();
-        let about: Vec<&String> = asked
-            .iter()
-            .filter(|path| {
-                ["/v1/vpcs", "/v1/subnets", "/v1/images", "/v1/keys"]
-                    .iter()
-                    .any(|it| path.starts_with(it))
-            })
-            .collect();
-        assert_eq!(about, Vec::<&String>::new());
-    })
-    .await;
+    let account = World::new().cloud.account();
+    let cases: [(Value, &str); 6] = [
+        (
+            json!({"securityGroups": [account.security_group]}),
+            "--allowed-security-groups",
+        ),
+        (json!({"subnet": account.subnets[0]}), "--allowed-subnets"),
+        (json!({"image": account.image}), "--allowed-images"),
+        (json!({"sshKeys": [account.key]}), "--allowed-keys"),
+        (
+            json!({"resourceGroup": account.resource_group}),
+            "--allowed-resource-groups",
+        ),
+        (
+            json!({"trustedProfile": account.trusted_profile}),
+            "--allowed-trusted-profiles",
+        ),
+    ];
+    for (change, setting) in cases {
+        let world = World::new();
+        let mut settings = World::settings("one");
+        let allowed = &mut settings.controllers.allowed;
+        let list = match setting {
+            "--allowed-security-groups" => &mut allowed.security_groups,
+            "--allowed-subnets" => &mut allowed.subnets,
+            "--allowed-images" => &mut allowed.images,
+            "--allowed-keys" => &mut allowed.keys,
+            "--allowed-resource-groups" => &mut allowed.resource_groups,
+            _ => &mut allowed.trusted_profiles,
+        };
+        list.insert("another".to_owned());
+        world.change_class("default", &change).await;
+        let replica = operator::factory(settings)(world.edges(chart::user()));
+        while_working(replica, async {
+            let class = world.until_judged("default", "False", minute()).await;
+            let ready = condition(&class, "Ready");
+            assert_eq!(ready.reason.as_deref(), Some("NotAllowed"), "{setting}");
+            assert!(ready.message.unwrap().contains(setting), "{setting}");
+            world.claim("a").await;
+            world.clock.sleep(minute() * 2).await;
+            let asked: Vec<String> = world.cloud.requests().iter().map(|it| it.path.clone()).collect();
+            let about = asked.iter().filter(|path| {
+                [
+                    "/v1/vpcs",
+                    "/v1/subnets",
+                    "/v1/images",
+                    "/v1/keys",
+                    "/v1/security_groups",
+                ]
+                .iter()
+                .any(|it| path.starts_with(it))
+            });
+            assert_eq!(about.collect::<Vec<_>>(), Vec::<&String>::new(), "{setting}");
+            assert_eq!(world.orders(), 0, "{setting}");
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

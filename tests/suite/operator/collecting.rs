@@ -19,7 +19,7 @@ const TWO_SWEEPS: Duration = Duration::from_mins(6);
 
 impl World {
     /// The claim goes as if it had never been: nobody who waits for it is asked.
-    async fn lose(&self, name: &str) {
+    pub(super) async fn lose(&self, name: &str) {
         let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         self.claims()
             .patch(name, &PatchParams::default(), &bare)

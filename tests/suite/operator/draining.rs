@@ -290,21 +290,9 @@ async fn a_disruption_budget_holds_the_node_until_it_allows_and_people_are_told_
 async fn a_grace_period_ends_what_protects_pods_and_each_has_its_own_grace() {
     let world = World::new();
     while_working(world.replica(), async {
-        let mut claim = world.claim("template").await;
-        world.delete("template").await;
-        world.until_gone("template").await;
-        claim.metadata = kube::api::ObjectMeta {
-            name: Some("a".to_owned()),
-            labels: claim.metadata.labels,
-            ..kube::api::ObjectMeta::default()
-        };
-        claim.status = None;
-        claim.spec.termination_grace_period = Some("5m".to_owned());
         world
-            .claims()
-            .create(&kube::api::PostParams::default(), &claim)
-            .await
-            .unwrap();
+            .claim_with("a", json!({"terminationGracePeriod": "5m"}))
+            .await;
         world.make_node("a").await;
         world
             .pod("shop-1", "a", |pod| {

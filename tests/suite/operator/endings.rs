@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use karpenter_ibm::api::NodeClaim;
-use karpenter_ibm::clock::Clock;
-use karpenter_ibm::operator;
-use karpenter_ibm::sim::kube::identity::User;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{World, while_working};
 
 impl World {
     pub(super) async fn claim_that_expires(&self, name: &str, expire_after: &str) -> NodeClaim {
-        let claim = serde_json::from_value(json!({
+        self.claim_with(name, json!({"expireAfter": expire_after})).await
+    }
+
+    /// A claim that says this besides what every claim says.
+    pub(super) async fn claim_with(&self, name: &str, spec: Value) -> NodeClaim {
+        let mut claim = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "default"}},
             "spec": {
@@ -23,17 +25,17 @@ impl World {
                     {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8"]},
                     {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-south-1"]},
                 ],
-                "expireAfter": expire_after,
             },
-        }));
-        let claim = claim.unwrap();
+        });
+        json_patch::merge(&mut claim["spec"], &spec);
+        let claim = serde_json::from_value(claim).unwrap();
         self.claims()
             .create(&PostParams::default(), &claim)
             .await
             .unwrap()
     }
 
-    async fn unhealthy(&self, name: &str) {
+    pub(super) async fn unhealthy(&self, name: &str) {
         let now = self.clock.now().to_string();
         let status = json!({"status": {"conditions": [{
             "type": "Ready", "status": "Unknown", "lastTransitionTime": now, "message": "no word from its kubelet",
@@ -91,11 +93,7 @@ async fn an_operator_whose_clock_is_ten_years_ahead_expires_nobody() {
     })
     .await;
     // The next to lead never saw the clock right; it is set right in the end.
-    let clock = Clock::simulated(world.clock.now());
-    clock.set_skew(SignedDuration::from_hours(24 * 3650));
-    let mut edges = world.edges(User::admin());
-    edges.clock = clock.clone();
-    let replica = operator::factory(World::settings("two"))(edges);
+    let (clock, replica) = world.replica_astray("two", SignedDuration::from_hours(24 * 3650));
     while_working(replica, async {
         clock.sleep(Duration::from_hours(1)).await;
         assert_eq!(world.leaving().await, 0);

@@ -15,7 +15,7 @@ use super::{World, while_working};
 
 impl World {
     /// Whether a pod was told to go.
-    async fn is_told_to_go(&self, pod: &str) -> bool {
+    pub(super) async fn is_told_to_go(&self, pod: &str) -> bool {
         let pod = self.pods().get_opt(pod).await.unwrap();
         pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some())
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -22,7 +24,9 @@ use karpenter_ibm::sim::actors::kubelet::pods::Pace;
 use karpenter_ibm::sim::actors::kubelet::{self, Guest, Power};
 use karpenter_ibm::sim::actors::network::InProcess;
 use karpenter_ibm::sim::ibm::Span;
-use karpenter_ibm::sim::kube::identity::Keys;
+use karpenter_ibm::sim::kube::certificates::request::write;
+use karpenter_ibm::sim::kube::identity::keys::Key;
+use karpenter_ibm::sim::kube::identity::{Keys, User};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -340,4 +344,112 @@ async fn a_cluster_that_would_approve_by_itself_is_noticed() {
         .await
         .unwrap();
     assert!((approved_by_others(&world).await - 1.0).abs() < 0.5);
+}
+
+/// A machine that asks in another's name: the claim that it was bought for says what became of its request.
+#[tokio::test(start_paused = true)]
+async fn the_condition_of_a_claim_says_that_its_certificate_request_was_refused_and_why() {
+    let world = World::new();
+    let replica = chart::replica(&world);
+    while_working(replica, async {
+        for name in ["node-a", "node-b"] {
+            world.claim(name).await;
+            world.until_launched(name).await;
+        }
+        let provider_id = world.read("node-a").await.unwrap().status.unwrap().provider_id;
+        let id = provider_id.unwrap().rsplit('/').next().unwrap().to_owned();
+        let bought = world.cloud.instance(&id).unwrap();
+        let lies = bought.user_data.unwrap().replace("node-a", "node-b");
+        let (machine, _booted) = boot(&world, &id, bought.address.unwrap().octets(), &lies);
+        let given_up = world.until("given up", Duration::from_mins(20), async || {
+            world.registration("node-a").await.is_some()
+        });
+        while_working(machine, given_up).await;
+        let (reason, why) = world.registration("node-a").await.unwrap();
+        assert_eq!(reason, "RegistrationTimeout");
+        assert!(
+            why.starts_with("the machine runs; its certificate request was refused: "),
+            "{why}"
+        );
+        assert_eq!(world.note("RegistrationTimeout").await.as_ref(), Some(&why));
+    })
+    .await;
+}
+
+/// A machine that never asks: so does the claim.
+#[tokio::test(start_paused = true)]
+async fn the_condition_of_a_claim_says_that_its_machine_was_never_heard_of() {
+    let world = World::new();
+    while_working(chart::replica(&world), async {
+        world.claim("node-a").await;
+        world.until_launched("node-a").await;
+        world
+            .until("given up", Duration::from_mins(20), async || {
+                world.registration("node-a").await.is_some()
+            })
+            .await;
+        let (_, why) = world.registration("node-a").await.unwrap();
+        assert!(
+            why.contains("no certificate request was seen with its credential"),
+            "{why}"
+        );
+    })
+    .await;
+}
+
+impl World {
+    /// Why a claim's machine is said not to have joined: reason and message.
+    async fn registration(&self, name: &str) -> Option<(String, String)> {
+        let conditions = self.read(name).await?.status?.conditions?;
+        let failed = conditions
+            .into_iter()
+            .find(|it| it.type_ == "Registered" && it.status == "False")?;
+        Some((failed.reason?, failed.message?))
+    }
+}
+
+impl World {
+    /// A kubelet asks, with the certificate that it has, for the certificate of a node: the words of the conditions of its
+    /// request a while later, and whether the certificate came.
+    async fn renewal(&self, by: &str, of: &str) -> Result<(Vec<String>, bool), kube::Error> {
+        let requests: Api<CertificateSigningRequest> = Api::all(self.kube.client_as(User::node(by)));
+        let key = Key::new(Keys::Fixed, &format!("renewal of {of} by {by}"));
+        let text = write(&key, &format!("system:node:{of}"), &["system:nodes"], &[]);
+        let name = format!("renewal-of-{of}-by-{by}");
+        let request = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "request": BASE64_STANDARD.encode(text), "signerName": approver::SIGNER,
+                "usages": ["digital signature", "client auth"],
+            },
+        }));
+        requests.create(&PostParams::default(), &request.unwrap()).await?;
+        self.clock.sleep(Duration::from_mins(2)).await;
+        let requests: Api<CertificateSigningRequest> = Api::all(self.kube.admin());
+        let status = requests.get(&name).await.unwrap().status.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default().into_iter();
+        Ok((
+            conditions.map(|it| it.type_).collect(),
+            status.certificate.is_some(),
+        ))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_renews_its_own_certificate_and_nobody_elses() {
+    let world = World::new();
+    while_working(chart::replica(&world), async {
+        for name in ["node-a", "node-b"] {
+            world.claim(name).await;
+            until_joined(&world, name).await;
+        }
+        let own = world.renewal("node-a", "node-a").await.unwrap();
+        assert_eq!(own, (vec!["Approved".to_owned()], true));
+        let refused = world.renewal("node-a", "node-b").await.unwrap_err();
+        assert!(
+            refused.to_string().contains("can only create a node CSR"),
+            "{refused}"
+        );
+    })
+    .await;
 }

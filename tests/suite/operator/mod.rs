@@ -1,11 +1,14 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
 mod allocation;
+mod audited;
 mod bad_input;
 mod capacity;
 mod chart;
 mod classes;
+mod clocks;
 mod collecting;
+mod contradictions;
 mod crashes;
 mod crowds;
 mod draining;
@@ -22,11 +25,14 @@ mod limits;
 mod load;
 mod losses;
 mod mutants;
+mod patience;
 mod permissions;
 mod preemption;
 mod provisioning;
+mod refusals;
 mod replicas;
 mod shortage;
+mod signals;
 mod spoofing;
 mod twins;
 
@@ -63,7 +69,7 @@ struct World {
 }
 
 impl World {
-    /// With our definitions, the release namespace, and a class for everything.
+    /// With our definitions, the release namespace with the chart's accounts and roles, and a class for everything.
     fn new() -> Self {
         Self::with(|_| ())
     }
@@ -95,6 +101,7 @@ impl World {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         );
         let world = Self { kube, cloud, clock };
+        chart::install(&world);
         write::insert(&world.kube, world.class());
         world
     }
@@ -138,18 +145,18 @@ impl World {
         }
     }
 
-    /// A replica that goes on until it is dropped.
+    /// A replica that goes on until it is dropped, with the rights that the chart gives it and no others.
     fn replica(&self) -> BoxFuture<'static, ()> {
         self.replica_named("one")
     }
 
     fn replica_named(&self, identity: &str) -> BoxFuture<'static, ()> {
-        operator::factory(Self::settings(identity))(self.edges(User::admin()))
+        audited::factory(Self::settings(identity))(self.edges(chart::user()))
     }
 
     /// The cloud as controllers see it.
     fn seen(&self) -> Arc<dyn cloud::Cloud> {
-        let context = operator::context(&Self::settings("spectator"), self.edges(User::admin()));
+        let context = operator::context(&Self::settings("spectator"), self.edges(chart::user()));
         context.unwrap().cloud
     }
 

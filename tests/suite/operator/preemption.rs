@@ -74,7 +74,7 @@ impl World {
     }
 
     /// Its kubelet says that the machine is being shut down.
-    async fn shut_down(&self, name: &str) {
+    pub(super) async fn shut_down(&self, name: &str) {
         let status = json!({"status": {"conditions": [{
             "type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down",
         }]}});
@@ -85,7 +85,7 @@ impl World {
             .unwrap();
     }
 
-    async fn is_tainted(&self, name: &str) -> bool {
+    pub(super) async fn is_tainted(&self, name: &str) -> bool {
         let node = self.nodes().get(name).await.unwrap();
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
         taints.iter().any(|taint| taint.key == "karpenter.sh/disrupted")
@@ -259,7 +259,7 @@ async fn a_preemption_during_a_drain_ends_the_drain_and_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_replacement_may_be_preempted_too() {
+async fn several_claims_in_a_row_may_be_preempted() {
     let world = World::new();
     while_working(world.replica(), async {
         for (name, zone) in [("a", "us-south-1"), ("b", "us-south-2"), ("c", "us-south-3")] {
@@ -293,6 +293,8 @@ async fn a_preempted_machine_of_ours_without_a_claim_is_removed_and_its_offering
             })
             .await;
         assert_eq!(world.withheld("Preempted").await.len(), 1);
+        let told = world.told("GarbageCollected").await;
+        assert!(told.len() == 1 && told[0].2.contains(&orphan), "{told:?}");
     })
     .await;
 }
@@ -464,31 +466,36 @@ async fn an_hour_of_refusals_and_nonsense_touches_nothing_and_afterwards_all_goe
 }
 
 /// A pool, and a pod that runs on a spot node of it; the node's claim.
-async fn pod_on_spot(world: &World) -> String {
+pub(super) async fn pod_on_spot(world: &World) -> String {
     world.pool("default", json!({})).await;
     world.waiting("web", json!({})).await;
     world
-        .until("claimed", Duration::from_secs(20), async || {
+        .until("claimed", Duration::from_mins(1), async || {
             world.all_claims().await.len() == 1
         })
         .await;
     let name = world.all_claims().await[0].name_any();
-    world.until_launched(&name).await;
-    world.join(&name).await;
-    world
-        .until("registered", ONE_POLL, async || {
-            world.is_true(&name, "Registered").await
-        })
-        .await;
-    world.report(&name).await;
-    world.make_ready(&name).await;
-    world
-        .until("ready", ONE_POLL, async || world.is_true(&name, "Ready").await)
-        .await;
-    world.bind("web", &name).await;
-    world.clock.sleep(Duration::from_mins(2)).await;
+    run_on(world, &name).await;
     assert_eq!(world.all_claims().await.len(), 1);
     name
+}
+
+/// The machine of a claim joins, and the pod runs on it.
+pub(super) async fn run_on(world: &World, name: &str) {
+    world.until_launched(name).await;
+    world.join(name).await;
+    world
+        .until("registered", ONE_POLL, async || {
+            world.is_true(name, "Registered").await
+        })
+        .await;
+    world.report(name).await;
+    world.make_ready(name).await;
+    world
+        .until("ready", ONE_POLL, async || world.is_true(name, "Ready").await)
+        .await;
+    world.bind("web", name).await;
+    world.clock.sleep(Duration::from_mins(2)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,8 @@ use crate::controllers::node_pool::readiness::{ClassProblem, class_problem, vali
 use crate::controllers::provisioning::claim::written;
 use crate::lifecycle::facts::Facts;
 use crate::model::Node;
-use crate::resources::Resources;
+use crate::model::node::limits;
+use crate::resources::{Resources, quantity_of};
 
 /// The name under which nodes are counted among resources.
 const NODES: &str = "nodes";
@@ -61,7 +62,11 @@ pub(in crate::controllers::node_pool) fn status(
         nodes: Some(used.get(NODES)),
         resources: Some(written(used)),
         node_class_observed_generation: generation,
-        conditions: Some(dated(pool, [valid, class_ready, registration, ready], now)),
+        conditions: Some(dated(
+            pool,
+            [valid, class_ready, within(pool, used), registration, ready],
+            now,
+        )),
     }
 }
 
@@ -126,6 +131,29 @@ fn ready(parts: &[&Condition]) -> Condition {
     said(names::READY, &first.status, "UnhealthyDependents", message)
 }
 
+/// Whether limits leave anything to buy. One that is used up, or was lowered below what is used, or allows nothing, is
+/// said here; what is there stays.
+fn within(pool: &NodePool, used: &Resources) -> Condition {
+    let limits = limits(pool).unwrap_or_default();
+    let reached = limits.iter().filter(|(name, most)| used.get(name) >= **most);
+    let words: Vec<String> = reached
+        .map(|(name, most)| {
+            let (used, most) = (quantity_of(name, used.get(name)), quantity_of(name, *most));
+            format!("nothing more is bought that has {name}: {used} of {most} is used")
+        })
+        .collect();
+    if words.is_empty() {
+        said(names::WITHIN_LIMITS, "True", "WithinLimits", String::new())
+    } else {
+        said(
+            names::WITHIN_LIMITS,
+            "False",
+            "LimitReached",
+            shortened(words.join("; ")),
+        )
+    }
+}
+
 /// Whether machines bought lately have joined, and the generation of the class that this is about. What was found for
 /// another class, or for the pool as it was before, says nothing.
 fn registration(
@@ -186,11 +214,12 @@ fn dated(pool: &NodePool, conditions: impl IntoIterator<Item = Condition>, now: 
 
 /// What is there of what this controller owns, in the same order.
 pub(in crate::controllers::node_pool) fn owned(pool: &NodePool) -> NodePoolStatus {
-    const OURS: [&str; 4] = [
+    const OURS: [&str; 5] = [
         names::NODE_CLASS_READY,
         names::NODE_REGISTRATION_HEALTHY,
         names::READY,
         names::VALIDATION_SUCCEEDED,
+        names::WITHIN_LIMITS,
     ];
     let mut status = pool.status.clone().unwrap_or_default();
     if let Some(conditions) = &mut status.conditions {

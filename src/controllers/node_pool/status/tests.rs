@@ -72,3 +72,115 @@ fn a_status_that_is_as_it_should_be_is_not_written_again() {
         json!({"cpu": "4", "nodes": "1"})
     );
 }
+
+fn limited(limits: &Value) -> NodePool {
+    let mut pool = pool(&json!({}));
+    pool.spec.limits = serde_json::from_value(limits.clone()).unwrap();
+    pool
+}
+
+#[test]
+fn a_limit_that_leaves_nothing_to_buy_is_said_and_closes_nothing_else() {
+    let used = Resources::new().with("cpu", 8000).with("nodes", 2);
+    let said = |limits: &Value| {
+        let status = super::status(&limited(limits), None, &used, None, now());
+        let it = condition(&status, "WithinLimits").unwrap();
+        (it.status.clone(), it.message.clone().unwrap())
+    };
+    for open in [json!({}), json!({"cpu": "9", "nodes": "3"})] {
+        assert_eq!(said(&open), pair("True", ""), "{open}");
+    }
+    for (limits, words) in [
+        (json!({"cpu": "0"}), "has cpu: 8 of 0 is used"),
+        (json!({"cpu": "4"}), "has cpu: 8 of 4 is used"),
+        (json!({"nodes": "2", "cpu": "9"}), "has nodes: 2 of 2 is used"),
+        (
+            json!({"example.com/unicorn": "0"}),
+            "has example.com/unicorn: 0 of 0 is used",
+        ),
+    ] {
+        let (status, message) = said(&limits);
+        assert_eq!(status, "False", "{limits}");
+        assert!(message.ends_with(words), "{message}");
+    }
+    let status = super::status(&limited(&json!({"cpu": "4"})), None, &used, None, now());
+    assert_eq!(told(&status, "ValidationSucceeded").0, "True");
+}
+
+#[test]
+fn what_machines_tell_about_joining_is_said_for_the_class_as_it_is_now() {
+    let class: IBMNodeClass = serde_json::from_value(json!({
+        "metadata": {"name": "default", "generation": 7},
+        "spec": {"region": "us-south", "vpc": "v", "image": "i"},
+    }))
+    .unwrap();
+    let nothing = Resources::new();
+    let of = |health: Health| status(&pool(&json!({})), Some(&class), &nothing, Some(health), now());
+    let healthy = of(Health::Healthy);
+    assert_eq!(
+        told(&healthy, "NodeRegistrationHealthy"),
+        pair("True", "RegistrationSucceeded")
+    );
+    assert_eq!(healthy.node_class_observed_generation, Some(7));
+    let failing = of(Health::Unhealthy("no route".to_owned()));
+    let found = condition(&failing, "NodeRegistrationHealthy").unwrap();
+    assert_eq!(
+        (found.status.as_str(), found.message.as_deref()),
+        ("False", Some("no route"))
+    );
+    let stored = pool(&serde_json::to_value(&healthy).unwrap());
+    let mut newer = class.clone();
+    newer.metadata.generation = Some(8);
+    let of = |class: &IBMNodeClass| {
+        let status = status(&stored, Some(class), &nothing, None, now());
+        (
+            told(&status, "NodeRegistrationHealthy").0,
+            status.node_class_observed_generation,
+        )
+    };
+    assert_eq!(of(&class), ("True".to_owned(), Some(7)), "it stands");
+    assert_eq!(
+        of(&newer),
+        ("Unknown".to_owned(), Some(8)),
+        "of another class nothing is known"
+    );
+}
+
+fn claim(name: &str, pool: &str, conditions: &[&str], provider: Option<&str>) -> NodeClaim {
+    let condition =
+        |type_: &&str| json!({"type": type_, "status": "True", "lastTransitionTime": "2026-11-16T10:00:00Z"});
+    let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {names::NODE_POOL: pool}},
+        "spec": {
+            "requirements": [], "resources": {"requests": {"cpu": "1"}},
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+        },
+        "status": {"providerID": provider, "conditions": conditions, "capacity": {"cpu": "2"}},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn what_a_pool_uses_is_what_its_running_machines_have() {
+    let mut index = Index::default();
+    let node = |name: &str, cpu: &str| -> k8s_openapi::api::core::v1::Node {
+        let status = json!({"capacity": {"cpu": cpu}});
+        serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).unwrap()
+    };
+    index.apply(&claim("ordered", "p", &[], None));
+    index.apply(&claim("running", "p", &["Launched"], Some("ibm:///r/1")));
+    index.apply(&claim(
+        "joined",
+        "p",
+        &["Launched", "Registered"],
+        Some("ibm:///r/2"),
+    ));
+    index.apply(&claim("foreign", "q", &["Launched"], Some("ibm:///r/3")));
+    // One that is not matched with the claim yet is not believed.
+    index.apply(&node("running", "64"));
+    index.apply(&node("joined", "4"));
+    let used = used(&index, "p");
+    assert_eq!((used.get("cpu"), used.get("nodes")), (6000, 2));
+    assert_eq!(super::used(&index, "nobody").get("nodes"), 0);
+}

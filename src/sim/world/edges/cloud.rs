@@ -93,6 +93,10 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
     {
         edge.recorder.effect(deed.to(claim));
         edge.life.landed();
+        if edge.life.has_sent(Upon::Effects(0)) {
+            edge.desk.strike(FaultName::Pause, "upon an effect");
+            edge.recorder.turn(edge.life.who(), "paused");
+        }
     }
     let told = match &answer {
         Ok(response) if is_awaited(&edge.life, &to) => {

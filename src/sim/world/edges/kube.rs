@@ -57,6 +57,7 @@ impl KubeEdge {
             router: self.server.router(),
             life: life.clone(),
             recorder: self.recorder.clone(),
+            desk: self.desk.clone(),
         };
         let recording = Recording {
             way: (self.faults)(BoxCloneSyncService::new(witness)),
@@ -97,6 +98,7 @@ struct Witness {
     router: Router,
     life: Life,
     recorder: Recorder,
+    desk: Desk,
 }
 
 impl Service<Request<Body>> for Witness {
@@ -114,6 +116,7 @@ impl Service<Request<Body>> for Witness {
             router,
             life,
             recorder,
+            desk,
         } = self.clone();
         let fate = request.extensions().get::<Fate>().cloned();
         let (method, path) = (request.method(), request.uri().path());
@@ -130,6 +133,10 @@ impl Service<Request<Body>> for Witness {
             {
                 recorder.effect(deed);
                 life.landed();
+                if life.has_sent(Upon::Effects(0)) {
+                    desk.strike(FaultName::Pause, "upon an effect");
+                    recorder.turn(life.who(), "paused");
+                }
             }
             if let Some(fate) = fate {
                 fate.seal(response.status());

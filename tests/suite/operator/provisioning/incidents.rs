@@ -62,7 +62,7 @@ impl World {
     }
 
     /// The objects about which an event of that reason was written, once for each event.
-    async fn objects_told(&self, reason: &str) -> Vec<String> {
+    pub(super) async fn objects_told(&self, reason: &str) -> Vec<String> {
         let events: Api<Event> = Api::all(self.kube.admin());
         let events = events.list(&ListParams::default()).await.unwrap().items;
         let about = events
@@ -73,7 +73,7 @@ impl World {
 }
 
 /// How often a decision of that kind has panicked.
-fn panics(registry: &prometheus::Registry, decision: &str) -> f64 {
+pub(super) fn panics(registry: &prometheus::Registry, decision: &str) -> f64 {
     let families = registry.gather();
     let of = families
         .iter()

@@ -2,26 +2,25 @@
 
 mod harm;
 mod incidents;
+mod numbers;
+mod poison;
 mod quiet;
 mod troubles;
+mod window;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::{NodeClaim, NodePool, names};
-use karpenter_ibm::controllers::compute::{Compute, Place};
-use karpenter_ibm::operator::{self, factory_of};
-use karpenter_ibm::scheduling;
 use karpenter_ibm::sim::kube::identity::User;
 use karpenter_ibm::sim::kube::write;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -260,53 +259,6 @@ async fn an_offering_that_is_withheld_is_not_planned_for_and_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_with_which_planning_panics_is_told_so_and_nobody_else_waits_for_it() {
-    let world = World::new();
-    let poison = |context: operator::Context| operator::Context {
-        compute: Compute::with(
-            Place::Here,
-            Arc::new(|snapshot, options, budget| {
-                let read = snapshot.pending.classes.iter().flatten();
-                let poisoned = read.into_iter().any(|pod| pod.labels.contains_key("poison"));
-                assert!(!poisoned, "this pod is poison");
-                scheduling::solve(snapshot, options, budget)
-            }),
-        ),
-        ..context
-    };
-    let factory = factory_of(World::settings("one"), |edges| edges, poison);
-    while_working(
-        factory(world.edges(User::admin())),
-        Box::pin(async {
-            world.pool("default", json!({})).await;
-            for pod in ["a", "b", "poisoned", "d"] {
-                world.waiting(pod, json!({"priority": 0})).await;
-            }
-            let params = PatchParams::default();
-            let label = json!({"metadata": {"labels": {"poison": "yes"}}});
-            world
-                .pods()
-                .patch("poisoned", &params, &Patch::Merge(label))
-                .await
-                .unwrap();
-            let [claim] = world.until_claims(1).await.try_into().unwrap();
-            assert_eq!(claim.annotations()[names::NOMINATED_PODS].split(',').count(), 3);
-            world.until_told("FailedScheduling", "this pod is poison").await;
-            world.clock.sleep(Duration::from_mins(10)).await;
-            assert_eq!(world.notes("FailedScheduling").await.len(), 1);
-            world
-                .waiting(
-                    "e",
-                    json!({"nodeSelector": {"topology.kubernetes.io/zone": "us-south-3"}}),
-                )
-                .await;
-            world.until_claims(2).await;
-        }),
-    )
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_claims_of_a_pool_go_when_it_goes() {
     let world = World::new();
     while_working(
@@ -376,7 +328,7 @@ async fn two_who_both_believe_to_lead_make_one_claim() {
     let replica = |name: &str, namespace: &str| {
         let mut settings = World::settings(name);
         settings.controllers.namespace = namespace.to_owned();
-        operator::factory(settings)(world.edges(User::admin()))
+        audited::factory(settings)(world.edges(User::admin()))
     };
     let both = futures::future::join(replica("one", super::NAMESPACE), replica("two", "default"));
     while_working(

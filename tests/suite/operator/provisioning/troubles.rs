@@ -4,20 +4,21 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::api::{NodePool, names};
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::kube::identity::User;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::super::effects::Effects;
-use super::super::{World, while_working};
+use super::super::{World, audited, while_working};
 use super::SOON;
 
-#[tokio::test(start_paused = true)]
-async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() {
-    let world = World::new();
-    let asks = |amounts: Value| json!({"containers": [{"name": "a", "image": "a", "resources": {"requests": amounts}}]});
+fn asks(amounts: &Value) -> Value {
+    json!({"containers": [{"name": "a", "image": "a", "resources": {"requests": amounts}}]})
+}
+
+/// Pods that nobody can place: name and specification.
+fn hopeless() -> Vec<(String, Value)> {
     let label = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
     let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [
@@ -32,18 +33,41 @@ async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() 
             })
         })
         .collect();
-    let near_itself = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+    let near_nobody = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}]}}});
-    let bad = [
-        ("enormous", asks(json!({"cpu": "1000000000000000"}))),
+    // Each wants to be where the other is, and neither is anywhere.
+    let near = |ring: &str| {
+        json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"ring": ring}}}]}}})
+    };
+    // Two names of the greatest length that differ in their last letter only.
+    let long = |end: &str| format!("{}{end}", "n".repeat(252));
+    vec![
+        ("enormous".to_owned(), asks(&json!({"cpu": "1000000000000000"}))),
         (
-            "unknown",
+            "unknown".to_owned(),
             json!({"containers": [{"name": "a", "image": "a", "resources": {"limits": {"example.com/unicorn": "1"}}}]}),
         ),
-        ("contradiction", affinity),
-        ("spreads", json!({"topologySpreadConstraints": spreads})),
-        ("cycle", near_itself),
-    ];
+        ("contradiction".to_owned(), affinity),
+        (
+            "spreads".to_owned(),
+            json!({"topologySpreadConstraints": spreads}),
+        ),
+        ("company".to_owned(), near_nobody),
+        ("ring-a".to_owned(), near("b")),
+        ("ring-b".to_owned(), near("a")),
+        (long("x"), asks(&json!({"cpu": "1000000"}))),
+        (long("y"), asks(&json!({"cpu": "1000000"}))),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() {
+    let world = World::new();
+    let many: Vec<Value> = (0..5000)
+        .map(|number| json!({"name": format!("c{number}"), "image": "a", "resources": {"requests": {"cpu": "1m"}}}))
+        .collect();
+    let bad = hopeless();
     while_working(
         world.replica(),
         Box::pin(async {
@@ -51,7 +75,19 @@ async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() 
             for (name, spec) in &bad {
                 world.waiting(name, spec.clone()).await;
             }
-            world.waiting("zero", asks(json!({"cpu": "0"}))).await;
+            for ring in ["a", "b"] {
+                let label =
+                    json!({"metadata": {"labels": {"ring": ring, "empty": "", "longest": "l".repeat(63)}}});
+                let params = PatchParams::default();
+                let name = format!("ring-{ring}");
+                world
+                    .pods()
+                    .patch(&name, &params, &Patch::Merge(label))
+                    .await
+                    .unwrap();
+            }
+            world.waiting("zero", asks(&json!({"cpu": "0"}))).await;
+            world.waiting("many", json!({"containers": many})).await;
             world.waiting("good", json!({})).await;
             world
                 .until("everybody is told", SOON, async || {
@@ -64,7 +100,7 @@ async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() 
                 .iter()
                 .map(|claim| claim.annotations()[names::NOMINATED_PODS].split(',').count())
                 .sum();
-            assert_eq!(named, 2, "the others are served");
+            assert_eq!(named, 3, "the others are served");
             world.clock.sleep(Duration::from_mins(5)).await;
             assert_eq!(world.notes("FailedScheduling").await.len(), bad.len());
         }),
@@ -203,7 +239,7 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
                 })
                 .await;
         };
-        let first = operator::factory(World::settings("first"))(effects.around(world.edges(User::admin())));
+        let first = audited::factory(World::settings("first"))(effects.around(world.edges(User::admin())));
         let finished = tokio::select! {
             biased;
             () = effects.crash.cancelled() => false,

@@ -1,0 +1,146 @@
+//! When a plan is made: one second after the last pod, ten after the first, or at once for who is in a hurry.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use karpenter_ibm::api::names;
+use karpenter_ibm::operator::{self, factory_of};
+use karpenter_ibm::sim::kube::identity::User;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::super::{World, while_working};
+
+/// A moment of the story: steps are made so far apart, and what is looked for is looked for as often.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// Plays `step` every `every` from the first pod's arrival on, and says after how long the first claim was there and
+/// for how many pods.
+async fn first_claim(world: &World, every: Duration, mut step: impl AsyncFnMut(usize)) -> (Duration, usize) {
+    world.pool("default", json!({})).await;
+    // Until the class is resolved and what is sold was read.
+    world.clock.sleep(Duration::from_secs(30)).await;
+    world.waiting("first", json!({})).await;
+    let (began, mut steps) = (world.clock.instant(), 0);
+    loop {
+        world.clock.sleep(MOMENT).await;
+        let passed = world.clock.instant() - began;
+        if let Some(claim) = world.all_claims().await.first() {
+            let pods = claim.annotations()[names::NOMINATED_PODS].split(',').count();
+            return (passed, pods);
+        }
+        assert!(passed < Duration::from_secs(30), "no claim");
+        if passed >= every * u32::try_from(steps + 1).unwrap() {
+            steps += 1;
+            step(steps).await;
+        }
+    }
+}
+
+/// Within the moment after it.
+fn assert_about(took: Duration, expected: Duration) {
+    assert!(
+        (expected..=expected + 3 * MOMENT).contains(&took),
+        "{took:?} instead of {expected:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pod_is_planned_for_after_a_second() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let (took, _) = first_claim(&world, Duration::from_mins(1), async |_| ()).await;
+            assert_about(took, Duration::from_secs(1));
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_meanwhile_is_waited_for_and_planned_for_together() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let (took, pods) = first_claim(&world, Duration::from_millis(600), async |step| {
+                if step <= 2 {
+                    world.waiting(&format!("more-{step}"), json!({})).await;
+                }
+            })
+            .await;
+            assert_about(took, Duration::from_millis(2200));
+            assert_eq!(pods, 3);
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_news_of_the_same_pod_is_not_waited_for() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let (took, _) = first_claim(&world, Duration::from_millis(300), async |step| {
+                let again = json!({"status": {"conditions": [{
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                    "message": format!("0/{step} nodes are available"),
+                }]}});
+                world
+                    .pods()
+                    .patch_status("first", &PatchParams::default(), &Patch::Merge(again))
+                    .await
+                    .unwrap();
+            })
+            .await;
+            assert_about(took, Duration::from_secs(1));
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_never_cease_to_come_are_planned_for_after_ten_seconds() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let (took, pods) = first_claim(&world, Duration::from_millis(500), async |step| {
+                world.waiting(&format!("more-{step}"), json!({})).await;
+            })
+            .await;
+            assert_about(took, Duration::from_secs(10));
+            assert!(pods >= 2, "{pods} pods");
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_in_a_hurry_closes_the_window_at_once() {
+    let world = World::new();
+    let hurry = Arc::new(Mutex::new(None));
+    let kept = hurry.clone();
+    let keep = move |context: operator::Context| {
+        *kept.lock().unwrap() = Some(context.hurry.clone());
+        context
+    };
+    let replica = factory_of(World::settings("one"), |edges| edges, keep)(world.edges(User::admin()));
+    while_working(
+        replica,
+        Box::pin(async {
+            let (took, _) = first_claim(&world, 4 * MOMENT, async |step| {
+                if step == 1 {
+                    let hurry = hurry.lock().unwrap().clone();
+                    hurry.unwrap().notify_one();
+                }
+            })
+            .await;
+            assert_about(took, 5 * MOMENT);
+        }),
+    )
+    .await;
+}

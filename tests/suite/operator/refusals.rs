@@ -1,0 +1,244 @@
+//! Orders that the cloud refuses, and purchases that we hold back ourselves: what becomes of the claim, and who is told.
+
+use std::time::Duration;
+
+use karpenter_ibm::api::{Condition, NodeClaim, NodePool};
+use karpenter_ibm::operator::{self, Settings};
+use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use super::{World, chart, while_working};
+
+impl World {
+    /// A condition of a claim.
+    async fn condition(&self, claim: &str, type_: &str) -> Option<Condition> {
+        let status = self.read(claim).await?.status?;
+        status.conditions?.into_iter().find(|it| it.type_ == type_)
+    }
+
+    /// What a NodePool says of the machines that were bought for it.
+    async fn health(&self, pool: &str) -> Condition {
+        let pools: Api<NodePool> = Api::all(self.kube.admin());
+        let status = pools.get(pool).await.unwrap().status.unwrap();
+        let mut conditions = status.conditions.unwrap().into_iter();
+        conditions
+            .find(|it| it.type_ == "NodeRegistrationHealthy")
+            .unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_is_refused_for_good_ends_its_claim_and_is_not_sent_again_and_again() {
+    let world = World::new();
+    world.cloud.faults().start(Fault::new(FaultKind::OrderRefused));
+    while_working(world.replica(), async {
+        world.pool("default", json!({})).await;
+        world.waiting("a", json!({})).await;
+        let [first] = world.until_claims(1).await.try_into().unwrap();
+        world
+            .until("refused", Duration::from_mins(1), async || {
+                let launched = world.condition(&first.name_any(), "Launched").await;
+                launched.is_some_and(|it| it.reason.as_deref() == Some("LaunchRefused"))
+            })
+            .await;
+        world.clock.sleep(Duration::from_mins(4)).await;
+        assert_eq!(world.orders(), 1, "the same would be refused again");
+        world
+            .until("ended", Duration::from_mins(3), async || {
+                world.note("LaunchRefused").await.is_some()
+            })
+            .await;
+        let note = world.note("LaunchRefused").await.unwrap();
+        assert!(note.contains("image cannot be used"), "{note}");
+        world.clock.sleep(Duration::from_hours(1)).await;
+        let orders = world.orders();
+        assert!(
+            (8..=15).contains(&orders),
+            "{orders} orders in little more than an hour"
+        );
+        let health = world.health("default").await;
+        assert_eq!(health.status, "False");
+        let why = health.message.unwrap();
+        assert!(
+            why.contains("LaunchRefused") && why.contains("image cannot be used"),
+            "{why}"
+        );
+        assert!(world.cloud.instances().is_empty());
+        world.cloud.faults().clear();
+        world
+            .until("served", Duration::from_mins(8), async || {
+                world.living().len() == 1
+            })
+            .await;
+    })
+    .await;
+}
+
+/// A replica with other settings, and the registry of its metrics.
+fn replica(
+    world: &World,
+    change: impl FnOnce(&mut Settings),
+) -> (impl Future<Output = ()>, prometheus::Registry) {
+    let mut settings = World::settings("one");
+    change(&mut settings);
+    let edges = world.edges(chart::user());
+    let registry = edges.registry.clone();
+    (operator::factory(settings)(edges), registry)
+}
+
+/// How often a breaker has held a purchase back, by the metric.
+fn held_back(registry: &prometheus::Registry, breaker: &str) -> f64 {
+    let families = registry.gather();
+    let family = families
+        .iter()
+        .find(|family| family.name() == "karpenter_ibm_purchases_held_back_total");
+    let counters = family
+        .map(|family| family.get_metric().to_vec())
+        .unwrap_or_default();
+    let of = counters.iter().filter(|it| {
+        let mut labels = it.get_label().iter();
+        labels.any(|label| label.value() == breaker)
+    });
+    of.map(|it| it.get_counter().get_value()).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_launched_within_an_hour_than_may_be_also_for_claims_that_are_gone() {
+    let world = World::new();
+    let (replica, registry) = replica(&world, |settings| {
+        settings.controllers.breakers.launches_per_hour_max = 2;
+    });
+    while_working(replica, async {
+        for name in ["a", "b"] {
+            world.claim(name).await;
+            world.until_launched(name).await;
+            world.delete(name).await;
+            world.until_gone(name).await;
+        }
+        world.claim("c").await;
+        world.clock.sleep(Duration::from_mins(30)).await;
+        assert_eq!(world.orders(), 2);
+        let note = world.note("LaunchHeldBack").await.unwrap();
+        assert_eq!(
+            note,
+            "there would be 3 launches within an hour, and the limit is 2"
+        );
+        assert!(held_back(&registry, "launches") >= 1.0);
+        assert!(held_back(&registry, "machines").abs() < 0.5);
+        world
+            .until("launched an hour after", Duration::from_mins(35), async || {
+                world.is_true("c", "Launched").await
+            })
+            .await;
+    })
+    .await;
+}
+
+/// A process that starts anew reads what those before it have launched, also for claims that are gone.
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_forget_what_was_launched_within_the_hour() {
+    let world = World::new();
+    let two = |settings: &mut Settings| settings.controllers.breakers.launches_per_hour_max = 2;
+    while_working(replica(&world, two).0, async {
+        for name in ["a", "b"] {
+            world.claim(name).await;
+            world.until_launched(name).await;
+            world.delete(name).await;
+            world.until_gone(name).await;
+        }
+        world.clock.sleep(Duration::from_secs(31)).await;
+    })
+    .await;
+    let (replica, registry) = replica(&world, two);
+    while_working(replica, async {
+        world.claim("c").await;
+        world.clock.sleep(Duration::from_mins(30)).await;
+        assert_eq!(world.orders(), 2);
+        assert!(held_back(&registry, "launches") >= 1.0);
+        world
+            .until("launched an hour after", Duration::from_mins(35), async || {
+                world.is_true("c", "Launched").await
+            })
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kill_switch_stops_all_purchases_and_nothing_else() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("before").await;
+        world.until_launched("before").await;
+    })
+    .await;
+    let (replica, registry) = replica(&world, |settings| {
+        settings.controllers.breakers.purchases = karpenter_ibm::allocation::Purchases::Stopped;
+    });
+    while_working(replica, async {
+        world.clock.sleep(Duration::from_secs(30)).await;
+        world.claim("a").await;
+        world.clock.sleep(Duration::from_mins(10)).await;
+        assert_eq!(world.orders(), 1);
+        let note = world.note("LaunchHeldBack").await.unwrap();
+        assert_eq!(note, "nothing is bought while the kill switch is on");
+        assert!(held_back(&registry, "kill-switch") >= 1.0);
+        world.delete("before").await;
+        world.until_gone("before").await;
+        assert!(world.cloud.instances().is_empty());
+    })
+    .await;
+    while_working(world.replica(), world.until_launched("a")).await;
+}
+
+fn capacity(claim: &NodeClaim) -> String {
+    claim.labels()["karpenter.sh/capacity-type"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_on_demand_withholds_what_is_bought_on_demand_and_leaves_spot() {
+    let world = World::with(|options| options.quotas.vcpu = 4);
+    while_working(world.replica(), async {
+        for name in ["a", "b"] {
+            world.claim_of(name, "us-south-1", &["on-demand"]).await;
+            world.until_launched(name).await;
+        }
+        world.claim_of("c", "us-south-2", &["on-demand"]).await;
+        world.until_gone("c").await;
+        assert_eq!(world.holds().await, ["on-demand.all"]);
+        let orders = world.orders();
+        world.claim_of("d", "us-south-3", &["on-demand"]).await;
+        world.until_gone("d").await;
+        assert_eq!(world.orders(), orders, "nobody asks again");
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert!(world.holds().await.is_empty(), "there is room again");
+        world.claim_of("e", "us-south-1", &["on-demand"]).await;
+        world.until_launched("e").await;
+        assert_eq!(capacity(&world.read("e").await.unwrap()), "on-demand");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_of_cards_withholds_machines_with_cards_and_no_others() {
+    let world = World::with(|options| options.quotas.gpu = 1);
+    let card = || {
+        json!([
+            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["gx3-16x80x1l4"]},
+            {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+        ])
+    };
+    while_working(world.replica(), async {
+        world.wish("a", card()).await;
+        world.until_launched("a").await;
+        world.wish("b", card()).await;
+        world.until_gone("b").await;
+        assert_eq!(world.holds().await, ["on-demand.gpu"]);
+        world.claim_of("c", "us-south-1", &["on-demand"]).await;
+        world.until_launched("c").await;
+        assert_eq!(capacity(&world.read("c").await.unwrap()), "on-demand");
+    })
+    .await;
+}
