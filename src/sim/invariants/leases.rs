@@ -52,25 +52,11 @@ fn written(lease: &Value) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::coordination::v1::Lease;
-    use kube::api::{Api, Patch, PatchParams};
-    use serde_json::json;
-
     use super::super::stage::Stage;
 
     /// Somebody holds the Lease, or nobody.
     async fn held(stage: &mut Stage, holder: Option<&str>) {
-        let leases: Api<Lease> = Api::namespaced(stage.server.admin(), "kube-system");
-        let lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "leader"},
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
-        });
-        let params = PatchParams::apply("replica").force();
-        leases
-            .patch("leader", &params, &Patch::Apply(lease))
-            .await
-            .unwrap();
-        stage.look();
+        stage.hold("leader", holder).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -123,6 +124,18 @@ impl Stage {
     /// Our finalizer comes off.
     pub(in crate::sim) async fn release(&mut self, name: &str) {
         self.patch(name, json!({"metadata": {"finalizers": null}})).await;
+    }
+
+    /// Somebody holds a Lease of that name, or nobody.
+    pub(in crate::sim) async fn hold(&mut self, name: &str, holder: Option<&str>) {
+        let leases: Api<Lease> = Api::namespaced(self.server.admin(), "kube-system");
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
+        });
+        let params = PatchParams::apply("replica").force();
+        leases.patch(name, &params, &Patch::Apply(lease)).await.unwrap();
+        self.look();
     }
 
     /// The uid of a pod.

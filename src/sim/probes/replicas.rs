@@ -15,7 +15,8 @@ use crate::sim::world::effects::effect;
 /// Who leads, as far as the history tells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaders {
-    /// The holder of each Lease, by its name.
+    /// The holder of each Lease that somebody has held, by its name: the record of launches is a Lease that nobody ever
+    /// holds.
     holders: BTreeMap<String, String>,
     /// As whom a replica took a Lease.
     identities: BTreeMap<usize, String>,
@@ -65,6 +66,9 @@ impl Leaders {
         for change in &book.changed.leases {
             let name = object::name(&change.after).to_owned();
             let holder = holder(&change.after).to_owned();
+            if holder.is_empty() && !self.holders.contains_key(&name) {
+                continue;
+            }
             let before = self.holders.insert(name, holder.clone());
             let passed = before.is_some_and(|before| before != holder);
             if passed && !self.ordering.is_empty() {

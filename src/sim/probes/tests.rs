@@ -129,6 +129,23 @@ async fn a_crash_with_nothing_bought_and_a_long_pause_are_recognized() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_acts_after_its_leases_passed_on_is_recognized_beside_a_lease_that_nobody_holds() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    stage.hold("launches", None).await;
+    let renewal = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leader";
+    let number = stage.sends(0, Edge::Kube, &Method::PUT, renewal, "");
+    stage.hold("leader", Some("replica-0")).await;
+    stage.hears(0, number, Some(200), r#"{"spec":{"holderIdentity":"replica-0"}}"#);
+    order(&mut stage, &uid);
+    assert_eq!(hit(&stage, TWO_LEADERS), 0);
+    stage.pass(15).await;
+    stage.hold("leader", Some("replica-1")).await;
+    order(&mut stage, &uid);
+    assert_eq!(hit(&stage, TWO_LEADERS), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_nobody_was_told_of_is_recognized() {
     let mut stage = Stage::new().await;
     let path = "/apis/karpenter.sh/v1/nodeclaims";
