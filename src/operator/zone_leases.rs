@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -15,6 +16,7 @@ use tokio::sync::Mutex;
 use super::lease::{ATTEMPT, Attempt, Holding, Knowledge, RENEW_DEADLINE, RETRY};
 use crate::api::names;
 use crate::controllers::Context;
+use crate::wake::together;
 
 /// The Leases of all zones of the region, from the side of one replica.
 pub(super) struct ZoneLeases<'a> {
@@ -83,7 +85,7 @@ impl<'a> ZoneLeases<'a> {
 
     /// Takes and renews them, for as long as this is polled.
     pub(super) async fn keep(&self) {
-        join_all(self.zones.iter().map(|zone| self.keep_one(zone))).await;
+        together(self.zones.iter().map(|zone| self.keep_one(zone).boxed())).await;
     }
 
     async fn keep_one(&self, zone: &Zone<'_>) {
