@@ -1,15 +1,18 @@
 //! A running process: checks what it was given, then works until it is told to stop.
 
+use kube::client::ClientBuilder;
 use prometheus::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tower::util::MapResponseLayer;
 
 use super::cluster;
 use super::edges::{self, Edges};
 use super::push::PushSettings;
 use super::serve::{self, Readiness};
 use super::settings::{SettingError, Settings};
+use super::slim::slim;
 use crate::clock::Clock;
 use crate::cloud;
 use crate::controllers::compute::Place;
@@ -146,7 +149,8 @@ async fn cluster(settings: &Settings) -> Result<(kube::Client, Option<ClusterAcc
             "machines are not told where the API server is: set --cluster-endpoint, or spec.bootstrap of each class"
         );
     }
-    Ok((kube::Client::try_from(config).map_err(Box::new)?, access))
+    let client = ClientBuilder::try_from(config).map_err(Box::new)?;
+    Ok((client.with_layer(&MapResponseLayer::new(slim)).build(), access))
 }
 
 /// Leads whenever it can, until `stop`.
