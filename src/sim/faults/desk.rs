@@ -182,6 +182,12 @@ impl Desk {
         self.parts().server.clock()
     }
 
+    /// Whether anything can happen to a request of the operator now.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        let is_of_kube = |active: &Active| matches!(active.injection.fault, Fault::Kube(_));
+        self.on().iter().any(is_of_kube)
+    }
+
     /// What happens to a request of the operator. Every fault that is on draws, whichever strikes: so none depends on
     /// whether another is in the plan.
     pub(super) fn course(&self, asked: &Asked) -> Course {

@@ -100,6 +100,19 @@ impl Cloud {
         self.with(|state| state.truth())
     }
 
+    /// Those of them that go down or are down, oldest first: mostly none.
+    pub fn instances_down(&self) -> Vec<InstanceTruth> {
+        let is_down = |instance: &Instance| matches!(instance.status, Status::Stopping | Status::Stopped);
+        self.with(|state| {
+            if state.instances.values().any(is_down) {
+                let mut all = state.truth();
+                all.retain(|instance| matches!(instance.status, "stopping" | "stopped"));
+                return all;
+            }
+            Vec::new()
+        })
+    }
+
     /// The instance of that name or id.
     pub fn instance(&self, name_or_id: &str) -> Option<InstanceTruth> {
         self.with(|state| {

@@ -14,6 +14,7 @@ use crate::sim::history::{Entry, What};
 use crate::sim::invariants::{Book, Truth};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
+use crate::sim::kube::request::Target;
 use crate::sim::kube::store::Stored;
 
 /// What becomes of pods.
@@ -58,20 +59,23 @@ impl Places {
     /// leaving shows in who leaves later.
     fn look_at_budgets(&mut self, path: &str, truth: &Truth<'_>, hits: &mut Hits<'_>) {
         let pods = pods(truth);
+        let target = Target::parse(path).unwrap_or_default();
         let evicted = pods.iter().find(|pod| {
-            let at = format!("/namespaces/{}/pods/{}/", pod.key.namespace, pod.key.name);
-            path.contains(&at)
+            target.namespace.as_deref() == Some(pod.key.namespace.as_str())
+                && target.name.as_deref() == Some(pod.key.name.as_str())
         });
         if evicted.is_some_and(|pod| self.kept.remove(&uid(pod))) {
             hits.hit(BUDGET_BLOCKED);
         }
         let mut budgets = objects(truth, "policy", "poddisruptionbudgets");
         budgets.retain(|budget| budget["status"]["disruptionsAllowed"] == 0);
+        if budgets.is_empty() {
+            return;
+        }
         let claims = objects(truth, "karpenter.sh", "nodeclaims");
-        let goes = |node: &str| {
-            let mut going = claims.iter().filter(|claim| object::is_deleting(claim));
-            going.any(|claim| node == object::name(claim))
-        };
+        let going = claims.iter().filter(|claim| object::is_deleting(claim));
+        let going: BTreeSet<&str> = going.map(|claim| object::name(claim)).collect();
+        let goes = |node: &str| going.contains(node);
         let kept = pods.iter().filter(|pod| {
             goes(pod.field("spec.nodeName"))
                 && budgets.iter().any(|budget| guards(budget, pod))

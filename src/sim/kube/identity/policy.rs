@@ -3,7 +3,7 @@
 //! The index is made again when a role or binding was written, and kept otherwise: most requests find it ready.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -17,6 +17,11 @@ use crate::sim::kube::store::ObjectKey;
 
 /// The API group of roles.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Where roles and bindings stand.
+static TABLES: LazyLock<[TableKey; 4]> = LazyLock::new(|| {
+    ["clusterrolebindings", "rolebindings", "clusterroles", "roles"].map(|plural| TableKey::of(GROUP, plural))
+});
 
 /// Who may do what.
 #[derive(Debug, Default)]
@@ -51,8 +56,7 @@ pub struct Cache(Mutex<Option<([u64; 4], Arc<Policy>)>>);
 
 /// The policy as it is now.
 pub fn current(state: &State) -> Arc<Policy> {
-    let revision = |plural| state.store.changed_at(&TableKey::of(GROUP, plural));
-    let revisions = ["clusterrolebindings", "rolebindings", "clusterroles", "roles"].map(revision);
+    let revisions = TABLES.each_ref().map(|table| state.store.changed_at(table));
     let mut cached = state.policy.0.lock().unwrap_or_else(PoisonError::into_inner);
     match &*cached {
         Some((known, policy)) if *known == revisions => Arc::clone(policy),
