@@ -105,11 +105,7 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     let work = async {
         let cluster = cluster_id(&context).await?;
         let context = with_name_server(context.clone()).await.map_err(Box::new)?;
-        tokio::select! {
-            biased;
-            () = lease.acquire() => {}
-            () = zones.watch() => {}
-        }
+        zones.wait_for(&lease).await;
         zones.take().await;
         // Boxed: all controllers together make a large future.
         let controllers = controllers::run(context.clone(), cluster).boxed();

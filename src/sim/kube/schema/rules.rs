@@ -13,8 +13,11 @@ use super::keywords::{below_path, key_of};
 
 /// Runs the rules of a node and of everything below it.
 pub(super) fn validate(value: &Value, old: Option<&Value>, schema: &Node, at: &str, causes: &mut Vec<Cause>) {
+    // What was stored stays, even if it breaks a rule that is newer than it: an API server calls this ratcheting.
+    if old == Some(value) && !schema.judges_changes {
+        return;
+    }
     if let Some(rules) = &schema.rules
-        && !(old == Some(value) && are_about_values(rules))
         && let Err(failures) = validate_compiled(rules, value, old)
     {
         causes.extend(failures.iter().map(|failure| cause(failure, rules, value, at)));
@@ -37,13 +40,6 @@ pub(super) fn validate(value: &Value, old: Option<&Value>, schema: &Node, at: &s
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-/// Whether no rule is about how a value changes. What such rules said of a value that has not changed does not matter
-/// any more: an API server keeps it even if it breaks a rule that is newer (ratcheting).
-fn are_about_values(rules: &CompiledSchema) -> bool {
-    let mut compiled = rules.validations.iter().flatten();
-    compiled.all(|rule| !rule.is_transition_rule)
 }
 
 /// The element of the old list that this one is an update of.
