@@ -52,7 +52,7 @@ use karpenter_ibm::ibm::endpoints::Overrides;
 use karpenter_ibm::ibm::secret::Secret;
 use karpenter_ibm::operator::{self, Edges, RawSettings, Settings};
 use karpenter_ibm::sim::ibm::{self, Cloud, InstanceTruth};
-use karpenter_ibm::sim::kube::identity::{Keys, User};
+use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -131,10 +131,11 @@ impl World {
         settings
     }
 
-    fn edges(&self, user: User) -> Edges {
+    /// Where a replica works: with the rights that the chart gives it, and no others.
+    fn edges(&self) -> Edges {
         let exchange = Arc::new(self.cloud.exchange());
         Edges {
-            kube: self.kube.retrying_client_as(user),
+            kube: self.kube.retrying_client_as(chart::user()),
             ibm: Transports {
                 cloud: exchange.clone(),
                 metadata: exchange,
@@ -145,18 +146,18 @@ impl World {
         }
     }
 
-    /// A replica that goes on until it is dropped, with the rights that the chart gives it and no others.
+    /// A replica that goes on until it is dropped.
     fn replica(&self) -> BoxFuture<'static, ()> {
         self.replica_named("one")
     }
 
     fn replica_named(&self, identity: &str) -> BoxFuture<'static, ()> {
-        audited::factory(Self::settings(identity))(self.edges(chart::user()))
+        audited::factory(Self::settings(identity))(self.edges())
     }
 
     /// The cloud as controllers see it.
     fn seen(&self) -> Arc<dyn cloud::Cloud> {
-        let context = operator::context(&Self::settings("spectator"), self.edges(chart::user()));
+        let context = operator::context(&Self::settings("spectator"), self.edges());
         context.unwrap().cloud
     }
 

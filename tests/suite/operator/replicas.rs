@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use karpenter_ibm::cloud::ClusterId;
 use karpenter_ibm::controllers;
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::kube::identity::User;
 use kube::{Api, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +46,7 @@ async fn after_a_crash_another_replica_leads_within_twenty_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_stops_in_order_makes_room_at_once() {
     let world = World::new();
-    let context = operator::context(&World::settings("one"), world.edges(User::admin())).unwrap();
+    let context = operator::context(&World::settings("one"), world.edges()).unwrap();
     let stop = CancellationToken::new();
     let story = async {
         world.until_led_by("one", Duration::from_secs(5)).await;
@@ -69,7 +68,7 @@ async fn two_replicas_that_both_lead_buy_one_machine_for_each_claim() {
     let uid = namespaces.get("kube-system").await.unwrap().uid().unwrap();
     let cluster = ClusterId::from_kube_system_uid(&uid);
     let leader = |name: &str| {
-        let context = operator::context(&World::settings(name), world.edges(User::admin())).unwrap();
+        let context = operator::context(&World::settings(name), world.edges()).unwrap();
         Box::pin(controllers::run(context, cluster))
     };
     let both = async {
