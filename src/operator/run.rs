@@ -70,6 +70,7 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
         clock: clock.clone(),
         entropy,
         registry: registry.clone(),
+        stop: stop.clone(),
     };
     let prices = Prices::new(
         Catalog::new(client.catalog.clone()),
@@ -91,7 +92,7 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
     let discounts = context.discounts.clone();
     tokio::select! {
         biased;
-        ended = async { tokio::join!(biased; served, lead(context, stop)) } => ended.0?,
+        ended = async { tokio::join!(biased; served, edges::lead(context, stop)) } => ended.0?,
         () = settings.discounts.follow(&discounts, &clock) => {}
         () = prices.run() => {}
         ended = pushed => ended?,
@@ -147,20 +148,6 @@ async fn cluster(settings: &Settings) -> Result<(kube::Client, Option<ClusterAcc
         );
     }
     Ok((kube::Client::try_from(config).map_err(Box::new)?, access))
-}
-
-/// Leads whenever it can, until `stop`.
-async fn lead(context: Context, stop: CancellationToken) {
-    while !stop.is_cancelled() {
-        if let Err(error) = edges::control(context.clone(), stop.clone()).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "starting again");
-        }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = edges::pause(&context) => {}
-        }
-    }
 }
 
 /// One token and one read show that credentials and region are what they should be.
