@@ -19,5 +19,5 @@ pub use config_file::ConfigFile;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};
 pub use planning::RawPlanning;
 pub use run::{StartError, run};
-pub use settings::{RawSettings, SettingError, Settings};
+pub use settings::{PriceSource, RawSettings, SettingError, Settings};
 pub use slim::slim;

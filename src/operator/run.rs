@@ -73,6 +73,7 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
         clock: clock.clone(),
         entropy,
         registry: registry.clone(),
+        stop: stop.clone(),
     };
     let prices = Prices::new(
         Catalog::new(client.catalog.clone()),
@@ -94,7 +95,7 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
     let discounts = context.discounts.clone();
     tokio::select! {
         biased;
-        ended = async { tokio::join!(biased; served, lead(context, stop)) } => ended.0?,
+        ended = async { tokio::join!(biased; served, edges::lead(context, stop)) } => ended.0?,
         () = settings.discounts.follow(&discounts, &clock) => {}
         () = prices.run() => {}
         ended = pushed => ended?,
@@ -151,20 +152,6 @@ async fn cluster(settings: &Settings) -> Result<(kube::Client, Option<ClusterAcc
     }
     let client = ClientBuilder::try_from(config).map_err(Box::new)?;
     Ok((client.with_layer(&MapResponseLayer::new(slim)).build(), access))
-}
-
-/// Leads whenever it can, until `stop`.
-async fn lead(context: Context, stop: CancellationToken) {
-    while !stop.is_cancelled() {
-        if let Err(error) = edges::control(context.clone(), stop.clone()).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "starting again");
-        }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = edges::pause(&context) => {}
-        }
-    }
 }
 
 /// One token and one read show that credentials and region are what they should be.

@@ -85,7 +85,7 @@ impl Desk {
         }))
     }
 
-    /// Begins an injection. A crash or a pause is the world's to carry out; it says so with [`Desk::strike`].
+    /// Begins an injection. A crash, a pause or a handover is the world's to carry out; it says so with [`Desk::strike`].
     pub async fn start(&self, injection: &Injection) {
         let mut active = Active {
             injection: injection.clone(),
@@ -112,7 +112,7 @@ impl Desk {
             Fault::ThirdParty(meddling) => {
                 return third_parties::meddle(self, meddling, &mut active.rng).await;
             }
-            Fault::Crash { .. } | Fault::Pause { .. } => return,
+            Fault::Crash { .. } | Fault::Pause { .. } | Fault::Handover { .. } => return,
             Fault::Cloud(_) | Fault::Skew { .. } => {}
         }
         self.on().push(active);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Cloud;
 use super::capacity::Offering;
 use super::images::{ImageStatus, STOCK};
-use super::instances::{HostFailure, Instance, START_FAILURES, Status};
+use super::instances::{HostFailure, Instance, Preemption, START_FAILURES, Status};
 use super::options::Class;
 use super::placement::TargetKind;
 use super::seeding;
@@ -130,6 +130,17 @@ impl Cloud {
     /// Preempts a spot instance: 30 seconds of `stopping`, then what its policy says.
     pub fn preempt(&self, name_or_id: &str) -> Result<(), NoSuch> {
         self.with(|state| state.preempt(name_or_id))
+    }
+
+    /// Preempts a spot instance, and lets it vanish whatever its policy says.
+    pub fn preempt_for_good(&self, name_or_id: &str) -> Result<(), NoSuch> {
+        self.with(|state| {
+            let id = state.find_instance(name_or_id).map(|it| it.id.clone());
+            if let Some(instance) = id.and_then(|id| state.instances.get_mut(&id)) {
+                instance.preemption = Preemption::Delete;
+            }
+            state.preempt(name_or_id)
+        })
     }
 
     /// Fails the host of an instance; `outcome` overrules the instance's policy.

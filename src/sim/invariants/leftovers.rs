@@ -1,5 +1,6 @@
-//! After healing. L2: machines and claims match, but for machines that work and of which people were told. L3: claims that are being deleted are gone. S18: network interfaces and
-//! volumes went with their machines.
+//! After healing. L2: machines and claims match, but for machines that work and of which people were told; and classes
+//! have found again what they name. L3: claims that are being deleted are gone. S18: network interfaces and volumes went
+//! with their machines.
 
 use serde_json::Value;
 
@@ -31,6 +32,25 @@ impl Check for Leftovers {
             }
         }
         orphans(book, truth, found);
+        classes(book, truth, found);
+    }
+}
+
+/// Classes that have not found again what was withdrawn for a while: nobody buys by them.
+fn classes(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+    if book.strikes("c15-image-deleted") == 0 {
+        return;
+    }
+    let state = truth.kube.state();
+    let classes = TableKey::of("karpenter-ibm.sh", "ibmnodeclasses");
+    for stored in state.store.list(&classes, None) {
+        if !is_true(&stored.shared(), "Ready") {
+            let message = format!(
+                "class {} is not ready although its image is there again",
+                stored.key.name
+            );
+            found.blame("L2", truth.since_start, message);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{
     BUDGET_BLOCKED, EVICTED, Hits, LEFT_OUT, LIMIT_HELD, ON_ITS_WAY, PLANNED_AHEAD, PREEMPTED_WITH_PODS,
+    UNDISTURBED,
 };
 use crate::api::names::{NOMINATED_PODS, REASON_FAILED_SCHEDULING, REASON_NOMINATED};
 use crate::sim::history::{Entry, What};
@@ -44,6 +45,12 @@ impl Places {
             {
                 hits.hit(PLANNED_AHEAD);
             }
+        }
+        if let What::Fault { name, detail } = &entry.what
+            && *name == "k14-undisturbed-pod"
+            && is_on_a_leaving_node(detail, truth)
+        {
+            hits.hit(UNDISTURBED);
         }
         if let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered) {
             let evicts = sent.request.method == Method::POST && sent.request.path.ends_with("/eviction");
@@ -103,6 +110,18 @@ impl Places {
             }
         }
     }
+}
+
+/// Whether a pod, by its name as `pods/default/a`, is on a node whose claim is being deleted.
+fn is_on_a_leaving_node(pod: &str, truth: &Truth<'_>) -> bool {
+    let pods = pods(truth);
+    let meant = pods
+        .iter()
+        .find(|it| format!("pods/{}/{}", it.key.namespace, it.key.name) == pod);
+    let node = meant.map(|pod| pod.field("spec.nodeName"));
+    let claims = objects(truth, "karpenter.sh", "nodeclaims");
+    let mut leaving = claims.iter().filter(|claim| object::is_deleting(claim));
+    node.is_some_and(|node| leaving.any(|claim| object::name(claim) == node))
 }
 
 /// Whether a budget is about a pod. Those of drawn worlds select by labels alone.
@@ -231,6 +250,24 @@ mod tests {
         );
         stage.look();
         assert_eq!(hits(&stage), [PLANNED_AHEAD]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wish_not_to_be_disturbed_counts_on_a_node_that_goes() {
+        let mut stage = Stage::new().await;
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+                "spec": {"nodeName": "a", "containers": []},
+            }),
+        );
+        stage.claim("a").await;
+        stage.struck("k14-undisturbed-pod", "pods/default/p");
+        assert!(hits(&stage).is_empty());
+        stage.delete("a").await;
+        stage.struck("k14-undisturbed-pod", "pods/default/p");
+        assert_eq!(hits(&stage), [UNDISTURBED]);
     }
 
     fn evict(stage: &mut Stage, pod: &str, status: u16) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::Method;
 use serde_json::Value;
 
-use super::{CRASH_BEFORE_CREATE, CRASH_BEFORE_RECORD, Hits, LEADER_LOST, PAUSED, TWO_LEADERS};
+use super::{CRASH_BEFORE_CREATE, CRASH_BEFORE_RECORD, HANDED_OVER, Hits, LEADER_LOST, PAUSED, TWO_LEADERS};
 use crate::sim::history::{Edge, Entry, What, Who};
 use crate::sim::invariants::{Book, Sent, Truth, bought_for};
 use crate::sim::kube::kind::TableKey;
@@ -73,6 +73,9 @@ impl Leaders {
             let passed = before.is_some_and(|before| before != holder);
             if passed && !self.ordering.is_empty() {
                 hits.hit(LEADER_LOST);
+                if holder.is_empty() {
+                    hits.hit(HANDED_OVER);
+                }
             }
         }
     }

@@ -107,6 +107,24 @@ impl Replica {
         self.life().pause_upon(upon);
     }
 
+    /// Asks it to stop, now or when it next sends something of that kind.
+    pub fn stop_upon(&self, upon: Upon) {
+        let life = self.life();
+        match upon {
+            Upon::Now => self.stop(&life, "at any time"),
+            upon => life.stop_upon(upon),
+        }
+    }
+
+    fn stop(&self, life: &Life, when: &str) {
+        if life.mode() == Mode::Running && !life.stop().is_cancelled() {
+            let detail = format!("replica {} {when}", self.0.number);
+            self.0.outside.desk.strike(FaultName::Handover, &detail);
+            self.turn(life, "asked to stop");
+            life.stop().cancel();
+        }
+    }
+
     /// Polls it again.
     pub fn resume(&self) {
         let life = self.life();
@@ -169,6 +187,7 @@ impl Replica {
                 self.0.outside.desk.strike(FaultName::Crash, &detail);
                 self.turn(life, format!("crashed after effect {effects}"));
             }
+            Ok(Ending::Returned) if life.stop().is_cancelled() => self.turn(life, "stopped as asked"),
             Ok(Ending::Returned) => {
                 self.state().returns += 1;
                 self.turn(life, "ended by itself");
@@ -215,6 +234,7 @@ impl Replica {
             clock: outside.clock.clone(),
             entropy,
             registry,
+            stop: life.stop().clone(),
         }
     }
 

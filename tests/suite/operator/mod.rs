@@ -50,13 +50,14 @@ use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::endpoints::Overrides;
 use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{self, Edges, RawSettings, Settings};
+use karpenter_ibm::operator::{self, Edges, PriceSource, RawSettings, Settings};
 use karpenter_ibm::sim::ibm::{self, Cloud, InstanceTruth};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 const NAMESPACE: &str = "karpenter-ibm";
 
@@ -127,6 +128,7 @@ impl World {
             ..RawSettings::default()
         };
         let mut settings = Settings::validate(&raw).unwrap();
+        settings.prices = PriceSource::BuiltIn;
         settings.controllers.user_data = Some("#cloud-config\nhostname: NODE_NAME\n".to_owned());
         settings
     }
@@ -143,6 +145,7 @@ impl World {
             clock: self.clock.clone(),
             entropy: Entropy::seeded(1),
             registry: prometheus::Registry::new(),
+            stop: CancellationToken::new(),
         }
     }
 

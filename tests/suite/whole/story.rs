@@ -10,7 +10,7 @@ use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
-use karpenter_ibm::operator::{self, ClusterAccess, Edges};
+use karpenter_ibm::operator::{self, ClusterAccess, Edges, PriceSource};
 use karpenter_ibm::sim::actors::machines::{self, MachineOptions};
 use karpenter_ibm::sim::actors::network::Tcp;
 use karpenter_ibm::sim::ibm::{Cloud, Options, Span};
@@ -21,6 +21,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::place::Place;
 
@@ -54,6 +55,7 @@ impl Stage {
             clock: clock.clone(),
             entropy: Entropy::from_system(),
             registry: prometheus::Registry::new(),
+            stop: CancellationToken::new(),
         };
         let mut actors = JoinSet::new();
         let replica = operator::factory(settings(&place));
@@ -132,6 +134,7 @@ fn settings(place: &Place) -> operator::Settings {
             dns: vec!["10.96.0.10".to_owned()],
         },
         config_file: None,
+        prices: PriceSource::BuiltIn,
         alarm: Alarm::none(),
     };
     let mut settings = product::settings(&surroundings, 0).unwrap();
