@@ -105,7 +105,7 @@ fn skip(rest: &[u8], mut depth: usize, mut text: Text) -> (usize, usize, Cutter)
     let mut at = 0;
     while at < rest.len() {
         match (text, rest[at]) {
-            (Text::Escaped, _) => text = Text::Yes,
+            (Text::Escaped, _) | (Text::No, b'"') => text = Text::Yes,
             // Most of a record is text.
             (Text::Yes, _) => {
                 let Some(next) = memchr2(b'"', b'\\', &rest[at..]) else {
@@ -114,7 +114,6 @@ fn skip(rest: &[u8], mut depth: usize, mut text: Text) -> (usize, usize, Cutter)
                 at += next;
                 text = if rest[at] == b'"' { Text::No } else { Text::Escaped };
             }
-            (Text::No, b'"') => text = Text::Yes,
             (Text::No, b'[' | b'{') => depth += 1,
             (Text::No, b']' | b'}') => depth -= 1,
             (Text::No, _) => {}
