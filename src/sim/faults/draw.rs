@@ -357,7 +357,8 @@ fn cloud(kind: FaultKind, rng: &mut Rng) -> ibm::Fault {
     if is_about_requests(kind) && rng.u8(..3) == 0 {
         fault = fault.on(OPERATIONS[rng.usize(..OPERATIONS.len())]);
     }
-    if rng.u8(..4) > 0 {
+    // Few machines begin to run while a fault lasts: what waits for that does not wait for chance besides.
+    if rng.u8(..4) > 0 && !is_about_starts(kind) {
         fault = fault.probability(f64::from(rng.u8(5..=60)) / 100.0);
     }
     if rng.bool() {

@@ -7,7 +7,9 @@ use serde_json::Value;
 use super::book::{Book, own_name};
 use super::claims::{conditions, is_true};
 use super::{Check, Findings, Truth};
-use crate::api::names::{LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_GARBAGE_FOUND};
+use crate::api::names::{
+    LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_GARBAGE_FOUND, REASON_LAUNCH_REFUSED,
+};
 use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
 use crate::sim::ibm::PartTruth;
@@ -129,9 +131,19 @@ fn lack(claim: &Value, book: &Book, truth: &Truth<'_>) -> Option<String> {
         Some(_) if !is_true(claim, LAUNCHED) => Some("does not know that its machine runs".to_owned()),
         Some(_) if !is_true(claim, NODE_INITIALIZED) => Some("has a machine that is no node yet".to_owned()),
         Some(_) => None,
+        None if conditions(claim).iter().any(is_refusal) => {
+            Some("was refused for good and has not come to its end".to_owned())
+        }
         None if explained => None,
         None => Some("has no machine and does not say why".to_owned()),
     }
+}
+
+/// What the cloud refuses for good is over when the time to launch is.
+fn is_refusal(condition: &Value) -> bool {
+    condition["type"] == LAUNCHED
+        && condition["status"] == "Unknown"
+        && condition["reason"] == REASON_LAUNCH_REFUSED
 }
 
 /// Whether an event tells what is wrong with a claim.
@@ -171,6 +183,7 @@ mod tests {
 
     use super::super::stage::Stage;
     use super::*;
+    use crate::sim::kube::write;
 
     fn unmet(stage: &Stage) -> Vec<&'static str> {
         stage.unmet().iter().map(|unmet| unmet.id).collect()
@@ -215,6 +228,48 @@ mod tests {
         stage.claim("a").await;
         stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
         assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_was_refused_for_good_has_yet_to_end() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        let refused = json!({
+            "type": LAUNCHED, "status": "Unknown", "reason": REASON_LAUNCH_REFUSED, "message": "no such zone",
+            "lastTransitionTime": "2026-11-16T10:00:00Z",
+        });
+        stage
+            .patch("a", json!({"status": {"conditions": [refused]}}))
+            .await;
+        let uid = stage.uid_of_claim("a");
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+                "involvedObject": {"kind": "NodeClaim", "uid": uid}, "type": "Warning", "reason": "LaunchFailed",
+            }),
+        );
+        assert_eq!(unmet(&stage), ["L2"], "also where people were told");
+        stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
+        assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_class_finds_its_image_when_it_is_there_again() {
+        for (ready, blamed) in [("False", &["L2"][..]), ("True", &[])] {
+            let mut stage = Stage::new().await;
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass",
+                    "metadata": {"name": "default"}, "spec": {},
+                    "status": {"conditions": [{"type": "Ready", "status": ready}]},
+                }),
+            );
+            assert_eq!(unmet(&stage), [""; 0], "it may name what there never was");
+            stage.struck("c15-image-deleted", "images.get");
+            assert_eq!(unmet(&stage), blamed);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -485,6 +485,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn one_that_is_asked_to_stop_ends_in_its_own_time_and_is_no_failure() {
+        let obedient: Factory = Arc::new(|edges: Edges| {
+            Box::pin(async move {
+                edges.stop.cancelled().await;
+                edges.clock.sleep(Duration::from_secs(3)).await;
+            })
+        });
+        let world = world(obedient, no_faults());
+        let replica = world.start();
+        seconds(1).await;
+        replica.stop_upon(Upon::Now);
+        replica.stop_upon(Upon::Now);
+        seconds(2).await;
+        assert_eq!(replica.life().ordinal(), 0, "it has a while");
+        seconds(1).await;
+        assert_eq!(replica.life().ordinal(), 1);
+        assert_eq!(replica.failures(), (0, 0));
+        let told = world.turns();
+        assert_eq!(
+            told[1..],
+            ["replica-0.0 asked to stop", "replica-0.0 stopped as asked"]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_watch_event_is_recorded_when_it_is_delivered() {
         let watcher: Factory = Arc::new(|edges: Edges| {
             Box::pin(async move {

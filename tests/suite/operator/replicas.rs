@@ -6,7 +6,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use karpenter_ibm::cloud::ClusterId;
 use karpenter_ibm::controllers;
+use karpenter_ibm::lifecycle::facts::Facts;
 use karpenter_ibm::operator;
+use karpenter_ibm::sim::ibm::Answers;
 use kube::{Api, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +61,32 @@ async fn a_leader_that_stops_in_order_makes_room_at_once() {
         world.until_led_by("two", Duration::from_secs(3)),
     )
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_asked_to_stop_between_order_and_record_leaves_its_machine_to_the_next() {
+    let world = World::with(|options| options.answers = Answers::Realistic);
+    let edges = world.edges();
+    let stop = edges.stop.clone();
+    let first = operator::factory(World::settings("one"))(edges);
+    let story = async {
+        world.until_led_by("one", Duration::from_secs(5)).await;
+        world.claim("a").await;
+        while world.orders() == 0 {
+            world.clock.sleep(Duration::from_millis(10)).await;
+        }
+        // The answer is still on its way: it takes seconds.
+        stop.cancel();
+    };
+    tokio::join!(biased; first, story);
+    let recorded = world.read("a").await.unwrap();
+    assert!(recorded.allocation().is_some_and(|it| it.instance_id.is_none()));
+    while_working(world.replica_named("two"), async {
+        world.until_led_by("two", Duration::from_secs(3)).await;
+        world.until_launched("a").await;
+    })
+    .await;
+    assert_eq!((world.orders(), world.cloud.instances().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
