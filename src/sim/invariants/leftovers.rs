@@ -1,5 +1,5 @@
-//! After healing. L2: machines and claims match, but for machines that work and of which people were told. L3: claims that are being deleted are gone. S18: network interfaces and
-//! volumes went with their machines.
+//! After healing. L2: machines and claims match, but for machines that work and of which people were told. L3: claims that
+//! are being deleted are gone. S18: network interfaces and volumes went with their machines. By when is in `deadlines`.
 
 use serde_json::Value;
 
@@ -20,7 +20,9 @@ impl Check for Leftovers {
 
     fn settled(&self, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
         let claims = claims(truth);
-        leaks(&claims, book, truth, found);
+        for (_, message) in leaks(&claims, book, truth) {
+            found.blame("L2", truth.since_start, message);
+        }
         for claim in &claims {
             if object::is_deleting(claim) {
                 let message = format!("claim {} is still being deleted", object::name(claim));
@@ -34,7 +36,8 @@ impl Check for Leftovers {
     }
 }
 
-fn claims(truth: &Truth<'_>) -> Vec<Value> {
+/// All claims.
+pub(super) fn claims(truth: &Truth<'_>) -> Vec<Value> {
     let state = truth.kube.state();
     let claims = state
         .store
@@ -42,8 +45,9 @@ fn claims(truth: &Truth<'_>) -> Vec<Value> {
     claims.map(|stored| stored.value()).collect()
 }
 
-/// Machines of ours without a claim.
-fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+/// Machines of ours without a claim: the id of each, and what is wrong with it.
+pub(super) fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>) -> Vec<(String, String)> {
+    let mut leaked = Vec::new();
     for machine in truth.cloud.instances() {
         let name = own_name(&machine.name).parse::<InstanceName>().ok();
         let ours = name.filter(|name| {
@@ -57,9 +61,10 @@ fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>, found: &mut Findings)
         if (!claimed || renamed) && !was_told_of(&machine.id, truth) {
             let (name, status) = (&machine.name, machine.status);
             let message = format!("machine {name} ({status}) belongs to no claim");
-            found.blame("L2", truth.since_start, message);
+            leaked.push((machine.id, message));
         }
     }
+    leaked
 }
 
 /// Whether people were told of a machine that is not collected: its Node is ready, or so many belong to no claim that
