@@ -1,6 +1,6 @@
 //! After healing. L2: machines and claims match, but for machines that work and of which people were told; and classes
 //! have found again what they name. L3: claims that are being deleted are gone. S18: network interfaces and volumes went
-//! with their machines.
+//! with their machines. By when is in `deadlines`.
 
 use serde_json::Value;
 
@@ -23,7 +23,9 @@ impl Check for Leftovers {
 
     fn settled(&self, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
         let claims = claims(truth);
-        leaks(&claims, book, truth, found);
+        for (_, message) in leaks(&claims, book, truth) {
+            found.blame("L2", truth.since_start, message);
+        }
         for claim in &claims {
             if object::is_deleting(claim) {
                 let message = format!("claim {} is still being deleted", object::name(claim));
@@ -56,7 +58,8 @@ fn classes(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
     }
 }
 
-fn claims(truth: &Truth<'_>) -> Vec<Value> {
+/// All claims.
+pub(super) fn claims(truth: &Truth<'_>) -> Vec<Value> {
     let state = truth.kube.state();
     let claims = state
         .store
@@ -64,8 +67,9 @@ fn claims(truth: &Truth<'_>) -> Vec<Value> {
     claims.map(|stored| stored.value()).collect()
 }
 
-/// Machines of ours without a claim.
-fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+/// Machines of ours without a claim: the id of each, and what is wrong with it.
+pub(super) fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>) -> Vec<(String, String)> {
+    let mut leaked = Vec::new();
     for machine in truth.cloud.instances() {
         let name = own_name(&machine.name).parse::<InstanceName>().ok();
         let ours = name.filter(|name| {
@@ -79,9 +83,10 @@ fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>, found: &mut Findings)
         if (!claimed || renamed) && !was_told_of(&machine.id, truth) {
             let (name, status) = (&machine.name, machine.status);
             let message = format!("machine {name} ({status}) belongs to no claim");
-            found.blame("L2", truth.since_start, message);
+            leaked.push((machine.id, message));
         }
     }
+    leaked
 }
 
 /// Whether people were told of a machine that is not collected: its Node is ready, or so many belong to no claim that

@@ -179,6 +179,7 @@ impl World {
         let bound = self.recorder.elapsed() + SETTLES_WITHIN;
         while self.recorder.elapsed() < bound && !self.is_well() {
             self.cluster.clock.sleep(LOOK_EVERY).await;
+            self.bench.look(self.recorder.elapsed());
         }
         self.bench.settled(self.recorder.elapsed());
     }
