@@ -107,14 +107,14 @@ fn shape(scenario: &Scenario) -> Shape {
         departures: scenario
             .steps
             .iter()
-            .filter(gives_back)
+            .filter(|step| gives_back(step))
             .map(|step| step.at)
             .collect(),
     }
 }
 
 /// Whether a machine goes by it: that of a claim which is deleted, or of a pool.
-fn gives_back(step: &&Step) -> bool {
+fn gives_back(step: &Step) -> bool {
     matches!(&step.action, Action::Delete(target) if target.kind.starts_with("Node"))
 }
 

@@ -240,7 +240,7 @@ async fn a_spot_machine_is_taken_back_only_while_its_claim_goes() {
         )
         .await
         .unwrap();
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    tokio::time::sleep(Duration::from_mins(5)).await;
     assert_eq!(town.meddle(MeddlingKind::PreemptedLeaving).await, [""; 0]);
     town.claims().delete("a", &DeleteParams::default()).await.unwrap();
     let told = town.meddle(MeddlingKind::PreemptedLeaving).await;
