@@ -263,14 +263,19 @@ mod tests {
     async fn a_class_finds_its_image_when_it_is_there_again() {
         for (ready, blamed) in [("False", &["L2"][..]), ("True", &[])] {
             let mut stage = Stage::new().await;
-            write::insert(
-                &stage.server,
-                json!({
-                    "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass",
-                    "metadata": {"name": "default"}, "spec": {},
-                    "status": {"conditions": [{"type": "Ready", "status": ready}]},
-                }),
-            );
+            let class = json!({
+                "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass",
+                "metadata": {"name": "default"}, "spec": {},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            });
+            {
+                let mut state = stage.server.state();
+                let kind = state
+                    .registry
+                    .by_kind("karpenter-ibm.sh", "IBMNodeClass")
+                    .unwrap();
+                state.store.put(&kind, class);
+            }
             assert_eq!(unmet(&stage), [""; 0], "it may name what there never was");
             stage.struck("c15-image-deleted", "images.get");
             assert_eq!(unmet(&stage), blamed);
