@@ -49,7 +49,6 @@ const ORDER: &[&str] = &[
     "hash",
     "secret",
     "entropy",
-    "wake",
     "clock",
 ];
 
@@ -98,7 +97,6 @@ const ONLY: &[Only] = &[
             "money",
             "hash",
             "entropy",
-            "wake",
             "clock",
         ],
     },

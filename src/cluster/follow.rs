@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -14,7 +15,6 @@ use tokio::sync::watch;
 use super::index::{Index, Marks};
 use super::kept::Kept;
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
-use crate::wake::together;
 
 /// Every kind that is watched must have been listed before anything is decided.
 const KINDS: u32 = 11;
@@ -93,7 +93,7 @@ impl Cluster {
             self.follow::<CSINode>(client).boxed(),
             self.follow::<Namespace>(client).boxed(),
         ];
-        together(watches).await;
+        join_all(watches).await;
     }
 
     async fn follow_pods(&self, client: &Client) {

@@ -42,7 +42,6 @@ pub use zones::Zones;
 use futures::FutureExt;
 
 use crate::cloud::ClusterId;
-use crate::wake::together;
 use guard::kept_up;
 
 /// Every controller, for as long as this is polled.
@@ -62,17 +61,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         async move { unavailable.run().await }
     });
     let losing = losing(context, cluster).boxed();
-    together([
-        claims,
-        classes,
-        approver,
-        losing,
-        drift,
-        capacity,
-        plan,
-        unavailable,
-    ])
-    .await;
+    tokio::join!(biased; claims, classes, approver, losing, drift, capacity, plan, unavailable);
 }
 
 /// Whatever makes machines, nodes and claims go.
@@ -84,16 +73,16 @@ async fn losing(context: Context, cluster: ClusterId) {
     let expiration = kept_up(&context, "expiration", expiration::run);
     let health = kept_up(&context, "health", health::run);
     let garbage = kept_up(&context, "garbage", move |context| garbage::run(context, cluster));
-    together([interruption, termination, expiration, health, garbage]).await;
+    tokio::join!(biased; interruption, termination, expiration, health, garbage);
 }
 
 /// What needs to know the whole cluster, and that knowledge.
 async fn plan(context: Context) {
     let cluster = context.cluster.clone();
-    let known = cluster.run(&context.client).boxed();
+    let known = cluster.run(&context.client);
     let pools = kept_up(&context, "nodepools", node_pool::run);
     let pods = kept_up(&context, "provisioning", provisioning::run);
-    together([known, pools, pods]).await;
+    tokio::join!(biased; known, pools, pods);
 }
 
 /// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::with_name_server;
 use super::run::StartError;
-use super::settings::{PriceSource, Settings};
+use super::settings::Settings;
 use super::{lease, zone_leases};
 use crate::api::names;
 use crate::clock::Clock;
@@ -39,21 +39,13 @@ pub struct Edges {
     pub entropy: Entropy,
     /// Where metrics are registered; one for each life of a replica.
     pub registry: Registry,
-    /// Asks the replica to stop: it gives its Leases back and ends.
-    pub stop: CancellationToken,
 }
 
-/// Makes replicas: each call is a new life with an empty memory, and dropping its future is a crash. It ends by itself
-/// only when it is asked to.
+/// Makes replicas: each call is a new life with an empty memory, and dropping its future is a crash.
 pub type Factory = Arc<dyn Fn(Edges) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Wires a replica; nothing is sent yet. Its prices are the built-in ones.
+/// Wires a replica; nothing is sent yet.
 pub fn context(settings: &Settings, edges: Edges) -> Result<Context, StartError> {
-    wire(settings, edges).map(|(context, _)| context)
-}
-
-/// Wires a replica, and what keeps its prices fresh.
-fn wire(settings: &Settings, edges: Edges) -> Result<(Context, Prices), StartError> {
     let metrics = Metrics::register(&edges.registry, &settings.region)?;
     let ibm = Client::new(
         settings.ibm.clone(),
@@ -67,8 +59,7 @@ fn wire(settings: &Settings, edges: Edges) -> Result<(Context, Prices), StartErr
         &settings.region,
         edges.clock.clone(),
     );
-    let context = context_with(settings, edges, &ibm, prices.clone())?;
-    Ok((context, prices))
+    context_with(settings, edges, &ibm, prices)
 }
 
 /// Like [`context`], around a client of IBM Cloud and prices that are there already.
@@ -114,7 +105,11 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     let work = async {
         let cluster = cluster_id(&context).await?;
         let context = with_name_server(context.clone()).await.map_err(Box::new)?;
-        zones.wait_for(&lease).await;
+        tokio::select! {
+            biased;
+            () = lease.acquire() => {}
+            () = zones.watch() => {}
+        }
         zones.take().await;
         // Boxed: all controllers together make a large future.
         let controllers = controllers::run(context.clone(), cluster).boxed();
@@ -137,7 +132,7 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     }
 }
 
-/// Replicas of the product: each leads, loses and leads again until it is dropped or asked to stop.
+/// Replicas of the product: each leads, loses and leads again until it is dropped.
 pub fn factory(settings: Settings) -> Factory {
     factory_of(settings, |edges| edges, |context| context)
 }
@@ -149,19 +144,16 @@ pub fn factory_of(
     change: impl Fn(Context) -> Context + Send + Sync + 'static,
 ) -> Factory {
     Arc::new(move |given| {
-        let given = edges(given);
-        let stop = given.stop.clone();
-        let made = wire(&settings, given).map(|(context, prices)| (change(context), prices));
-        let (configured, source) = (settings.discounts.clone(), settings.prices);
+        let made = context(&settings, edges(given)).map(&change);
+        let configured = settings.discounts.clone();
         async move {
             match made {
-                Ok((context, prices)) => {
+                Ok(context) => {
                     let (discounts, clock) = (context.discounts.clone(), context.clock.clone());
                     tokio::select! {
                         biased;
                         () = configured.follow(&discounts, &clock) => {}
-                        () = keep_fresh(&prices, source) => {}
-                        () = lead(context, stop) => {}
+                        () = lead_for_ever(context) => {}
                     }
                 }
                 Err(error) => tracing::error!(%error, "a replica cannot be made"),
@@ -171,30 +163,18 @@ pub fn factory_of(
     })
 }
 
-/// Keeps prices as fresh as their source is.
-async fn keep_fresh(prices: &Prices, source: PriceSource) {
-    match source {
-        PriceSource::Catalog => prices.run().await,
-        PriceSource::BuiltIn => std::future::pending().await,
-    }
-}
-
-/// Leads whenever it can, until `stop`.
-pub(super) async fn lead(context: Context, stop: CancellationToken) {
-    while !stop.is_cancelled() {
-        if let Err(error) = control(context.clone(), stop.clone()).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "starting again");
+/// Leads again whenever leadership was lost, until dropped.
+pub(super) async fn lead_for_ever(context: Context) {
+    loop {
+        if let Err(error) = control(context.clone(), CancellationToken::new()).await {
+            tracing::warn!(%error, "starting again");
         }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = pause(&context) => {}
-        }
+        pause(&context).await;
     }
 }
 
 /// Between one leadership and the next try.
-async fn pause(context: &Context) {
+pub(super) async fn pause(context: &Context) {
     let wait = context.entropy.jitter(lease::RETRY);
     context.clock.sleep(wait).await;
 }

@@ -10,7 +10,6 @@ pub mod push;
 pub mod run;
 pub mod serve;
 pub mod settings;
-mod slim;
 mod zone_leases;
 
 pub use crate::controllers::Context;
@@ -19,5 +18,4 @@ pub use config_file::ConfigFile;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};
 pub use planning::RawPlanning;
 pub use run::{StartError, run};
-pub use settings::{PriceSource, RawSettings, SettingError, Settings};
-pub use slim::slim;
+pub use settings::{RawSettings, SettingError, Settings};

@@ -6,7 +6,6 @@
 //! Judged when the request is sent, on the pods as they are.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -223,11 +222,11 @@ fn must_leave(pod: &Value, now: Timestamp) -> bool {
     !finished && !stuck && !is_static && !tolerates
 }
 
-fn pods(truth: &Truth<'_>, node: &str) -> Vec<Arc<Value>> {
+fn pods(truth: &Truth<'_>, node: &str) -> Vec<Value> {
     let state = truth.kube.state();
     let pods = state.store.list(&TableKey::of("", "pods"), None);
-    pods.filter(|stored| stored.field("spec.nodeName") == node)
-        .map(|stored| stored.shared())
+    pods.map(|stored| stored.value())
+        .filter(|pod| pod["spec"]["nodeName"] == node)
         .collect()
 }
 

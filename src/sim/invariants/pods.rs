@@ -1,4 +1,4 @@
-//! L1: after healing every pod runs that a NodePool has a machine for. By when is in `deadlines`.
+//! L1: after healing every pod runs that a NodePool has a machine for.
 
 use serde_json::Value;
 
@@ -18,23 +18,22 @@ impl Check for Pods {
     fn observe(&mut self, _: &Entry, _: &Book, _: &Truth<'_>, _: &mut Findings) {}
 
     fn settled(&self, _: &Book, truth: &Truth<'_>, found: &mut Findings) {
-        for pod in waiting(truth) {
-            let message = format!("pod {} still waits", object::name(&pod));
-            found.blame("L1", truth.since_start, message);
+        for name in waiting(truth) {
+            found.blame("L1", truth.since_start, format!("pod {name} still waits"));
         }
     }
 }
 
-/// The pods that wait although a pool is open to them.
-pub(super) fn waiting(truth: &Truth<'_>) -> Vec<Value> {
+/// The names of pods that wait although a pool is open to them.
+pub(super) fn waiting(truth: &Truth<'_>) -> Vec<String> {
     let pools = open_pools(truth);
     let waits = |pod: &Value| {
         let pending = pod["status"]["phase"] == "Pending" && !object::is_deleting(pod);
         pending && !is_hopeless(pod) && pools.iter().any(|pool| serves(pool, pod))
     };
-    let mut pods = objects(truth, "", "pods");
-    pods.retain(waits);
-    pods
+    let pods = objects(truth, "", "pods");
+    let waiting = pods.iter().filter(|pod| waits(pod));
+    waiting.map(|pod| object::name(pod).to_owned()).collect()
 }
 
 pub(super) fn is_hopeless(pod: &Value) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::kube::identity::User;
 use karpenter_ibm::sim::mutants::Mutant;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -42,7 +43,7 @@ impl World {
     }
 
     pub(super) fn mutant(&self, mutant: Mutant) -> BoxFuture<'static, ()> {
-        mutant.factory(Self::settings("one"))(self.edges())
+        mutant.factory(Self::settings("one"))(self.edges(User::admin()))
     }
 }
 
@@ -144,7 +145,7 @@ async fn one_that_names_machines_after_its_life_buys_twice() {
     for last in 1..30 {
         world = World::new();
         let effects = Effects::up_to(last);
-        let first = mutant.factory(World::settings("first"))(effects.around(world.edges()));
+        let first = mutant.factory(World::settings("first"))(effects.around(world.edges(User::admin())));
         world.claim("a").await;
         tokio::select! {
             biased;
@@ -263,7 +264,7 @@ async fn one_that_repeats_itself_writes_what_is_written() {
     let mut writes = Vec::new();
     for mutant in [None, Some(Mutant::RepeatedWrites)] {
         let (world, effects) = (World::new(), Effects::without_end());
-        let edges = effects.around(world.edges());
+        let edges = effects.around(world.edges(User::admin()));
         let settings = World::settings("one");
         let factory = mutant.map_or_else(
             || karpenter_ibm::operator::factory(settings.clone()),

@@ -8,7 +8,6 @@ mod history;
 mod lifecycle;
 mod protocol;
 mod tagging;
-mod withdrawal;
 
 use std::time::Duration;
 

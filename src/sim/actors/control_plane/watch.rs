@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,7 +24,6 @@ use kube::api::{ListParams, ObjectList, Request, WatchEvent, WatchParams};
 
 use crate::clock::Clock;
 use crate::sim::actors::view::{Change, Kept, Kind, View, version};
-use crate::wake::{Bell, Hall};
 
 /// How long a kind waits after an error before it asks again, as a reflector of Kubernetes does at first.
 const BACK_OFF: Duration = Duration::from_secs(1);
@@ -40,20 +40,16 @@ pub(super) struct Update {
 
 /// The watches of all kinds.
 pub(super) struct Watches {
-    hall: Hall,
-    streams: Vec<(BoxStream<'static, Update>, Bell)>,
+    streams: Vec<BoxStream<'static, Update>>,
     unlisted: BTreeSet<Kind>,
 }
 
 impl Watches {
     /// Watches these kinds.
     pub(super) fn new(client: &Client, clock: &Clock, kinds: &BTreeSet<Kind>) -> Self {
-        let hall = Hall::default();
-        let stream = |kind: &Kind| (stream_of(*kind, client, clock), hall.bell());
         Self {
-            streams: kinds.iter().map(stream).collect(),
+            streams: kinds.iter().map(|kind| stream_of(*kind, client, clock)).collect(),
             unlisted: kinds.clone(),
-            hall,
         }
     }
 
@@ -77,10 +73,9 @@ impl Watches {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Vec<Update> {
-        self.hall.attend(context);
         let mut updates = Vec::new();
-        for (stream, bell) in self.streams.iter_mut().filter(|(_, bell)| bell.rang()) {
-            while let Poll::Ready(Some(update)) = stream.poll_next_unpin(&mut bell.context()) {
+        for stream in &mut self.streams {
+            while let Poll::Ready(Some(update)) = Pin::new(&mut *stream).poll_next_unpin(context) {
                 // The first thing that a kind says is its list.
                 self.unlisted.remove(&update.kind);
                 updates.push(update);
