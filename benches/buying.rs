@@ -3,8 +3,6 @@
 //! Everything is in one process, on a clock that jumps: the operator, the API server and the account. So the memory is
 //! that of all three. `--small` buys ten, to see that it runs; `--claims=100` as many.
 
-#[path = "stage/account.rs"]
-mod account;
 mod stage;
 
 use std::collections::BTreeMap;
@@ -15,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::ibm::Cloud;
+use karpenter_ibm::sim::ibm::{Cloud, Options};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
@@ -66,7 +64,9 @@ struct Bought {
 
 async fn buy(count: usize) -> Result<Bought> {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse()?);
-    let cloud = Cloud::new(account::roomy(&clock));
+    let mut account = Options::new("us-south", 7, clock.clone());
+    account.make_roomy();
+    let cloud = Cloud::new(account);
     let kube = stage::cluster(&clock, &cloud)?;
     let claims: Api<NodeClaim> = Api::all(kube.admin());
     let (started, began) = (clock.instant(), clock.now());

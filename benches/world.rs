@@ -48,6 +48,7 @@ fn play(seed: u64, lasts: Duration) -> Result<Outcome> {
     let shape = Shape {
         replicas: REPLICAS,
         moments: scenario.steps.iter().map(|step| step.at).collect(),
+        departures: Vec::new(),
     };
     let outcome = world::run(Setup {
         seed,

@@ -19,7 +19,7 @@
 //! drain/        which pods leave a node next
 //! model/        what decisions see
 //! api/          what users write: the CRDs and their validation
-//! clock entropy hash money quantity resources secret    small values
+//! clock entropy hash money quantity resources secret wake    small values
 //! ```
 
 pub mod allocation;
@@ -45,3 +45,4 @@ pub mod scheduling;
 pub mod secret;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod wake;

@@ -49,6 +49,7 @@ const ORDER: &[&str] = &[
     "hash",
     "secret",
     "entropy",
+    "wake",
     "clock",
 ];
 
@@ -97,6 +98,7 @@ const ONLY: &[Only] = &[
             "money",
             "hash",
             "entropy",
+            "wake",
             "clock",
         ],
     },

@@ -5,8 +5,6 @@
 //! thirty pods leave at once; `--pods=1000` (with `--spread` over hostnames) is the way from pods to claims. The cluster
 //! is the embedded one, or where CONTROL_PLANE_URL is set (`hack/bench-control-plane`) a real one.
 
-#[path = "../stage/account.rs"]
-mod account;
 mod nodes;
 mod place;
 mod process;

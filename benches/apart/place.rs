@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::api::{IBMNodeClass, NodePool};
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::sim::ibm::{Cloud, Server, Span};
+use karpenter_ibm::sim::ibm::{self, Cloud, Server, Span};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, serve};
 use kube::api::PostParams;
@@ -20,8 +20,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-
-use super::account;
 
 /// A cluster and an account.
 pub(crate) struct Place {
@@ -137,7 +135,8 @@ async fn embedded() -> Result<PathBuf> {
 
 /// An account in which thousands of machines have room, and start at once.
 fn account() -> Cloud {
-    let mut options = account::roomy(&Clock::system());
+    let mut options = ibm::Options::new("us-south", 7, Clock::system());
+    options.make_roomy();
     options.timings.pending = Span::seconds(1, 2);
     options.timings.starting = Span::seconds(2, 5);
     options.timings.starting_tail = Span::seconds(2, 5);

@@ -8,11 +8,12 @@ use karpenter_ibm::clock::Clock;
 use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{Edges, RawSettings, Settings};
+use karpenter_ibm::operator::{Edges, PriceSource, RawSettings, Settings};
 use karpenter_ibm::sim::ibm::Cloud;
 use karpenter_ibm::sim::kube::identity::{Keys, User};
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 const NAMESPACE: &str = "karpenter-ibm";
 
@@ -49,6 +50,7 @@ pub(crate) fn settings() -> Result<Settings> {
         pod: Some("one".to_owned()),
         ..RawSettings::default()
     })?;
+    settings.prices = PriceSource::BuiltIn;
     settings.controllers.user_data = Some("#cloud-config\nhostname: NODE_NAME\n".to_owned());
     Ok(settings)
 }
@@ -65,6 +67,7 @@ pub(crate) fn edges(kube: &ApiServer, cloud: &Cloud, clock: &Clock) -> Edges {
         clock: clock.clone(),
         entropy: Entropy::seeded(1),
         registry: prometheus::Registry::new(),
+        stop: CancellationToken::new(),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -15,6 +14,7 @@ use tokio::sync::watch;
 use super::index::{Index, Marks};
 use super::kept::Kept;
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
+use crate::wake::together;
 
 /// Every kind that is watched must have been listed before anything is decided.
 const KINDS: u32 = 11;
@@ -93,7 +93,7 @@ impl Cluster {
             self.follow::<CSINode>(client).boxed(),
             self.follow::<Namespace>(client).boxed(),
         ];
-        join_all(watches).await;
+        together(watches).await;
     }
 
     async fn follow_pods(&self, client: &Client) {

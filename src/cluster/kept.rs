@@ -105,6 +105,7 @@ impl Kept for Node {
             spec: self.spec.as_ref().map(|spec| NodeSpec {
                 taints: spec.taints.clone(),
                 unschedulable: spec.unschedulable,
+                provider_id: spec.provider_id.clone(),
                 ..NodeSpec::default()
             }),
             status: status.map(|status| NodeStatus {

@@ -45,6 +45,11 @@ async fn repair(context: &Context, seen: &mut Seen) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let ours = ListParams::default().labels(names::REGISTERED);
     let nodes = lists::all(&nodes, ours).await?.items;
+    note(&nodes, context, seen);
+    // Mostly everybody is well, and nothing more has to be read.
+    if seen.is_empty() {
+        return Ok(());
+    }
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     let claims = lists::all(&claims, ListParams::default()).await?.items;
     let claims: BTreeMap<&str, &NodeClaim> = claims
@@ -58,10 +63,6 @@ async fn repair(context: &Context, seen: &mut Seen) -> kube::Result<()> {
             let pool = claim.labels().get(names::NODE_POOL).map_or("", String::as_str);
             pools.entry(pool).or_default().push((node, claim));
         }
-    }
-    note(&nodes, context, seen);
-    if seen.is_empty() {
-        return Ok(());
     }
     let now = context.server_time.now().await?;
     for (pool, members) in pools {

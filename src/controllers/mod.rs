@@ -42,6 +42,7 @@ pub use zones::Zones;
 use futures::FutureExt;
 
 use crate::cloud::ClusterId;
+use crate::wake::together;
 use guard::kept_up;
 
 /// Every controller, for as long as this is polled.
@@ -61,7 +62,17 @@ pub async fn run(context: Context, cluster: ClusterId) {
         async move { unavailable.run().await }
     });
     let losing = losing(context, cluster).boxed();
-    tokio::join!(biased; claims, classes, approver, losing, drift, capacity, plan, unavailable);
+    together([
+        claims,
+        classes,
+        approver,
+        losing,
+        drift,
+        capacity,
+        plan,
+        unavailable,
+    ])
+    .await;
 }
 
 /// Whatever makes machines, nodes and claims go.
@@ -73,16 +84,16 @@ async fn losing(context: Context, cluster: ClusterId) {
     let expiration = kept_up(&context, "expiration", expiration::run);
     let health = kept_up(&context, "health", health::run);
     let garbage = kept_up(&context, "garbage", move |context| garbage::run(context, cluster));
-    tokio::join!(biased; interruption, termination, expiration, health, garbage);
+    together([interruption, termination, expiration, health, garbage]).await;
 }
 
 /// What needs to know the whole cluster, and that knowledge.
 async fn plan(context: Context) {
     let cluster = context.cluster.clone();
-    let known = cluster.run(&context.client);
+    let known = cluster.run(&context.client).boxed();
     let pools = kept_up(&context, "nodepools", node_pool::run);
     let pods = kept_up(&context, "provisioning", provisioning::run);
-    tokio::join!(biased; known, pools, pods);
+    together([known, pools, pods]).await;
 }
 
 /// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.

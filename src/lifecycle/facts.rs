@@ -71,6 +71,8 @@ impl Facts for NodeClaim {
     }
 
     fn refusal(&self) -> Option<(&str, Timestamp)> {
+        // Where an older definition has dropped what was ordered, nobody would look whether it came: it is ordered anew.
+        self.allocation()?;
         let refused = condition(self, names::LAUNCHED)
             .filter(|it| it.status == "Unknown" && is_for(it, names::REASON_LAUNCH_REFUSED))?;
         let why = refused.message.as_deref().unwrap_or_default();

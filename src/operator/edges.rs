@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::with_name_server;
 use super::run::StartError;
-use super::settings::Settings;
+use super::settings::{PriceSource, Settings};
 use super::{lease, zone_leases};
 use crate::api::names;
 use crate::clock::Clock;
@@ -39,13 +39,21 @@ pub struct Edges {
     pub entropy: Entropy,
     /// Where metrics are registered; one for each life of a replica.
     pub registry: Registry,
+    /// Asks the replica to stop: it gives its Leases back and ends.
+    pub stop: CancellationToken,
 }
 
-/// Makes replicas: each call is a new life with an empty memory, and dropping its future is a crash.
+/// Makes replicas: each call is a new life with an empty memory, and dropping its future is a crash. It ends by itself
+/// only when it is asked to.
 pub type Factory = Arc<dyn Fn(Edges) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Wires a replica; nothing is sent yet.
+/// Wires a replica; nothing is sent yet. Its prices are the built-in ones.
 pub fn context(settings: &Settings, edges: Edges) -> Result<Context, StartError> {
+    wire(settings, edges).map(|(context, _)| context)
+}
+
+/// Wires a replica, and what keeps its prices fresh.
+fn wire(settings: &Settings, edges: Edges) -> Result<(Context, Prices), StartError> {
     let metrics = Metrics::register(&edges.registry, &settings.region)?;
     let ibm = Client::new(
         settings.ibm.clone(),
@@ -59,7 +67,8 @@ pub fn context(settings: &Settings, edges: Edges) -> Result<Context, StartError>
         &settings.region,
         edges.clock.clone(),
     );
-    context_with(settings, edges, &ibm, prices)
+    let context = context_with(settings, edges, &ibm, prices.clone())?;
+    Ok((context, prices))
 }
 
 /// Like [`context`], around a client of IBM Cloud and prices that are there already.
@@ -105,11 +114,7 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     let work = async {
         let cluster = cluster_id(&context).await?;
         let context = with_name_server(context.clone()).await.map_err(Box::new)?;
-        tokio::select! {
-            biased;
-            () = lease.acquire() => {}
-            () = zones.watch() => {}
-        }
+        zones.wait_for(&lease).await;
         zones.take().await;
         // Boxed: all controllers together make a large future.
         let controllers = controllers::run(context.clone(), cluster).boxed();
@@ -132,7 +137,7 @@ pub async fn control(context: Context, stop: CancellationToken) -> Result<(), St
     }
 }
 
-/// Replicas of the product: each leads, loses and leads again until it is dropped.
+/// Replicas of the product: each leads, loses and leads again until it is dropped or asked to stop.
 pub fn factory(settings: Settings) -> Factory {
     factory_of(settings, |edges| edges, |context| context)
 }
@@ -144,16 +149,19 @@ pub fn factory_of(
     change: impl Fn(Context) -> Context + Send + Sync + 'static,
 ) -> Factory {
     Arc::new(move |given| {
-        let made = context(&settings, edges(given)).map(&change);
-        let configured = settings.discounts.clone();
+        let given = edges(given);
+        let stop = given.stop.clone();
+        let made = wire(&settings, given).map(|(context, prices)| (change(context), prices));
+        let (configured, source) = (settings.discounts.clone(), settings.prices);
         async move {
             match made {
-                Ok(context) => {
+                Ok((context, prices)) => {
                     let (discounts, clock) = (context.discounts.clone(), context.clock.clone());
                     tokio::select! {
                         biased;
                         () = configured.follow(&discounts, &clock) => {}
-                        () = lead_for_ever(context) => {}
+                        () = keep_fresh(&prices, source) => {}
+                        () = lead(context, stop) => {}
                     }
                 }
                 Err(error) => tracing::error!(%error, "a replica cannot be made"),
@@ -163,18 +171,30 @@ pub fn factory_of(
     })
 }
 
-/// Leads again whenever leadership was lost, until dropped.
-pub(super) async fn lead_for_ever(context: Context) {
-    loop {
-        if let Err(error) = control(context.clone(), CancellationToken::new()).await {
-            tracing::warn!(%error, "starting again");
+/// Keeps prices as fresh as their source is.
+async fn keep_fresh(prices: &Prices, source: PriceSource) {
+    match source {
+        PriceSource::Catalog => prices.run().await,
+        PriceSource::BuiltIn => std::future::pending().await,
+    }
+}
+
+/// Leads whenever it can, until `stop`.
+pub(super) async fn lead(context: Context, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        if let Err(error) = control(context.clone(), stop.clone()).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "starting again");
         }
-        pause(&context).await;
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = pause(&context) => {}
+        }
     }
 }
 
 /// Between one leadership and the next try.
-pub(super) async fn pause(context: &Context) {
+async fn pause(context: &Context) {
     let wait = context.entropy.jitter(lease::RETRY);
     context.clock.sleep(wait).await;
 }

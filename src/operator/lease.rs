@@ -98,14 +98,14 @@ impl<'a> Holding<'a> {
         }
     }
 
-    /// Returns when the Lease is ours.
-    pub(super) async fn acquire(&self) {
-        let mut known = Knowledge::default();
-        while self.attempt(&mut known).await != Attempt::Held {
-            let wait = self.context.entropy.jitter(RETRY);
-            self.context.clock.sleep(wait).await;
-        }
-        tracing::info!(identity = self.context.settings.identity, "leading");
+    /// Whether it is worth an attempt to take it: `lease` is what was read of it just now.
+    pub(super) fn is_open(&self, known: &mut Knowledge, lease: Option<&Lease>) -> bool {
+        let Some(lease) = lease else {
+            return true;
+        };
+        let (me, now) = (&self.context.settings.identity, self.context.clock.instant());
+        let seen = self.sight(known, lease);
+        !matches!(decide(lease.spec.as_ref(), me, seen, now), Decision::Yield(_))
     }
 
     /// Renews the Lease; returns when it is lost, or could not be renewed in time.

@@ -10,6 +10,7 @@ pub mod push;
 pub mod run;
 pub mod serve;
 pub mod settings;
+mod slim;
 mod zone_leases;
 
 pub use crate::controllers::Context;
@@ -18,4 +19,5 @@ pub use config_file::ConfigFile;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};
 pub use planning::RawPlanning;
 pub use run::{StartError, run};
-pub use settings::{RawSettings, SettingError, Settings};
+pub use settings::{PriceSource, RawSettings, SettingError, Settings};
+pub use slim::slim;

@@ -1,15 +1,18 @@
 //! A running process: checks what it was given, then works until it is told to stop.
 
+use kube::client::ClientBuilder;
 use prometheus::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tower::util::MapResponseLayer;
 
 use super::cluster;
 use super::edges::{self, Edges};
 use super::push::PushSettings;
 use super::serve::{self, Readiness};
 use super::settings::{SettingError, Settings};
+use super::slim::slim;
 use crate::clock::Clock;
 use crate::cloud;
 use crate::controllers::compute::Place;
@@ -70,6 +73,7 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
         clock: clock.clone(),
         entropy,
         registry: registry.clone(),
+        stop: stop.clone(),
     };
     let prices = Prices::new(
         Catalog::new(client.catalog.clone()),
@@ -91,7 +95,7 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
     let discounts = context.discounts.clone();
     tokio::select! {
         biased;
-        ended = async { tokio::join!(biased; served, lead(context, stop)) } => ended.0?,
+        ended = async { tokio::join!(biased; served, edges::lead(context, stop)) } => ended.0?,
         () = settings.discounts.follow(&discounts, &clock) => {}
         () = prices.run() => {}
         ended = pushed => ended?,
@@ -146,21 +150,8 @@ async fn cluster(settings: &Settings) -> Result<(kube::Client, Option<ClusterAcc
             "machines are not told where the API server is: set --cluster-endpoint, or spec.bootstrap of each class"
         );
     }
-    Ok((kube::Client::try_from(config).map_err(Box::new)?, access))
-}
-
-/// Leads whenever it can, until `stop`.
-async fn lead(context: Context, stop: CancellationToken) {
-    while !stop.is_cancelled() {
-        if let Err(error) = edges::control(context.clone(), stop.clone()).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "starting again");
-        }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = edges::pause(&context) => {}
-        }
-    }
+    let client = ClientBuilder::try_from(config).map_err(Box::new)?;
+    Ok((client.with_layer(&MapResponseLayer::new(slim)).build(), access))
 }
 
 /// One token and one read show that credentials and region are what they should be.

@@ -95,6 +95,8 @@ pub struct Settings {
     pub ibm: ibm::Config,
     /// Where health and metrics are served.
     pub listen: SocketAddr,
+    /// Where prices come from.
+    pub prices: PriceSource,
     /// What spot costs where the user says so.
     pub discounts: DiscountSettings,
     /// Where the cloud may tell of preemptions, if anywhere.
@@ -105,6 +107,15 @@ pub struct Settings {
     pub cluster_endpoint: Option<String>,
     /// The name servers of the cluster.
     pub cluster_dns: Vec<String>,
+}
+
+/// Where prices come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PriceSource {
+    /// The catalogue, twice a day.
+    Catalog,
+    /// The table built in: for worlds and tests that are about something else, as a reading takes hundreds of requests.
+    BuiltIn,
 }
 
 /// A setting that is wrong, and what it may be.
@@ -172,6 +183,7 @@ impl Settings {
         Ok(Self {
             region,
             ibm,
+            prices: PriceSource::Catalog,
             discounts: DiscountSettings::validate(raw)?,
             push: PushSettings::validate(raw)?,
             controllers,

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -15,6 +16,7 @@ use tokio::sync::Mutex;
 use super::lease::{ATTEMPT, Attempt, Holding, Knowledge, RENEW_DEADLINE, RETRY};
 use crate::api::names;
 use crate::controllers::Context;
+use crate::wake::together;
 
 /// The Leases of all zones of the region, from the side of one replica.
 pub(super) struct ZoneLeases<'a> {
@@ -47,28 +49,40 @@ impl<'a> ZoneLeases<'a> {
         }
     }
 
-    /// Follows who holds them, for as long as this is polled.
-    pub(super) async fn watch(&self) {
-        loop {
-            self.look().await;
-            self.context.clock.sleep(RETRY).await;
+    /// Returns when the leadership is ours. Until then follows who holds what.
+    pub(super) async fn wait_for(&self, leadership: &Holding<'_>) {
+        let mut known = Knowledge::default();
+        while !self.look(leadership, &mut known).await
+            || leadership.attempt(&mut known).await != Attempt::Held
+        {
+            let wait = self.context.entropy.jitter(RETRY);
+            self.context.clock.sleep(wait).await;
         }
+        tracing::info!(identity = self.context.settings.identity, "leading");
     }
 
-    /// Looks at all of them in one request, so that whether one has expired is known when it is needed.
-    async fn look(&self) {
+    /// Looks at all of them and at the leadership in one request, so that whether one has expired is known when it is
+    /// needed; whether the leadership is to be had.
+    async fn look(&self, leadership: &Holding<'_>, known: &mut Knowledge) -> bool {
         let leases: Api<Lease> =
             Api::namespaced(self.context.client.clone(), &self.context.settings.namespace);
         let all = ListParams::default();
         let read = tokio::time::timeout(self.context.clock.real(ATTEMPT), leases.list(&all));
-        let Ok(Ok(read)) = read.await else {
-            return;
+        let read = match read.await {
+            Ok(Ok(read)) => read,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the Leases cannot be read");
+                return false;
+            }
+            Err(_) => return false,
         };
         for zone in &self.zones {
             if let Some(lease) = read.items.iter().find(|lease| zone.lease.is(lease)) {
                 zone.lease.sight(&mut *zone.known.lock().await, lease);
             }
         }
+        let lease = read.items.iter().find(|lease| leadership.is(lease));
+        leadership.is_open(known, lease)
     }
 
     /// Tries once for each.
@@ -83,7 +97,7 @@ impl<'a> ZoneLeases<'a> {
 
     /// Takes and renews them, for as long as this is polled.
     pub(super) async fn keep(&self) {
-        join_all(self.zones.iter().map(|zone| self.keep_one(zone))).await;
+        together(self.zones.iter().map(|zone| self.keep_one(zone).boxed())).await;
     }
 
     async fn keep_one(&self, zone: &Zone<'_>) {

@@ -189,16 +189,12 @@ async fn what_is_planned_with_is_what_the_kubelet_reports_and_never_more() {
         let (total, left) = reported(kind, planned.get("pods"), &kept);
         assert_eq!(planned.shortage(&total), None, "{}", kind.name);
         assert_eq!(kept.allocatable(&planned).shortage(&left), None, "{}", kind.name);
-        // Once a node was seen, memory is exact; the disk alone stays a safe share.
+        // Once a node was seen, it is exact.
         class.observed.insert(kind.name.clone(), total.clone());
         let seen = capacity(kind, &class);
         let kept = Reservation::of(&seen, &class.kubelet);
         let (_, left) = reported(kind, seen.get("pods"), &kept);
-        for (name, amount) in kept
-            .allocatable(&seen)
-            .iter()
-            .filter(|(name, _)| *name != EPHEMERAL_STORAGE)
-        {
+        for (name, amount) in kept.allocatable(&seen).iter() {
             assert_eq!(left.get(name), *amount, "{name} of {}", kind.name);
         }
     }

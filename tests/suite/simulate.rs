@@ -33,7 +33,9 @@ fn assert_refused(output: &Output, parts: &[&str]) {
 
 #[test]
 fn a_range_that_is_none_is_refused_with_an_example() {
-    assert_refused(&run(&["--seeds", "9..3"]), &["9..3", "0..2000"]);
+    for range in ["9..3", "many", "4..", "0..-1"] {
+        assert_refused(&run(&["--seeds", range]), &[range, "0..2000"]);
+    }
 }
 
 #[test]
@@ -106,4 +108,135 @@ fn control_c_ends_it_with_130_and_leaves_nothing_running() {
         assert!(Command::new("sleep").arg("0.1").status().unwrap().success());
     }
     panic!("left running: {:?}", members(group));
+}
+
+/// A folder of its own, with one for regressions in it as the project has.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("tests/regressions")).unwrap();
+    folder
+}
+
+fn run_in(folder: &Path, arguments: &[&str]) -> Output {
+    simulate().args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let (said, talked) = (&output.stdout, &output.stderr);
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(said),
+        String::from_utf8_lossy(talked)
+    )
+}
+
+/// The second fault makes whoever does not wait as he is told ask too early; the first does nobody any harm.
+const LIMITED: &str = "injections:
+- at: 1s
+  lasts: 1m
+  stream: 7
+  fault: {kube: {kind: k11-duplicates, percent: 100}}
+- at: 1s
+  lasts: 1m
+  stream: 1
+  fault: {cloud: {kind: rate-limit, probability: 1.0, times: 4, retry_after: seconds}}
+";
+const HASTY: [&str; 2] = ["--mutant", "ignored-retry-after"];
+
+#[test]
+fn a_failing_seed_is_shrunk_to_the_faults_that_it_needs_and_kept_as_a_regression() {
+    let folder = folder("shrunk");
+    fs::write(folder.join("plan.yaml"), LIMITED).unwrap();
+    let shrink = [
+        "--shrink",
+        "0",
+        "--save",
+        "asked-too-early",
+        "--plan",
+        "plan.yaml",
+        "--minutes",
+        "1",
+    ];
+    let output = run_in(&folder, &[&shrink[..], &HASTY].concat());
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("safety:S15, with 1 of 2 faults"), "{text}");
+    assert!(
+        text.contains("kept as tests/regressions/asked-too-early.yaml"),
+        "{text}"
+    );
+    let kept = fs::read_to_string(folder.join("tests/regressions/asked-too-early.yaml")).unwrap();
+    assert!(
+        kept.contains("rate-limit") && !kept.contains("duplicates"),
+        "{kept}"
+    );
+    assert!(
+        kept.contains("scenario: churn") && kept.contains("minutes: 1"),
+        "{kept}"
+    );
+}
+
+#[test]
+fn a_seed_that_does_not_fail_cannot_be_shrunk() {
+    let output = run(&["--shrink", "0", "--calm", "--minutes", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("does not fail"), "{}", said(&output));
+}
+
+#[test]
+fn a_replay_with_a_plan_tells_what_went_wrong_by_that_plan_and_the_verdict() {
+    let file = written("replayed.yaml", LIMITED);
+    let replay = [
+        "--replay",
+        "0",
+        "--minutes",
+        "1",
+        "--plan",
+        file.to_str().unwrap(),
+    ];
+    let output = run(&replay);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains("k11-duplicates") && text.contains("c7-rate-limit"),
+        "{text}"
+    );
+    assert_eq!(text.lines().last(), Some("verdict: ok"));
+    let output = run(&[&replay[..], &HASTY].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(said(&output).lines().last(), Some("verdict: safety:S15"));
+}
+
+#[test]
+fn a_plan_with_an_unknown_fault_is_refused() {
+    let file = written("unknown.yaml", &LIMITED.replace("k11-duplicates", "k99-meteor"));
+    let file = file.to_str().unwrap();
+    assert_refused(
+        &run(&["--replay", "0", "--plan", file]),
+        &["unknown.yaml", "k99-meteor"],
+    );
+}
+
+/// What each seed came to, in order, and the last line.
+fn campaign(jobs: &str) -> (Vec<(u64, String)>, String) {
+    let output = run(&["--seeds", "1..3", "--calm", "--minutes", "1", "--jobs", jobs]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    let mut seeds: Vec<(u64, String)> = lines
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            (line["seed"].as_u64().unwrap(), line["trace"].to_string())
+        })
+        .collect();
+    seeds.sort();
+    (seeds, text.lines().last().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn how_many_seeds_run_at_a_time_changes_nothing_of_what_they_come_to() {
+    let alone = campaign("1");
+    assert_eq!(alone.0.len(), 2);
+    assert_eq!(alone.1, "2 passed, 0 failed");
+    assert_eq!(campaign("2"), alone);
 }

@@ -10,6 +10,7 @@ use super::IBMNodeClass;
 use crate::api::condition::Condition;
 use crate::api::{names, schema};
 use crate::quantity::Quantity;
+use crate::resources::{EPHEMERAL_STORAGE, MEMORY, PODS, Resources};
 
 const PLACEMENTS: [&str; 3] = ["PlacementGroup", "DedicatedHost", "DedicatedHostGroup"];
 
@@ -47,22 +48,50 @@ pub struct IBMNodeClassStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = PLACEMENTS))]
     pub resolved_placement: Option<String>,
-    /// What nodes were seen to have less than their profile sells.
+    /// What nodes were seen to have, where that may be less than was promised for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["profile"]))]
     pub observed_capacity: Option<Vec<ObservedCapacity>>,
 }
 
 /// What nodes of a profile were seen to have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ObservedCapacity {
     /// Name of the profile.
     pub profile: String,
     /// Id of the image that they booted. Another keeps more or less memory to itself.
     #[serde(rename = "imageID")]
     pub image_id: String,
+    /// Hash of the class that they were made from. Another volume or kubelet makes another node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_class_hash: Option<String>,
     /// The least memory that one of them reported.
     pub memory: String,
+    /// The least disk that one of them reported. The volume is the class's, so nodes of other profiles have no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ephemeral_storage: Option<String>,
+    /// The smallest number of pods that one of them takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<String>,
+}
+
+impl ObservedCapacity {
+    /// As amounts. What is no amount is left out: it was written by somebody else.
+    pub fn amounts(&self) -> Resources {
+        let written = [
+            (MEMORY, Some(&self.memory)),
+            (EPHEMERAL_STORAGE, self.ephemeral_storage.as_ref()),
+            (PODS, self.pods.as_ref()),
+        ];
+        let mut amounts = Resources::new();
+        for (resource, text) in written {
+            if let Some(Ok(amount)) = text.map(|text| text.parse::<Quantity>()) {
+                amounts.set(resource, amount.units_ceil());
+            }
+        }
+        amounts
+    }
 }
 
 /// What an image is.
@@ -144,18 +173,6 @@ impl IBMNodeClassStatus {
         subnets.iter().map(|subnet| subnet.zone.as_str()).collect()
     }
 
-    /// The least memory that nodes of each profile reported, in bytes, of those that booted the image that new nodes
-    /// boot. What is no amount is left out: it was written by somebody else.
-    pub fn observed_memory(&self) -> BTreeMap<String, i64> {
-        let current = |seen: &&ObservedCapacity| Some(&seen.image_id) == self.resolved_image_id.as_ref();
-        let seen = self.observed_capacity.iter().flatten().filter(current);
-        let parsed = seen.filter_map(|seen| {
-            let memory: Quantity = seen.memory.parse().ok()?;
-            Some((seen.profile.clone(), memory.units_ceil()))
-        });
-        parsed.collect()
-    }
-
     /// What the placement target is, if there is one.
     pub fn placement(&self) -> Option<PlacementKind> {
         self.resolved_placement.as_deref()?.parse().ok()
@@ -163,6 +180,20 @@ impl IBMNodeClassStatus {
 }
 
 impl IBMNodeClass {
+    /// What nodes of each profile were seen to have, of those that were made as new ones are made: from the same image
+    /// and of the same ingredients.
+    pub fn observed(&self) -> BTreeMap<String, Resources> {
+        let Some(status) = &self.status else {
+            return BTreeMap::new();
+        };
+        let hash = Some(self.hash());
+        let current = |seen: &&ObservedCapacity| {
+            Some(&seen.image_id) == status.resolved_image_id.as_ref() && seen.node_class_hash == hash
+        };
+        let seen = status.observed_capacity.iter().flatten().filter(current);
+        seen.map(|seen| (seen.profile.clone(), seen.amounts())).collect()
+    }
+
     /// The verdict on the class as it is written now; `None` while only an earlier writing was judged.
     pub fn readiness(&self) -> Option<&Condition> {
         let ready = self.status.as_ref()?.condition(names::READY)?;

@@ -33,6 +33,9 @@ pub(super) struct Args {
     /// How many simulated seconds pass in a second
     #[arg(long, default_value_t = 1.0)]
     speed: f64,
+    /// An account with room for thousands of machines, instead of IBM's usual quotas
+    #[arg(long)]
+    roomy: bool,
 }
 
 /// Serves until SIGINT or SIGTERM.
@@ -53,6 +56,9 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let clock = Clock::simulated_at_speed(Clock::system().now(), args.speed);
     let mut options = Options::new(&args.region, args.seed, clock);
     options.answers = Answers::Realistic;
+    if args.roomy {
+        options.make_roomy();
+    }
     let cloud = Cloud::new(options);
     let server = Server::bind(cloud.clone(), args.listen)
         .await

@@ -11,11 +11,12 @@ use super::Error;
 use crate::api::{IBMNodeClass, NodePool};
 use crate::cloud::Subnet;
 use crate::cluster::Types;
+use crate::controllers::capacity;
 use crate::controllers::context::Context;
 use crate::controllers::node_class::Resolved;
 use crate::controllers::node_pool::readiness::{Verdict, judge};
-use crate::model::InstanceType;
 use crate::model::offerings::types_for;
+use crate::model::{InstanceType, Kind};
 
 /// How old the count of free addresses may be: launch counts them once more.
 const FRESH: Duration = Duration::from_secs(10);
@@ -46,7 +47,7 @@ impl Catalog {
                 let Some(subnets) = self.subnets(context, &class).await else {
                     continue;
                 };
-                let resolved = resolved(class);
+                let resolved = resolved(taught(context, class, &kinds));
                 let facts = resolved.facts(resolved.subnets(&subnets, &BTreeSet::new()));
                 let sold = types_for(&facts, &kinds, &withheld, &factors, now);
                 by_class.insert(name.clone(), Arc::new(sold));
@@ -96,6 +97,17 @@ fn usable(context: &Context) -> Vec<(NodePool, IBMNodeClass)> {
         });
         ready.collect()
     })
+}
+
+/// The class with what its nodes say now, written or not: whoever was bought in vain is not bought again.
+fn taught(context: &Context, mut class: IBMNodeClass, kinds: &[Kind]) -> IBMNodeClass {
+    let learnt = context
+        .cluster
+        .with(|index| capacity::learnt(&class, index, kinds));
+    if let Some(status) = &mut class.status {
+        status.observed_capacity = Some(learnt);
+    }
+    class
 }
 
 fn resolved(class: IBMNodeClass) -> Resolved {

@@ -15,8 +15,9 @@ use crate::clock::Clock;
 use crate::cloud::Error;
 use crate::model::Kind;
 
-/// How often the profiles are read. They change a few times a year, and two pages are quickly read.
-const EVERY: Duration = Duration::from_mins(10);
+/// How often the profiles are read. They change a few times a year, and one that is withdrawn meanwhile is refused when it
+/// is ordered.
+const EVERY: Duration = Duration::from_hours(1);
 
 /// How long the last good list serves while it cannot be read: longer than most outages, and a profile that is
 /// withdrawn meanwhile is refused when it is ordered.

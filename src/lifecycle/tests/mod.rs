@@ -288,6 +288,16 @@ fn an_order_refused_for_good_ends_the_claim_when_it_has_stood_for_a_while_and_no
 }
 
 #[test]
+fn a_refusal_of_an_order_that_is_no_longer_on_record_stands_in_nobody_s_way() {
+    let mut claim = allocated(None);
+    let mut status = status::refused(&claim, "no such image", at(3));
+    status.allocation = None;
+    claim.status = Some(status);
+    assert!(needs_choice(&claim, &Sighting::Unknown, &Standing::Unknown));
+    assert_eq!(step(&claim, &absent(), 4), "allocate");
+}
+
+#[test]
 fn a_refusal_that_a_clock_ahead_has_written_keeps_nobody_waiting() {
     let mut claim = allocated(None);
     claim.status = Some(status::refused(&claim, "no such image", at(100_000)));

@@ -4,6 +4,8 @@
 //! Pure: from what the cloud sells, what the class says, what is withheld and which factors the user set. Capacity is
 //! what a node will report, or less where that is not known for certain, never more: a plan that rests on it holds.
 
+mod capacity;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -12,14 +14,15 @@ use super::discount::{DiscountFactors, Factor};
 use super::instance_type::{Availability, InstanceType, Offering, Unsold};
 use super::kind::{Kind, PriceSource, Priced};
 use super::requirements::Requirements;
-use super::reservation::{self, Reservation};
+use super::reservation::Reservation;
 use super::values::Values;
 use super::withheld::Withheld;
 use crate::api::{CapacityType, KubeletSettings, names};
-use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources};
+use crate::resources::Resources;
+
+pub use capacity::{LEARNT, capacity, credible};
 
 const MIB: i64 = 1 << 20;
-const GIB: i64 = 1 << 30;
 
 /// What offerings need to know of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,61 +132,6 @@ pub fn price(kind: &Kind, capacity_type: CapacityType, factors: &DiscountFactors
     set.and_then(|factor| share(factor, PriceSource::SetFactor(factor)))
         .or(kind.spot_price)
         .or_else(|| share(Factor::USUAL, PriceSource::UsualFactor(Factor::USUAL)))
-}
-
-/// What a node of the class will report, at least.
-pub fn capacity(kind: &Kind, class: &ClassFacts) -> Resources {
-    let mut capacity = Resources::new()
-        .with(CPU, kind.vcpu.saturating_mul(1000))
-        .with(MEMORY, memory(kind, class.observed.get(&kind.name)))
-        .with(EPHEMERAL_STORAGE, ephemeral_storage(class.boot_volume_bytes))
-        .with(PODS, reservation::pods(&class.kubelet, kind.vcpu));
-    if let Some(cards) = &kind.gpus {
-        capacity.set(&cards.resource(), cards.count);
-    }
-    capacity
-}
-
-/// What a guest sees of the memory that is sold: what nodes of this profile were seen to have, else a safe share.
-///
-/// The kernel keeps 64 bytes for each page of 4 KiB (1.6 %), its own image and the firmware's tables; where a crash
-/// kernel is set up (RHEL 9: 192 MiB up to 4 GiB, 256 MiB up to 64 GiB, 512 MiB above) that is gone too. 7.5 % covers
-/// this from 5 GiB on and is what Karpenter assumes on AWS; below, 320 MiB do.
-fn memory(kind: &Kind, observed: Option<&Resources>) -> i64 {
-    let seen = observed.map(|seen| seen.get(MEMORY));
-    seen.and_then(|seen| credible_memory(kind, seen))
-        .unwrap_or_else(|| unseen_memory(kind.memory_bytes))
-}
-
-/// The safe share of what is sold.
-fn unseen_memory(sold: i64) -> i64 {
-    let kept = (sold / 40 * 3).max(320 * MIB);
-    // Kubelets count memory in KiB.
-    (sold - kept).max(0) / 1024 * 1024
-}
-
-/// The smallest share of its memory that a node is believed to see, in percent; less only where the safe share is less,
-/// as it is below 1.6 GiB.
-///
-/// What is reported is a kubelet's word. More than is sold would plan pods onto nodes that cannot hold them, next to
-/// nothing would make every node of the profile look too small for any pod; so one machine that lies could spoil a whole
-/// profile for everybody. The figure is a policy, not a measurement: well below the safe share of larger profiles
-/// (92.5 %), so that an image which keeps more than was thought of is still learnt, and a lie costs a fifth.
-const CREDIBLE_PERCENT_MIN: i64 = 80;
-
-/// What is believed of the memory that a node of a kind reports; `None` if that is no observation.
-pub fn credible_memory(kind: &Kind, reported: i64) -> Option<i64> {
-    let least = kind.memory_bytes / 100 * CREDIBLE_PERCENT_MIN;
-    let least = least.min(unseen_memory(kind.memory_bytes));
-    (1..=kind.memory_bytes)
-        .contains(&reported)
-        .then(|| reported.max(least))
-}
-
-/// What a file system leaves of the boot volume: a GiB goes to the partitions for booting, and less than 5 % of the rest
-/// to tables and journal (ext4 with its usual 256 bytes for each 16 KiB: 1.6 %, and at most 1 GiB of journal).
-fn ephemeral_storage(volume_bytes: i64) -> i64 {
-    (volume_bytes - GIB).max(0) / 100 * 95
 }
 
 /// What the labels of its nodes are, besides zone and capacity type. What a node cannot have is said to be absent, so

@@ -2,6 +2,9 @@ use super::*;
 use crate::api::OfferingKey;
 use crate::model::kind::{Cards, Sold};
 use crate::money::Price;
+use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
+
+const GIB: i64 = 1 << 30;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -237,11 +240,11 @@ fn memory_is_a_safe_share_until_nodes_report_what_they_have() {
     };
     assert_eq!(seen(nominal / 100 * 97), nominal / 100 * 97);
     assert_eq!((seen(0), seen(nominal + 1)), (unseen, unseen), "no observation");
-    assert_eq!(seen(1), nominal / 100 * 80, "whoever lies costs a fifth at most");
+    assert_eq!(seen(1), nominal * 80 / 100, "whoever lies costs a fifth at most");
     // nxf-1x1: 192 MiB of 1,024 are the crash kernel's alone, so less than 80 % is the truth and must be believed.
     let tiny = kind("nxf-1x1", 1, 1);
-    assert_eq!(credible_memory(&tiny, 720 * MIB), Some(720 * MIB));
-    assert_eq!(credible_memory(&tiny, 1), Some(704 * MIB));
+    let believed = |bytes| credible(&tiny, &class(), &Resources::new().with(MEMORY, bytes)).get(MEMORY);
+    assert_eq!((believed(720 * MIB), believed(1)), (720 * MIB, 704 * MIB));
     let small = capacity(&kind("cxf-2x4", 2, 4), &class()).get(MEMORY);
     assert_eq!(small, 4 * GIB - 320 * MIB);
 }
@@ -262,6 +265,42 @@ fn capacity_has_the_disk_the_pods_and_the_cards_of_the_node() {
     assert!(disk > 90_000_000_000 && disk < 95_000_000_000, "{disk}");
     let without = capacity(&kind("bxf-4x16", 4, 16), &class);
     assert!(without.iter().all(|(name, _)| !name.contains("gpu")));
+}
+
+/// What nodes of a class have when one of a profile was seen with this.
+fn after_seeing(profile: &str, observed: Resources, class: ClassFacts) -> ClassFacts {
+    ClassFacts {
+        observed: [(profile.to_owned(), observed)].into(),
+        ..class
+    }
+}
+
+#[test]
+fn disk_that_one_node_lacks_nodes_of_no_profile_of_the_class_have() {
+    let seen = Resources::new().with(EPHEMERAL_STORAGE, 40 * GIB);
+    let class = after_seeing("bxf-4x16", seen, class());
+    for name in ["bxf-4x16", "bxf-8x32"] {
+        let there = capacity(&kind(name, 4, 16), &class);
+        assert_eq!(there.get(EPHEMERAL_STORAGE), 40 * GIB, "{name}");
+        assert_eq!(there.get(PODS), 110, "{name}");
+    }
+}
+
+#[test]
+fn pods_that_a_kubelet_refuses_all_of_the_class_refuse_unless_processors_count() {
+    let seen = || Resources::new().with(PODS, 20);
+    let pods = |class: ClassFacts| {
+        ["bxf-4x16", "bxf-8x32"].map(|name| capacity(&kind(name, 4, 16), &class).get(PODS))
+    };
+    assert_eq!(pods(after_seeing("bxf-4x16", seen(), class())), [20, 20]);
+    let per_core = ClassFacts {
+        kubelet: KubeletSettings {
+            pods_per_core: Some(10),
+            ..KubeletSettings::default()
+        },
+        ..class()
+    };
+    assert_eq!(pods(after_seeing("bxf-4x16", seen(), per_core)), [20, 40]);
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub struct Args {
     #[arg(long)]
     pub calm: bool,
     /// How long people do anything, in a scenario that is drawn
-    #[arg(long, value_name = "N", conflicts_with = "scenario")]
+    #[arg(long, value_name = "N")]
     pub minutes: Option<u64>,
     /// Play a scenario without faults and print what is told in it: the same text every time
     #[arg(long, value_name = "NAME", conflicts_with_all = ["replay", "shrink", "mutants", "regressions", "seed"])]
@@ -379,6 +379,7 @@ async fn shorten(args: &Args, ask: &Ask, trial: &dyn Trial) -> anyhow::Result<Ex
                 .map_or_else(String::new, |breach| breach.message.clone()),
             seed: ask.seed,
             scenario: cast.scenario_name,
+            minutes: args.minutes,
             plan,
         };
         let file = regression.save(Path::new(REGRESSIONS), name)?;

@@ -10,7 +10,7 @@ use super::options::{Ask, Faults};
 use crate::sim::faults::{Plan, Shape};
 use crate::sim::history::Keep;
 use crate::sim::mutants::{Mutant, UnknownMutant};
-use crate::sim::scenario::{LoadError, Scenario};
+use crate::sim::scenario::{Action, LoadError, Scenario, Step};
 use crate::sim::world::churn::{self, Demand};
 use crate::sim::world::cluster::InstallError;
 use crate::sim::world::compare::compare;
@@ -53,6 +53,9 @@ pub enum CastError {
     /// There is no such mutant.
     #[error("{0}; there are {names}", names = Mutant::ALL.map(Mutant::name).join(", "))]
     Mutant(#[from] UnknownMutant),
+    /// A scenario that somebody wrote lasts as long as it says.
+    #[error("--minutes: the scenario {0} says itself how long it lasts; leave one of them out")]
+    Lasts(String),
     /// The plan cannot be read.
     #[error("cannot read the plan {}: {problem}", path.display())]
     Plan {
@@ -70,6 +73,7 @@ pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
     let scenario = match scenario_name {
         CHURN => churn::draw(world, &demand),
         WORKLOADS => workloads::draw(world, demand.lasts),
+        name if ask.lasts.is_some() => return Err(CastError::Lasts(name.to_owned())),
         name => Scenario::load(&file_of(name))?,
     };
     let plan = match (&ask.plan, ask.faults) {
@@ -100,7 +104,18 @@ fn shape(scenario: &Scenario) -> Shape {
     Shape {
         replicas: REPLICAS,
         moments: scenario.steps.iter().map(|step| step.at).collect(),
+        departures: scenario
+            .steps
+            .iter()
+            .filter(|step| gives_back(step))
+            .map(|step| step.at)
+            .collect(),
     }
+}
+
+/// Whether a machine goes by it: that of a claim which is deleted, or of a pool.
+fn gives_back(step: &Step) -> bool {
+    matches!(&step.action, Action::Delete(target) if target.kind.starts_with("Node"))
 }
 
 /// How much people want, and for how long.
@@ -282,6 +297,13 @@ mod tests {
             cast(&ask).unwrap_err().to_string()
         };
         assert!(ask(|ask| ask.scenario = Some("nowhere".into())).contains("examples/scenarios/nowhere.yaml"));
+        assert!(
+            ask(|ask| {
+                ask.scenario = Some("preemption".into());
+                ask.lasts = Some(Duration::from_mins(2));
+            })
+            .contains("--minutes")
+        );
         assert!(ask(|ask| ask.mutant = Some("tame".into())).contains("error-as-absence"));
         assert!(ask(|ask| ask.plan = Some("no.yaml".into())).contains("no.yaml"));
     }

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ pub struct Regression {
     pub seed: u64,
     /// What people do.
     pub scenario: String,
+    /// For how long, if not as long as usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minutes: Option<u64>,
     /// What goes wrong.
     pub plan: Plan,
 }
@@ -88,6 +92,7 @@ impl Regression {
         let ask = Ask {
             scenario: Some(self.scenario.clone()),
             plan: Some(file.clone()),
+            lasts: self.minutes.map(Duration::from_mins),
             ..Ask::seed(self.seed)
         };
         let line = trial.run(&ask).await;
@@ -104,8 +109,6 @@ fn name_of(file: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::sim::faults::Shape;
 
@@ -113,11 +116,13 @@ mod tests {
         let shape = Shape {
             replicas: 2,
             moments: Vec::new(),
+            departures: Vec::new(),
         };
         Regression {
             about: "A machine was given up as soon as it was bought.".to_owned(),
             seed: 56,
             scenario: "churn".to_owned(),
+            minutes: Some(40),
             plan: Plan::draw(56, &shape, Duration::from_mins(40)),
         }
     }

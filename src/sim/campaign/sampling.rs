@@ -122,6 +122,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_seed_of_twenty_is_run_twice() {
+        let trial = Fake(AtomicU64::new(0), |_, _: &mut Line| ());
+        let seeds = Seeds { first: 100, end: 300 };
+        let report = run(seeds, &Ask::default(), &LIMITS, &trial, |_| ()).await;
+        assert_eq!(report.unwrap().passed(), 200);
+        assert_eq!(trial.0.load(Ordering::Relaxed), 200 + 10);
+    }
+
+    #[tokio::test]
     async fn a_seed_with_two_histories_fails() {
         let report = sample(&LIMITS, |run, line| line.trace = run.to_string()).await;
         assert_eq!(report.failed(), 2, "seeds 0 and 20 are run twice");

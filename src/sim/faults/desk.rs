@@ -85,7 +85,7 @@ impl Desk {
         }))
     }
 
-    /// Begins an injection. A crash or a pause is the world's to carry out; it says so with [`Desk::strike`].
+    /// Begins an injection. A crash, a pause or a handover is the world's to carry out; it says so with [`Desk::strike`].
     pub async fn start(&self, injection: &Injection) {
         let mut active = Active {
             injection: injection.clone(),
@@ -112,7 +112,7 @@ impl Desk {
             Fault::ThirdParty(meddling) => {
                 return third_parties::meddle(self, meddling, &mut active.rng).await;
             }
-            Fault::Crash { .. } | Fault::Pause { .. } => return,
+            Fault::Crash { .. } | Fault::Pause { .. } | Fault::Handover { .. } => return,
             Fault::Cloud(_) | Fault::Skew { .. } => {}
         }
         self.on().push(active);
@@ -180,6 +180,12 @@ impl Desk {
     /// The clock of the servers and of the network.
     pub(super) fn clock(&self) -> &Clock {
         self.parts().server.clock()
+    }
+
+    /// Whether anything can happen to a request of the operator now.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        let is_of_kube = |active: &Active| matches!(active.injection.fault, Fault::Kube(_));
+        self.on().iter().any(is_of_kube)
     }
 
     /// What happens to a request of the operator. Every fault that is on draws, whichever strikes: so none depends on

@@ -20,6 +20,8 @@ pub struct Shape {
     pub replicas: usize,
     /// When people do something. Most of what can go wrong goes wrong while the operator works on it.
     pub moments: Vec<Duration>,
+    /// When people give a machine back: for a few seconds its node is drained.
+    pub departures: Vec<Duration>,
 }
 
 /// Which side a seed is about.
@@ -48,14 +50,34 @@ impl Side {
             Self::Everything => true,
             Self::Kube => matches!(name, FaultName::Kube(_)),
             Self::Cloud => matches!(name, FaultName::Cloud(_)),
-            Self::Replicas => matches!(name, FaultName::Crash | FaultName::Pause | FaultName::Skew),
+            Self::Replicas => matches!(
+                name,
+                FaultName::Crash | FaultName::Pause | FaultName::Handover | FaultName::Skew
+            ),
             Self::People => matches!(name, FaultName::Meddling(_)),
         }
     }
 }
 
-/// The kinds that watches show and lists hide.
-const WATCHED: [&str; 4] = ["nodeclaims", "nodes", "ibmnodeclasses", "pods"];
+/// The kinds that watches show and lists hide. Disruption budgets are not among them: nobody watches them, they are read
+/// when a pod is to leave.
+const WATCHED: [&str; 5] = ["nodeclaims", "nodes", "ibmnodeclasses", "pods", "nodepools"];
+
+/// What is bought in drawn worlds: what else is withdrawn, nobody misses.
+const BOUGHT: [&str; 3] = ["bxf-4x16", "bxf-8x32", "bx2-4x16"];
+/// The zones that it is bought in.
+const ZONES: [&str; 3] = ["us-south-1", "us-south-2", "us-south-3"];
+
+/// Operations that somebody may lose the right to do, or that alone may fail.
+const OPERATIONS: [&str; 7] = [
+    "instances.create",
+    "instances.delete",
+    "instances.get",
+    "instances.list",
+    "instances.patch",
+    "subnets.list",
+    "profiles.list",
+];
 
 impl Plan {
     /// The plan of a seed: all of it begins and ends within `lasts`.
@@ -91,43 +113,26 @@ impl Plan {
 impl FaultName {
     /// The kinds that must strike in a campaign of some size.
     pub fn expected() -> impl Iterator<Item = Self> {
-        let expected = |name: &Self| possible(*name) && !is_rarely_met(*name);
-        Self::ALL.iter().copied().filter(expected)
+        Self::ALL.iter().copied().filter(|name| possible(*name))
     }
-}
-
-/// Drawn, but for what hardly any world does while a plan runs: prices are read once, when it begins, and a machine is
-/// renamed only when its start has failed. What becomes of absurd prices is shown by `tests/suite/prices.rs`.
-fn is_rarely_met(name: FaultName) -> bool {
-    let FaultName::Cloud(kind) = name else {
-        return false;
-    };
-    matches!(
-        kind,
-        FaultKind::PriceMissing
-            | FaultKind::PriceZero
-            | FaultKind::PriceNegative
-            | FaultKind::RenameRefused
-            | FaultKind::RenameSlow
-    )
 }
 
 /// Pages that leave an item out without an error are not drawn: nobody has seen the real API do that, and no client
-/// could notice. Nor are those that are told apart.
+/// could notice.
 fn possible(name: FaultName) -> bool {
-    match name {
-        FaultName::Cloud(kind) => kind != FaultKind::PageMisses && !kind.is_told_apart(),
-        _ => true,
-    }
+    name != FaultName::Cloud(FaultKind::PageMisses)
 }
 
-/// What must go wrong besides for a fault to show: a page can fail only where there are several, and nobody misses a
-/// claim that comes and goes while watches tell everything.
+/// What must go wrong besides for a fault to show: a page can fail only where there are several, a machine is renamed
+/// only when its start has failed, and nobody misses a claim that comes and goes while watches tell everything.
 fn companion(injection: &Injection, rng: &mut Rng) -> Option<Injection> {
     let stream = rng.u64(..);
     let fault = match injection.fault.name() {
         FaultName::Cloud(FaultKind::PageFails | FaultKind::PageTokenExpired | FaultKind::PageRepeats) => {
             Fault::Cloud(ibm::Fault::new(FaultKind::SmallPages))
+        }
+        FaultName::Cloud(FaultKind::RenameRefused | FaultKind::RenameSlow) => {
+            Fault::Cloud(ibm::Fault::new(FaultKind::StartFails))
         }
         FaultName::Meddling(MeddlingKind::CreatedAndDeleted) if rng.bool() => {
             Fault::Kube(KubeFault::new(KubeKind::Coalesced).delay(COALESCED))
@@ -166,10 +171,25 @@ fn while_machines_boot(world: &Shape, millis: u64, rng: &mut Rng) -> u64 {
     u64::try_from(after.as_millis()).map_or(0, |after| after.min(millis * 9 / 10))
 }
 
+/// Right after a machine was given back: within a second its pods are asked to leave, and before five have passed since
+/// its node was tainted, it cannot go.
+fn while_nodes_leave(world: &Shape, millis: u64, rng: &mut Rng) -> u64 {
+    let after = if rng.bool() {
+        rng.u64(50..700)
+    } else {
+        rng.u64(700..5_500)
+    };
+    let departure = rng.choice(&world.departures).copied().unwrap_or_default();
+    u64::try_from(departure.as_millis()).map_or(0, |departure| (departure + after).min(millis))
+}
+
 fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> Injection {
     let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(10);
     let at = match name {
         FaultName::Meddling(MeddlingKind::ImpostorNode) => while_machines_boot(world, millis, rng),
+        FaultName::Meddling(kind) if is_about_leaving(kind) => while_nodes_leave(world, millis, rng),
+        // The catalogue is read when a replica begins, and then not for hours.
+        FaultName::Cloud(kind) if kind.is_about_prices() => 0,
         _ => beginning(world, millis, rng),
     };
     let fault = fault(name, world, rng);
@@ -192,7 +212,13 @@ fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> 
 fn span(name: FaultName, rng: &mut Rng) -> u64 {
     match (name, rng.u8(..10)) {
         (FaultName::Pause, 2..) => rng.u64(20_000..150_000),
-        (FaultName::Cloud(kind), _) if is_about_pages(kind) => rng.u64(130_000..600_000),
+        (FaultName::Cloud(kind), _) if is_about_pages(kind) || kind.is_about_prices() => {
+            rng.u64(130_000..600_000)
+        }
+        // A machine runs half a minute after it was ordered, or has failed by then.
+        (FaultName::Cloud(kind), _) if is_about_starts(kind) => rng.u64(60_000..300_000),
+        // What is sold is read every ten minutes, what classes name every five.
+        (FaultName::Cloud(kind), _) if is_withdrawal(kind) => rng.u64(300_000..1_200_000),
         (_, 0..=4) => rng.u64(1_000..20_000),
         (_, 5..=8) => rng.u64(20_000..120_000),
         _ => rng.u64(120_000..600_000),
@@ -207,8 +233,58 @@ fn is_about_pages(kind: FaultKind) -> bool {
     )
 }
 
+/// Whether it shows only when a machine begins to run, or does not.
+fn is_about_starts(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::Preemption
+            | FaultKind::PreemptionDeletes
+            | FaultKind::RenameRefused
+            | FaultKind::RenameSlow
+    )
+}
+
+/// Whether something is not to be had from beginning to end.
+fn is_withdrawal(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::ProfileWithdrawn
+            | FaultKind::ZoneWithdrawn
+            | FaultKind::ImageDeprecated
+            | FaultKind::ImageDeleted
+    )
+}
+
+/// Whether it is done to what is on a node that goes.
+fn is_about_leaving(kind: MeddlingKind) -> bool {
+    matches!(
+        kind,
+        MeddlingKind::DeletePod
+            | MeddlingKind::ForceDeletePod
+            | MeddlingKind::UndisturbedPod
+            | MeddlingKind::PreemptedLeaving
+    )
+}
+
+/// Whether it strikes any request, so that it may strike one operation alone.
+fn is_about_requests(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::RateLimit
+            | FaultKind::ServerError
+            | FaultKind::Forbidden
+            | FaultKind::HtmlError
+            | FaultKind::ErrorBody
+            | FaultKind::EmptyBody
+            | FaultKind::Slow
+    )
+}
+
 fn is_momentary(fault: &Fault) -> bool {
-    matches!(fault, Fault::Crash { .. } | Fault::ThirdParty(_))
+    matches!(
+        fault,
+        Fault::Crash { .. } | Fault::Handover { .. } | Fault::ThirdParty(_)
+    )
 }
 
 fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
@@ -224,6 +300,10 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
         FaultName::Pause => Fault::Pause {
             replica,
             upon: [Upon::Now, Upon::Order, Upon::Renewal][rng.usize(..3)],
+        },
+        FaultName::Handover => Fault::Handover {
+            replica,
+            upon: [Upon::Now, Upon::Order][rng.usize(..2)],
         },
         FaultName::Skew => Fault::Skew { seconds: skew(rng) },
     }
@@ -265,7 +345,20 @@ fn kube(kind: KubeKind, rng: &mut Rng) -> KubeFault {
 
 fn cloud(kind: FaultKind, rng: &mut Rng) -> ibm::Fault {
     let mut fault = ibm::Fault::new(kind);
-    if rng.u8(..4) > 0 {
+    if is_withdrawal(kind) {
+        let target = match kind {
+            FaultKind::ProfileWithdrawn => Some(BOUGHT[rng.usize(..BOUGHT.len())]),
+            FaultKind::ZoneWithdrawn => Some(ZONES[rng.usize(..ZONES.len())]),
+            _ => None,
+        };
+        fault.target = target.map(str::to_owned);
+        return fault;
+    }
+    if is_about_requests(kind) && rng.u8(..3) == 0 {
+        fault = fault.on(OPERATIONS[rng.usize(..OPERATIONS.len())]);
+    }
+    // Few machines begin to run while a fault lasts: what waits for that does not wait for chance besides.
+    if rng.u8(..4) > 0 && !is_about_starts(kind) {
         fault = fault.probability(f64::from(rng.u8(5..=60)) / 100.0);
     }
     if rng.bool() {
@@ -286,6 +379,7 @@ mod tests {
         Shape {
             replicas: 2,
             moments: vec![Duration::ZERO, Duration::from_mins(10)],
+            departures: vec![Duration::from_mins(20)],
         }
     }
 

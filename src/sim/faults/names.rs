@@ -121,10 +121,15 @@ fault_names! {
         NameTaken = "c2-name-taken", "somebody takes the very name that a claim of ours needs";
         KeyRotated = "c6-key-rotated", "every token that is out is revoked";
         ImpostorNode = "k14-impostor-node", "somebody makes the Node of a machine of ours before its kubelet does";
+        DeletePod = "k14-delete-pod", "somebody deletes a pod, mostly from a node that goes";
+        ForceDeletePod = "k14-force-delete-pod", "somebody deletes a pod at once, whatever its kubelet still does";
+        UndisturbedPod = "k14-undisturbed-pod", "a pod on a node that goes is not to be disturbed from now on";
+        PreemptedLeaving = "c10-preempted-leaving", "a spot machine is taken back while its node is drained";
     }
     world {
         Crash = "k1-crash", "a replica dies right after an effect, and starts again with empty memory";
         Pause = "k13-pause", "a replica stands still while its Leases run out, then goes on";
+        Handover = "k13-handover", "a replica is asked to stop, gives its Leases back, and starts again";
         Skew = "k15-skew", "the wall clock of the operator jumps away from everybody else's";
     }
     cloud {
@@ -148,8 +153,11 @@ fault_names! {
         Forbidden = "c6-forbidden";
         IamDown = "c6-iam-down";
         CapacityRefused = "c8-capacity-refused";
+        QuotaRefused = "c8-quota-refused";
+        NoAddresses = "c8-no-addresses";
         StartFails = "c9-start-fails";
         Preemption = "c10-preemption";
+        PreemptionDeletes = "c10-preemption-deletes";
         HostFailure = "c11-host-failure";
         DeleteStuck = "c12-delete-stuck";
         DeleteConflict = "c12-delete-conflict";
@@ -164,6 +172,10 @@ fault_names! {
         PriceMissing = "c15-price-missing";
         PriceZero = "c15-price-zero";
         PriceNegative = "c15-price-negative";
+        ProfileWithdrawn = "c15-profile-withdrawn";
+        ZoneWithdrawn = "c15-zone-withdrawn";
+        ImageDeprecated = "c15-image-deprecated";
+        ImageDeleted = "c15-image-deleted";
         OrderRefused = "c18-order-refused";
         ErrorBody = "c18-error-body";
         MissingId = "c18-missing-id";

@@ -53,6 +53,14 @@ pub enum Fault {
         #[serde(default, skip_serializing_if = "Upon::is_now")]
         upon: Upon,
     },
+    /// A replica is asked to stop, as before a roll-out: it gives its Leases back, ends, and is started anew.
+    Handover {
+        /// Which, from 0.
+        replica: usize,
+        /// When.
+        #[serde(default, skip_serializing_if = "Upon::is_now")]
+        upon: Upon,
+    },
     /// The operator's wall clock is wrong by so much.
     Skew {
         /// Ahead of everybody else's, or behind if negative.
@@ -93,6 +101,7 @@ impl Fault {
             Self::Cloud(fault) => FaultName::Cloud(fault.kind),
             Self::Crash { .. } => FaultName::Crash,
             Self::Pause { .. } => FaultName::Pause,
+            Self::Handover { .. } => FaultName::Handover,
             Self::Skew { .. } => FaultName::Skew,
             Self::ThirdParty(meddling) => FaultName::Meddling(meddling.kind),
         }
@@ -134,6 +143,7 @@ mod tests {
             let shape = Shape {
                 replicas: 2,
                 moments: vec![Duration::from_mins(3)],
+                departures: Vec::new(),
             };
             let plan = Plan::draw(seed, &shape, Duration::from_mins(40));
             let text = serde_saphyr::to_string(&plan).unwrap();

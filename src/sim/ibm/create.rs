@@ -8,7 +8,9 @@ use super::faults::FaultKind;
 use super::fields::{self, Fields};
 use super::images::Image;
 use super::instances::{Attachment, Instance, Status, VolumeAttachment};
-use super::interfaces::Wish;
+use super::interfaces::{Wish, out_of_addresses};
+use super::network::Subnet;
+use super::options::Class;
 use super::prototype::{self, Network, Prototype};
 use super::rules::{self, Checked};
 use super::state::State;
@@ -20,6 +22,7 @@ use crate::ibm::builtin::{self, Profile};
 pub(super) fn create(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     let sent = fields::parse(&ask.body)?;
     let mut prototype = prototype::read(&Fields::of(&sent)?)?;
+    state.misses_for(&prototype, ask);
     let checked = rules::check(state, &mut prototype)?;
     if state.faults.hits(FaultKind::OrderRefused, ask.operation) {
         let message = "The image cannot be used with the requested profile";
@@ -29,6 +32,15 @@ pub(super) fn create(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
         // No such refusal is recorded, nor can one be excluded; the code is ours.
         let message = "There is no capacity for the requested profile in the zone";
         return Err(Refusal::field("insufficient_capacity", "profile", message));
+    }
+    if state.faults.hits(FaultKind::QuotaRefused, ask.operation) {
+        return Err(over_quota(&checked));
+    }
+    if let Some(subnet) = first_subnet(state, &prototype)
+        && state.faults.hits(FaultKind::NoAddresses, ask.operation)
+    {
+        let path = "primary_network_attachment.virtual_network_interface";
+        return Err(out_of_addresses(&subnet, path));
     }
     if state.faults.hits(FaultKind::PartialCreate, ask.operation) {
         leave_half_behind(state, prototype, &checked.image);
@@ -41,6 +53,25 @@ pub(super) fn create(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
         .ok_or_else(|| Refusal::not_found("instance", &id))?;
     let etag = instance.etag();
     Ok(Answer::created(view::body(state, instance)).with_etag(etag))
+}
+
+/// Spot instances count by number, the others by what they have.
+fn over_quota(checked: &Checked) -> Refusal {
+    let what = match checked.class {
+        Class::Spot => "spot instances",
+        Class::Standard => "vCPUs",
+    };
+    let message = format!("The quota of {what} in this region is exceeded");
+    Refusal::field("over_quota", "profile", message)
+}
+
+/// The subnet that an instance takes its first address from.
+fn first_subnet(state: &State, prototype: &Prototype) -> Option<Subnet> {
+    let (_, wish) = prototype.networks.first()?;
+    match wish {
+        Wish::New(new) => state.subnets.get(&new.subnet).cloned(),
+        Wish::Existing(_) => None,
+    }
 }
 
 /// The `partial-create` fault: an interface or a volume is made, the instance is not.

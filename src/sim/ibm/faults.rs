@@ -79,10 +79,16 @@ fault_kinds! {
     IamDown = "iam-down", "IAM answers 503 or 429 to every request for a token";
     /// Stands for C8 of the fault list.
     CapacityRefused = "capacity-refused", "a create is refused at once for want of capacity";
+    /// Stands for C8 of the fault list.
+    QuotaRefused = "quota-refused", "a create is refused because the account has as much as it may";
+    /// Stands for C8 of the fault list.
+    NoAddresses = "no-addresses", "a create is refused because others have taken the last address of the subnet";
     /// Stands for C9 of the fault list.
     StartFails = "start-fails", "an instance is accepted and then cannot start, for any of the documented reasons";
     /// Stands for C10 of the fault list.
     Preemption = "preemption", "a spot instance is preempted within an hour of running";
+    /// Stands for C10 of the fault list.
+    PreemptionDeletes = "preemption-deletes", "a spot instance is preempted within an hour of running, and vanishes";
     /// Stands for C11 of the fault list.
     HostFailure = "host-failure", "the host of an instance fails within an hour of running";
     /// Stands for C12 of the fault list.
@@ -111,6 +117,14 @@ fault_kinds! {
     PriceZero = "price-zero", "the catalogue says 0";
     /// Stands for C15 of the fault list.
     PriceNegative = "price-negative", "the catalogue says -1";
+    /// Stands for C15 of the fault list.
+    ProfileWithdrawn = "profile-withdrawn", "a profile is not sold any more; instances of it live on";
+    /// Stands for C15 of the fault list.
+    ZoneWithdrawn = "zone-withdrawn", "nothing is sold in a zone any more; instances in it live on";
+    /// Stands for C15 of the fault list.
+    ImageDeprecated = "image-deprecated", "an image says that it will go; it still boots";
+    /// Stands for C15 of the fault list.
+    ImageDeleted = "image-deleted", "an image is gone; instances that were made from it live on";
     /// Stands for C18 of the fault list.
     OrderRefused = "order-refused", "a create is refused as an order that cannot be carried out as it is";
     /// Stands for C18 of the fault list.
@@ -124,13 +138,9 @@ fault_kinds! {
 }
 
 impl FaultKind {
-    /// Whether it is left to stories of its own: nobody has seen the real API do it, and mixed with others it would hide
-    /// what these do.
-    pub fn is_told_apart(self) -> bool {
-        matches!(
-            self,
-            Self::OrderRefused | Self::ErrorBody | Self::MissingId | Self::EmptyList | Self::WrongDates
-        )
+    /// Whether it is about what the catalogue says.
+    pub fn is_about_prices(self) -> bool {
+        matches!(self, Self::PriceMissing | Self::PriceZero | Self::PriceNegative)
     }
 
     /// The kind of that name.
@@ -171,6 +181,9 @@ pub struct Fault {
     /// For `start-fails`: a code of `status_reasons`; drawn if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For what is withdrawn: the name of the profile or zone, the id of the image; a usual one if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
 }
 
 impl Fault {
@@ -184,6 +197,7 @@ impl Fault {
             operation: None,
             retry_after: None,
             reason: None,
+            target: None,
         }
     }
 
@@ -229,6 +243,13 @@ impl Fault {
         self
     }
 
+    /// Withdraws this profile, zone or image.
+    #[must_use]
+    pub fn of(mut self, target: impl Into<String>) -> Self {
+        self.target = Some(target.into());
+        self
+    }
+
     fn covers(&self, operation: &str) -> bool {
         self.operation.as_deref().is_none_or(|wanted| {
             operation
@@ -249,8 +270,7 @@ impl FaultPlan {
     pub fn draw(rng: &mut Rng) -> Self {
         let mut faults = Vec::new();
         for &kind in FaultKind::ALL {
-            let unseen =
-                matches!(kind, FaultKind::PageMisses | FaultKind::PageRepeats) || kind.is_told_apart();
+            let unseen = matches!(kind, FaultKind::PageMisses | FaultKind::PageRepeats);
             if rng.u8(..3) == 0 && !unseen {
                 faults.push(Fault::new(kind).probability(f64::from(rng.u8(1..=15)) / 100.0));
             }
@@ -342,6 +362,11 @@ impl Faults {
     /// Whether the kind is on, without striking.
     pub(super) fn is_on(&self, kind: FaultKind) -> bool {
         self.on.contains_key(&kind)
+    }
+
+    /// What a fault of withdrawal that is on is about.
+    pub(super) fn target(&self, kind: FaultKind) -> Option<&str> {
+        self.on.get(&kind)?.target.as_deref()
     }
 
     /// Whether the kind strikes this operation now.

@@ -127,7 +127,7 @@ pub(super) fn list_zones(state: &mut State, ask: &Ask) -> Result<Answer, Refusal
     let region = known_region(ask.param("region"))?;
     let zones: Vec<Value> = zones(region)
         .iter()
-        .map(|zone| zone_body(&state.region, region, zone))
+        .map(|zone| zone_body(state, region, zone))
         .collect();
     Ok(Answer::ok(json!({ "zones": zones })))
 }
@@ -138,7 +138,7 @@ pub(super) fn get_zone(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> 
     zones(region)
         .iter()
         .find(|zone| *zone == ask.param("zone"))
-        .map(|zone| Answer::ok(zone_body(&state.region, region, zone)))
+        .map(|zone| Answer::ok(zone_body(state, region, zone)))
         .ok_or_else(|| Refusal::not_found("zone", ask.param("zone")))
 }
 
@@ -163,13 +163,18 @@ fn region_body(name: &str) -> Value {
     })
 }
 
-fn zone_body(home: &str, region: &str, zone: &str) -> Value {
-    let center = data_center(zone);
+fn zone_body(state: &State, region: &str, zone: &str) -> Value {
+    let (home, center) = (&state.region, data_center(zone));
+    let status = if state.is_open(zone) {
+        "available"
+    } else {
+        "unavailable"
+    };
     json!({
         "name": zone,
         "href": ids::href(home, &format!("regions/{region}/zones/{zone}")),
         "region": { "name": region, "href": ids::href(home, &format!("regions/{region}")) },
-        "status": "available",
+        "status": status,
         "data_center": center.to_uppercase(),
         "universal_name": format!("{region}-{center}-a"),
     })

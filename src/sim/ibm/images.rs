@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::ask::{Answer, Ask};
 use super::errors::Refusal;
+use super::faults::FaultKind;
 use super::network::{group_matches, merge, stamp};
 use super::state::{State, in_order};
 use super::{groups, ids, page, profiles};
@@ -118,18 +119,23 @@ impl State {
     }
 }
 
+/// What images go by, and what they say before.
+const WITHDRAWALS: &[FaultKind] = &[FaultKind::ImageDeleted, FaultKind::ImageDeprecated];
+
 /// `GET /v1/images`: `status` and `user_data_format` are lists separated by commas.
 pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
+    state.misses(WITHDRAWALS, None, ask);
     let among = |list: &str, value: &str| list.split(',').any(|wanted| wanted == value);
     let images = state.images.values().filter(|image| {
-        group_matches(ask, &image.resource_group)
+        state.has_image(&image.id)
+            && group_matches(ask, &image.resource_group)
             && ask.query("name").is_none_or(|name| name == image.name)
             && ask
                 .query("visibility")
                 .is_none_or(|visibility| visibility == image.visibility)
             && ask
                 .query("status")
-                .is_none_or(|list| among(list, image.status.as_str()))
+                .is_none_or(|list| among(list, state.image_status(image).as_str()))
             && ask
                 .query("user_data_format")
                 .is_none_or(|list| among(list, "cloud_init"))
@@ -144,6 +150,7 @@ pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
 
 /// `GET /v1/images/{id}`
 pub(super) fn get(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
+    state.misses(WITHDRAWALS, Some(ask.param("id")), ask);
     let image = find(state, ask)?;
     Ok(Answer::ok(body(state, image)).with_etag("W/\"1\"".into()))
 }
@@ -172,11 +179,13 @@ fn find<'a>(state: &'a State, ask: &Ask) -> Result<&'a Image, Refusal> {
     state
         .images
         .get(id)
+        .filter(|_| state.has_image(id))
         .ok_or_else(|| Refusal::not_found("image", id))
 }
 
 fn body(state: &State, image: &Image) -> Value {
     let mut body = reference(state, image);
+    let status = state.image_status(image);
     let vendor = image.family.split(' ').next().unwrap_or_default();
     let fields = json!({
         "allowed_use": { "api_version": "2025-07-01", "bare_metal_server": "false", "instance": "true" },
@@ -193,17 +202,17 @@ fn body(state: &State, image: &Image) -> Value {
         },
         "owner_type": if image.visibility == "public" { "provider" } else { "user" },
         "resource_group": groups::reference(state, &image.resource_group),
-        "status": image.status.as_str(),
+        "status": status.as_str(),
         "status_reasons": [],
         "user_data_format": "cloud_init",
         "visibility": image.visibility,
         "zones": super::geography::zones(&state.region).map(|zone| super::geography::zone_reference(&zone)),
     });
     merge(&mut body, fields);
-    if image.status != ImageStatus::Available {
+    if status != ImageStatus::Available {
         body["deprecation_at"] = json!(stamp(image.created_at));
     }
-    if image.status == ImageStatus::Obsolete {
+    if status == ImageStatus::Obsolete {
         body["obsolescence_at"] = json!(stamp(image.created_at));
     }
     body

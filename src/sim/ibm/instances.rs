@@ -337,20 +337,32 @@ impl State {
             .get(id)
             .is_some_and(|instance| instance.class == Class::Spot);
         if spot && self.faults.hits(FaultKind::Preemption, "instances.run") {
-            // Where spot capacity runs dry, a machine may be taken back before it has booted.
-            let soon = self.faults.pick(3) == 0;
-            let within = if soon {
-                Duration::from_secs(20)
-            } else {
-                Duration::from_hours(1)
-            };
-            let delay = self.faults.delay(within);
+            let delay = self.until_preempted();
+            self.then(id, delay, Step::Preempt);
+        }
+        if spot && self.faults.hits(FaultKind::PreemptionDeletes, "instances.run") {
+            // As where somebody with a console has changed the policy.
+            if let Some(instance) = self.instances.get_mut(id) {
+                instance.preemption = Preemption::Delete;
+            }
+            let delay = self.until_preempted();
             self.then(id, delay, Step::Preempt);
         }
         if self.faults.hits(FaultKind::HostFailure, "instances.run") {
             let delay = self.faults.delay(Duration::from_hours(1));
             self.then(id, delay, Step::HostFails);
         }
+    }
+
+    /// How long a machine is left to its owner: where spot capacity runs dry, it may be taken back before it has booted.
+    fn until_preempted(&mut self) -> Duration {
+        let soon = self.faults.pick(3) == 0;
+        let within = if soon {
+            Duration::from_secs(20)
+        } else {
+            Duration::from_hours(1)
+        };
+        self.faults.delay(within)
     }
 
     fn off(&mut self, id: &str, reason: Option<String>) {

@@ -48,6 +48,7 @@ mod tags;
 mod truth;
 mod view;
 mod volumes;
+mod withdrawal;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -51,6 +51,17 @@ impl Options {
             faults: FaultPlan::default(),
         }
     }
+
+    /// With room for thousands of machines: neither quotas nor stock nor addresses are a bound.
+    pub fn make_roomy(&mut self) {
+        self.subnet_prefix = 18;
+        self.quotas.vcpu = 100_000;
+        self.quotas.memory_gib = 1_000_000;
+        self.quotas.volumes = 100_000;
+        self.quotas.spot_instances = 100_000;
+        self.stock.standard = 100_000;
+        self.stock.spot = 100_000;
+    }
 }
 
 /// What an account may hold in a region. The defaults are IBM's documented ones.

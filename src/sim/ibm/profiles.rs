@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::ask::{Answer, Ask};
 use super::errors::Refusal;
+use super::faults::FaultKind;
 use super::network::merge;
 use super::state::State;
 use super::{geography, ids, page};
@@ -15,30 +16,36 @@ const PAGED_FROM: Date = date(2026, 4, 7);
 /// From this date on `vcpu_count` may be an enum, and `supported_vcpu_count` is gone.
 const VCPU_ENUM_FROM: Date = date(2026, 9, 1);
 
+/// What makes profiles say less.
+const WITHDRAWALS: &[FaultKind] = &[FaultKind::ProfileWithdrawn, FaultKind::ZoneWithdrawn];
+
 /// `GET /v1/instance/profiles`
 pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
+    state.misses(WITHDRAWALS, None, ask);
     let items = offered(state);
-    let region = state.region.clone();
-    let show = |name: &str| builtin::find_profile(name).map(|profile| body(&region, profile, ask.version));
-    if ask.version < PAGED_FROM {
+    let in_pages = ask.version >= PAGED_FROM;
+    let page = in_pages.then(|| page::cut(ask, &mut state.faults, &items));
+    let page = page.transpose()?;
+    let show = |name: &str| builtin::find_profile(name).map(|profile| body(state, profile, ask.version));
+    let Some(page) = page else {
         let profiles: Vec<Value> = items.iter().filter_map(|(_, name)| show(name)).collect();
         return Ok(Answer::ok(json!({ "profiles": profiles })));
-    }
-    let page = page::cut(ask, &mut state.faults, &items)?;
-    Ok(page.answer(&region, "instance/profiles", "profiles", show))
+    };
+    Ok(page.answer(&state.region, "instance/profiles", "profiles", show))
 }
 
 /// `GET /v1/instance/profiles/{name}`
 pub(super) fn get(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
+    state.misses(&[FaultKind::ProfileWithdrawn], Some(ask.param("name")), ask);
+    state.misses(&[FaultKind::ZoneWithdrawn], None, ask);
     let profile = find(state, ask.param("name"))?;
-    Ok(Answer::ok(body(&state.region, profile, ask.version)))
+    Ok(Answer::ok(body(state, profile, ask.version)))
 }
 
 /// The profile of that name, if the region has it.
 pub(super) fn find(state: &State, name: &str) -> Result<&'static Profile, Refusal> {
-    let offered = |profile: &&Profile| {
-        !state.removed_profiles.contains(name) && !geography::zones_with(profile, &state.region).is_empty()
-    };
+    let offered =
+        |profile: &&Profile| state.sells(name) && !geography::zones_with(profile, &state.region).is_empty();
     builtin::find_profile(name)
         .filter(offered)
         .ok_or_else(|| Refusal::not_found("instance profile", name).blames("field", "profile", Some(name)))
@@ -91,12 +98,14 @@ fn fixed(value: impl Into<Value>) -> Value {
     json!({ "type": "fixed", "value": value.into() })
 }
 
-fn body(region: &str, profile: &Profile, version: Date) -> Value {
+fn body(state: &State, profile: &Profile, version: Date) -> Value {
+    let region = &state.region;
     let mut body = reference(region, profile.name);
     let flex = is_flex(profile.series);
     let pooled = is_fourth_generation(profile.series);
     // The live API leaves `/zones/` out of these addresses.
-    let zones: Vec<Value> = geography::zones_with(profile, region)
+    let zones: Vec<Value> = state
+        .zones_selling(profile)
         .iter()
         .map(|zone| json!({ "name": zone, "href": ids::href(region, &format!("regions/{region}/{zone}")) }))
         .collect();

@@ -102,10 +102,7 @@ fn check_zone(state: &State, profile: &Profile, zone: &str) -> Result<(), Refusa
         let message = format!("The zone '{zone}' is not in the region '{}'", state.region);
         return Err(Refusal::field("invalid_zone", "zone", message).blames("field", "zone", Some(zone)));
     }
-    if geography::zones_with(profile, &state.region)
-        .iter()
-        .any(|known| known == zone)
-    {
+    if state.zones_selling(profile).iter().any(|known| known == zone) {
         return Ok(());
     }
     let message = format!(
@@ -116,7 +113,8 @@ fn check_zone(state: &State, profile: &Profile, zone: &str) -> Result<(), Refusa
 }
 
 fn check_image(state: &State, id: &str) -> Result<Image, Refusal> {
-    let image = state.images.get(id).ok_or_else(|| blame("image", "image", id))?;
+    let image = state.images.get(id).filter(|_| state.has_image(id));
+    let image = image.ok_or_else(|| blame("image", "image", id))?;
     if image.status == ImageStatus::Obsolete {
         let message = format!("The image '{}' is obsolete and cannot be used", image.name);
         return Err(Refusal::field("bad_field", "image", message));

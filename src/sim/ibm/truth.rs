@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Cloud;
 use super::capacity::Offering;
 use super::images::{ImageStatus, STOCK};
-use super::instances::{HostFailure, Instance, START_FAILURES, Status};
+use super::instances::{HostFailure, Instance, Preemption, START_FAILURES, Status};
 use super::options::Class;
 use super::placement::TargetKind;
 use super::seeding;
@@ -100,6 +100,19 @@ impl Cloud {
         self.with(|state| state.truth())
     }
 
+    /// Those of them that go down or are down, oldest first: mostly none.
+    pub fn instances_down(&self) -> Vec<InstanceTruth> {
+        let is_down = |instance: &Instance| matches!(instance.status, Status::Stopping | Status::Stopped);
+        self.with(|state| {
+            if state.instances.values().any(is_down) {
+                let mut all = state.truth();
+                all.retain(|instance| matches!(instance.status, "stopping" | "stopped"));
+                return all;
+            }
+            Vec::new()
+        })
+    }
+
     /// The instance of that name or id.
     pub fn instance(&self, name_or_id: &str) -> Option<InstanceTruth> {
         self.with(|state| {
@@ -117,6 +130,17 @@ impl Cloud {
     /// Preempts a spot instance: 30 seconds of `stopping`, then what its policy says.
     pub fn preempt(&self, name_or_id: &str) -> Result<(), NoSuch> {
         self.with(|state| state.preempt(name_or_id))
+    }
+
+    /// Preempts a spot instance, and lets it vanish whatever its policy says.
+    pub fn preempt_for_good(&self, name_or_id: &str) -> Result<(), NoSuch> {
+        self.with(|state| {
+            let id = state.find_instance(name_or_id).map(|it| it.id.clone());
+            if let Some(instance) = id.and_then(|id| state.instances.get_mut(&id)) {
+                instance.preemption = Preemption::Delete;
+            }
+            state.preempt(name_or_id)
+        })
     }
 
     /// Fails the host of an instance; `outcome` overrules the instance's policy.

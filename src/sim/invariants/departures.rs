@@ -6,6 +6,7 @@
 //! Judged when the request is sent, on the pods as they are.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -222,11 +223,11 @@ fn must_leave(pod: &Value, now: Timestamp) -> bool {
     !finished && !stuck && !is_static && !tolerates
 }
 
-fn pods(truth: &Truth<'_>, node: &str) -> Vec<Value> {
+fn pods(truth: &Truth<'_>, node: &str) -> Vec<Arc<Value>> {
     let state = truth.kube.state();
     let pods = state.store.list(&TableKey::of("", "pods"), None);
-    pods.map(|stored| stored.value())
-        .filter(|pod| pod["spec"]["nodeName"] == node)
+    pods.filter(|stored| stored.field("spec.nodeName") == node)
+        .map(|stored| stored.shared())
         .collect()
 }
 

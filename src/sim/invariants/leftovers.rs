@@ -1,12 +1,15 @@
-//! After healing. L2: machines and claims match, but for machines that work and of which people were told. L3: claims that are being deleted are gone. S18: network interfaces and
-//! volumes went with their machines.
+//! After healing. L2: machines and claims match, but for machines that work and of which people were told; and classes
+//! have found again what they name. L3: claims that are being deleted are gone. S18: network interfaces and volumes went
+//! with their machines. By when is in `deadlines`.
 
 use serde_json::Value;
 
 use super::book::{Book, own_name};
 use super::claims::{conditions, is_true};
 use super::{Check, Findings, Truth};
-use crate::api::names::{LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_GARBAGE_FOUND};
+use crate::api::names::{
+    LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_GARBAGE_FOUND, REASON_LAUNCH_REFUSED,
+};
 use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
 use crate::sim::ibm::PartTruth;
@@ -20,7 +23,9 @@ impl Check for Leftovers {
 
     fn settled(&self, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
         let claims = claims(truth);
-        leaks(&claims, book, truth, found);
+        for (_, message) in leaks(&claims, book, truth) {
+            found.blame("L2", truth.since_start, message);
+        }
         for claim in &claims {
             if object::is_deleting(claim) {
                 let message = format!("claim {} is still being deleted", object::name(claim));
@@ -31,10 +36,30 @@ impl Check for Leftovers {
             }
         }
         orphans(book, truth, found);
+        classes(book, truth, found);
     }
 }
 
-fn claims(truth: &Truth<'_>) -> Vec<Value> {
+/// Classes that have not found again what was withdrawn for a while: nobody buys by them.
+fn classes(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+    if book.strikes("c15-image-deleted") == 0 {
+        return;
+    }
+    let state = truth.kube.state();
+    let classes = TableKey::of("karpenter-ibm.sh", "ibmnodeclasses");
+    for stored in state.store.list(&classes, None) {
+        if !is_true(&stored.shared(), "Ready") {
+            let message = format!(
+                "class {} is not ready although its image is there again",
+                stored.key.name
+            );
+            found.blame("L2", truth.since_start, message);
+        }
+    }
+}
+
+/// All claims.
+pub(super) fn claims(truth: &Truth<'_>) -> Vec<Value> {
     let state = truth.kube.state();
     let claims = state
         .store
@@ -42,8 +67,9 @@ fn claims(truth: &Truth<'_>) -> Vec<Value> {
     claims.map(|stored| stored.value()).collect()
 }
 
-/// Machines of ours without a claim.
-fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+/// Machines of ours without a claim: the id of each, and what is wrong with it.
+pub(super) fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>) -> Vec<(String, String)> {
+    let mut leaked = Vec::new();
     for machine in truth.cloud.instances() {
         let name = own_name(&machine.name).parse::<InstanceName>().ok();
         let ours = name.filter(|name| {
@@ -57,9 +83,10 @@ fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>, found: &mut Findings)
         if (!claimed || renamed) && !was_told_of(&machine.id, truth) {
             let (name, status) = (&machine.name, machine.status);
             let message = format!("machine {name} ({status}) belongs to no claim");
-            found.blame("L2", truth.since_start, message);
+            leaked.push((machine.id, message));
         }
     }
+    leaked
 }
 
 /// Whether people were told of a machine that is not collected: its Node is ready, or so many belong to no claim that
@@ -109,9 +136,19 @@ fn lack(claim: &Value, book: &Book, truth: &Truth<'_>) -> Option<String> {
         Some(_) if !is_true(claim, LAUNCHED) => Some("does not know that its machine runs".to_owned()),
         Some(_) if !is_true(claim, NODE_INITIALIZED) => Some("has a machine that is no node yet".to_owned()),
         Some(_) => None,
+        None if conditions(claim).iter().any(is_refusal) => {
+            Some("was refused for good and has not come to its end".to_owned())
+        }
         None if explained => None,
         None => Some("has no machine and does not say why".to_owned()),
     }
+}
+
+/// What the cloud refuses for good is over when the time to launch is.
+fn is_refusal(condition: &Value) -> bool {
+    condition["type"] == LAUNCHED
+        && condition["status"] == "Unknown"
+        && condition["reason"] == REASON_LAUNCH_REFUSED
 }
 
 /// Whether an event tells what is wrong with a claim.
@@ -151,6 +188,7 @@ mod tests {
 
     use super::super::stage::Stage;
     use super::*;
+    use crate::sim::kube::write;
 
     fn unmet(stage: &Stage) -> Vec<&'static str> {
         stage.unmet().iter().map(|unmet| unmet.id).collect()
@@ -195,6 +233,53 @@ mod tests {
         stage.claim("a").await;
         stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
         assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_was_refused_for_good_has_yet_to_end() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        let refused = json!({
+            "type": LAUNCHED, "status": "Unknown", "reason": REASON_LAUNCH_REFUSED, "message": "no such zone",
+            "lastTransitionTime": "2026-11-16T10:00:00Z",
+        });
+        stage
+            .patch("a", json!({"status": {"conditions": [refused]}}))
+            .await;
+        let uid = stage.uid_of_claim("a");
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+                "involvedObject": {"kind": "NodeClaim", "uid": uid}, "type": "Warning", "reason": "LaunchFailed",
+            }),
+        );
+        assert_eq!(unmet(&stage), ["L2"], "also where people were told");
+        stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
+        assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_class_finds_its_image_when_it_is_there_again() {
+        for (ready, blamed) in [("False", &["L2"][..]), ("True", &[])] {
+            let mut stage = Stage::new().await;
+            let class = json!({
+                "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass",
+                "metadata": {"name": "default"}, "spec": {},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            });
+            {
+                let mut state = stage.server.state();
+                let kind = state
+                    .registry
+                    .by_kind("karpenter-ibm.sh", "IBMNodeClass")
+                    .unwrap();
+                state.store.put(&kind, class);
+            }
+            assert_eq!(unmet(&stage), [""; 0], "it may name what there never was");
+            stage.struck("c15-image-deleted", "images.get");
+            assert_eq!(unmet(&stage), blamed);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
 //! S4: no purchase is sent with which its NodePool would have more than it may, as a consistent read of claims and pools
 //! saw it with all intents counted, the purchase's own included; nor later than five seconds after that read.
 //!
-//! Counted are machines, processors, GPUs and memory, of which a machine has at least so much of what is sold. What else
-//! it has is known for certain only when it runs.
+//! Every resource counts that a pool may name. What a claim says of its machine counts as it says; of one that says nothing
+//! yet, what its profile and its class make of it at least.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::book::Book;
 use super::purchases::bought_for;
 use super::{Check, Findings, Truth};
 use crate::api::names::NODE_POOL;
-use crate::ibm::builtin::find_profile;
+use crate::ibm::builtin::{Gpu, Profile, find_profile};
 use crate::quantity::Quantity;
 use crate::sim::history::{Answer, Edge, Entry, What, Who};
 use crate::sim::kube::kind::TableKey;
@@ -100,7 +100,8 @@ impl Limits {
             let counts_itself = claims
                 .iter()
                 .any(|it| object::uid(it) == uid && it["status"]["allocation"].is_object());
-            let within = |(resource, limit): (String, i64)| held(&claims, name, &resource) <= limit;
+            let least = |claim: &Value, resource: &str| least(claim, resource, truth);
+            let within = |(resource, limit): (String, i64)| held(&claims, name, &resource, least) <= limit;
             counts_itself && pool.is_none_or(|pool| limits(pool).into_iter().all(within))
         };
         let allowed = fresh(CLAIMS).any(|claims| fresh(POOLS).any(|pools| allows(claims, pools)));
@@ -131,47 +132,102 @@ fn items(body: &Bytes) -> Vec<Value> {
     list["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// What is counted.
-const COUNTED: [&str; 4] = ["cpu", "memory", "nodes", GPU];
-const GPU: &str = "nvidia.com/gpu";
-/// No node is taken to have less memory than this of what is sold, in hundredths.
-const MEMORY_LEAST: i64 = 80;
-const GIB: i64 = 1 << 30;
-
-/// The limits that are judged: processors in thousandths, memory in bytes.
+/// The limits that are judged: processors in thousandths, memory and disk in bytes. What is no amount limits nothing.
 fn limits(pool: &Value) -> Vec<(String, i64)> {
-    let written = |resource: &str| {
-        let limit = &pool["spec"]["limits"][resource];
-        let text = limit.as_str().map_or_else(|| limit.to_string(), str::to_owned);
-        let amount: Quantity = text.parse().ok().filter(|_| !limit.is_null())?;
-        let amount = if resource == "cpu" {
-            amount.millis_ceil()
-        } else {
-            amount.units_ceil()
-        };
-        Some((resource.to_owned(), amount))
-    };
-    COUNTED.into_iter().filter_map(written).collect()
+    let written = pool["spec"]["limits"].as_object().into_iter().flatten();
+    let amounts = written.filter_map(|(resource, limit)| Some((resource.clone(), amount(resource, limit)?)));
+    amounts.collect()
 }
 
-/// What the claims of a pool hold of a resource.
-fn held(claims: &[Value], pool: &str, resource: &str) -> i64 {
+fn amount(resource: &str, written: &Value) -> Option<i64> {
+    let text = written
+        .as_str()
+        .map_or_else(|| written.to_string(), str::to_owned);
+    let amount: Quantity = text.parse().ok()?;
+    Some(match resource {
+        "cpu" => amount.millis_ceil(),
+        _ => amount.units_ceil(),
+    })
+}
+
+/// What the claims of a pool hold of a resource. `least` is what the machine of a claim that does not say has of it.
+fn held(claims: &[Value], pool: &str, resource: &str, least: impl Fn(&Value, &str) -> i64) -> i64 {
     let holding = claims.iter().filter(|claim| {
         claim["metadata"]["labels"][NODE_POOL] == pool && claim["status"]["allocation"].is_object()
     });
-    let amount = |claim: &Value| {
-        let profile = claim["status"]["allocation"]["profile"]
-            .as_str()
-            .and_then(find_profile);
-        match (resource, profile) {
-            ("nodes", _) => 1,
-            ("cpu", Some(profile)) => i64::from(profile.vcpu) * 1000,
-            ("memory", Some(profile)) => i64::from(profile.memory_gib) * GIB / 100 * MEMORY_LEAST,
-            (GPU, Some(profile)) => profile.gpu.as_ref().map_or(0, |gpu| i64::from(gpu.count)),
-            _ => 0,
-        }
+    let has = |claim: &Value| match (resource, &claim["status"]["capacity"]) {
+        ("nodes", _) => 1,
+        (_, Value::Null) => least(claim, resource),
+        (_, said) => amount(resource, &said[resource]).unwrap_or(0),
     };
-    holding.map(amount).sum()
+    holding.map(has).sum()
+}
+
+/// No node is taken to have less memory than this of what is sold, in hundredths.
+const MEMORY_LEAST: i64 = 80;
+/// Nor less of the volume that it boots from: a GiB is for booting, and 5 % of the rest for the file system.
+const DISK_LEAST: i64 = 93;
+const PODS_DEFAULT: i64 = 110;
+const VOLUME_GB_DEFAULT: i64 = 100;
+const GIB: i64 = 1 << 30;
+
+/// What the machine of a claim has of a resource at least, as its profile and its class have it.
+fn least(claim: &Value, resource: &str, truth: &Truth<'_>) -> i64 {
+    let profile = claim["status"]["allocation"]["profile"].as_str();
+    let Some(profile) = profile.and_then(find_profile) else {
+        return 0;
+    };
+    match resource {
+        "cpu" => i64::from(profile.vcpu) * 1000,
+        "memory" => i64::from(profile.memory_gib) * GIB / 100 * MEMORY_LEAST,
+        "pods" => pods(&class_of(claim, truth), i64::from(profile.vcpu)),
+        "ephemeral-storage" => disk(&class_of(claim, truth)),
+        _ => cards(profile, resource),
+    }
+}
+
+/// The class of a claim; nothing if it is gone.
+fn class_of(claim: &Value, truth: &Truth<'_>) -> Value {
+    let name = claim["spec"]["nodeClassRef"]["name"].as_str().unwrap_or_default();
+    let state = truth.kube.state();
+    let key = TableKey::of("karpenter-ibm.sh", "ibmnodeclasses");
+    let mut classes = state.store.list(&key, None).map(|stored| stored.value());
+    classes
+        .find(|class| object::name(class) == name)
+        .unwrap_or_default()
+}
+
+/// What nodes of a class were seen to have of something, at least.
+fn seen(class: &Value, what: &str) -> Option<i64> {
+    let profiles = class["status"]["observedCapacity"].as_array();
+    let all = profiles.into_iter().flatten();
+    all.filter_map(|of| amount(what, of.get(what)?)).min()
+}
+
+fn pods(class: &Value, vcpu: i64) -> i64 {
+    let kubelet = &class["spec"]["kubelet"];
+    let most = kubelet["maxPods"].as_i64().unwrap_or(PODS_DEFAULT);
+    let per_core = kubelet["podsPerCore"].as_i64().filter(|per_core| *per_core > 0);
+    let told = per_core.map_or(most, |per_core| most.min(per_core * vcpu));
+    seen(class, "pods").map_or(told, |seen| told.min(seen))
+}
+
+fn disk(class: &Value) -> i64 {
+    let volumes = class["spec"]["blockDeviceMappings"].as_array();
+    let root = volumes.into_iter().flatten().find(|it| it["rootVolume"] == true);
+    let gb = root.and_then(|root| root["volumeSpec"]["capacity"].as_i64());
+    let told = gb.unwrap_or(VOLUME_GB_DEFAULT) * 1_000_000_000 / 100 * DISK_LEAST;
+    seen(class, "ephemeralStorage").map_or(told, |seen| told.min(seen))
+}
+
+/// How many cards a profile has, if these are the ones that are asked about.
+fn cards(profile: &Profile, resource: &str) -> i64 {
+    let maker = |gpu: &Gpu| match gpu.manufacturer.to_lowercase().as_str() {
+        "intel" => "habana.ai/gaudi".to_owned(),
+        maker => format!("{maker}.com/gpu"),
+    };
+    let gpu = profile.gpu.as_ref().filter(|gpu| maker(gpu) == resource);
+    gpu.map_or(0, |gpu| i64::from(gpu.count))
 }
 
 #[cfg(test)]
@@ -257,20 +313,67 @@ mod tests {
         assert!(stage.blamed().is_empty());
     }
 
-    #[test]
-    fn memory_and_gpus_are_counted_too() {
-        let limits = limits(&pool(
-            &json!({"memory": "16Gi", "nvidia.com/gpu": 2, "example.com/other": 1}),
-        ));
-        assert_eq!(limits, [("memory".to_owned(), 16 * GIB), (GPU.to_owned(), 2)]);
-        let three: Vec<Value> = ["1", "2", "3"].map(|uid| claim(uid, true)).into();
+    /// One purchase of a pool with this limit, whose read shows so many claims without a word about their machines.
+    async fn blamed(limit: Value, claims: usize, profile: &str) -> Vec<&'static str> {
+        let mut stage = Stage::new().await;
+        let uid = limited(&mut stage, &limit).await;
+        let mut all: Vec<Value> = (1..claims).map(|it| claim(&it.to_string(), true)).collect();
+        all.push(claim(&uid, true));
+        for claim in &mut all {
+            claim["status"]["allocation"]["profile"] = json!(profile);
+        }
+        reads(&mut stage, &all, &limit);
+        buys(&mut stage, &uid);
+        stage.blamed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_resource_that_a_pool_names_is_counted() {
+        for (limit, most, profile) in [
+            (json!({"cpu": "4"}), 2, "bxf-2x8"),
+            (json!({"memory": "16Gi"}), 2, "bxf-2x8"),
+            (json!({"nodes": 2}), 2, "bxf-2x8"),
+            (json!({"pods": "220"}), 2, "bxf-2x8"),
+            (json!({"ephemeral-storage": "200G"}), 2, "bxf-2x8"),
+            (json!({"nvidia.com/gpu": 2}), 2, "gx2-8x64x1v100"),
+        ] {
+            let none: [&str; 0] = [];
+            assert_eq!(blamed(limit.clone(), most, profile).await, none, "{limit}");
+            assert_eq!(blamed(limit.clone(), most + 1, profile).await, ["S4"], "{limit}");
+        }
+        let unknown = json!({"example.com/other": 1});
         assert!(
-            held(&three, "default", "memory") > 16 * GIB,
-            "three of eight are more than sixteen"
+            blamed(unknown, 9, "bxf-2x8").await.is_empty(),
+            "no machine has it"
         );
-        assert!(held(&three[..2], "default", "memory") <= 16 * GIB);
-        let mut fast = claim("4", true);
-        fast["status"]["allocation"]["profile"] = json!("gx2-8x64x1v100");
-        assert_eq!(held(&[fast], "default", GPU), 1);
+    }
+
+    #[test]
+    fn what_a_claim_says_of_its_machine_counts() {
+        let mut says = claim("1", true);
+        says["status"]["capacity"] = json!({"pods": "20", "ephemeral-storage": "40Gi", "cpu": "2"});
+        let both = [says, claim("2", true)];
+        let held = |resource| held(&both, "default", resource, |_, _| 1);
+        assert_eq!(held("pods"), 21);
+        assert_eq!(held("ephemeral-storage"), 40 * GIB + 1);
+        assert_eq!(held("cpu"), 2001);
+        assert_eq!(held("nodes"), 2);
+    }
+
+    #[test]
+    fn a_class_says_how_many_pods_and_how_much_disk_its_nodes_have() {
+        let plain = json!({});
+        assert_eq!((pods(&plain, 2), disk(&plain)), (110, 93_000_000_000));
+        let class = json!({
+            "spec": {
+                "kubelet": {"maxPods": 60, "podsPerCore": 10},
+                "blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {"capacity": 200}}],
+            },
+            "status": {"observedCapacity": [{"profile": "bxf-2x8", "pods": "15", "ephemeralStorage": "40Gi"}]},
+        });
+        assert_eq!(
+            (pods(&class, 1), pods(&class, 4), disk(&class)),
+            (10, 15, 40 * GIB)
+        );
     }
 }

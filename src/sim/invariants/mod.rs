@@ -11,6 +11,7 @@
 mod book;
 mod changes;
 mod claims;
+mod deadlines;
 mod departures;
 mod holds;
 mod leases;
@@ -53,9 +54,9 @@ use super::ibm::Cloud;
 use super::kube::ApiServer;
 use super::probes::Probes;
 
-/// How soon after healing everything must be as it should: five minutes for leaks, a minute in which a late create may
-/// come, two in which the cloud deletes, two more for a machine that is bought last, and fifteen after which one that has
-/// not joined is given up.
+/// How soon after healing everything must be as it should, at the latest; leaks, claims that go and pods that wait have
+/// less time than that (`deadlines`). A machine that was bought last under faults may never join: it has five minutes to
+/// run and fifteen to join, and the one that is bought in its place four to be a node.
 pub const SETTLES_WITHIN: Duration = Duration::from_mins(25);
 
 /// The most violations of one invariant that are kept: after so many the rest says nothing new. The others are kept all
@@ -140,6 +141,9 @@ trait Check: Send {
     /// Looks at what just happened; the book knows of it already.
     fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings);
 
+    /// Looks at how things get well after healing, every few seconds.
+    fn look(&mut self, _book: &Book, _truth: &Truth<'_>, _found: &mut Findings) {}
+
     /// Looks at how things are after healing.
     fn settled(&self, _book: &Book, _truth: &Truth<'_>, _found: &mut Findings) {}
 }
@@ -173,6 +177,7 @@ impl Judge {
                 Box::new(trust::Trust),
                 Box::new(leftovers::Leftovers),
                 Box::new(pods::Pods),
+                Box::new(deadlines::Deadlines::default()),
                 Box::new(poison::Poison),
                 Box::new(shown::Shown::default()),
                 Box::new(plans::Plans),
@@ -207,6 +212,13 @@ impl Judge {
     /// Faults are off, clocks are right, replicas run: from now on things must get well.
     pub fn healed(&mut self, at: Duration) {
         self.book.healed_at = Some(at);
+    }
+
+    /// Looks at how things get well.
+    pub fn look(&mut self, truth: &Truth<'_>) {
+        for check in &mut self.checks {
+            check.look(&self.book, truth, &mut self.found);
+        }
     }
 
     /// What is not yet as it must be after healing: empty when liveness holds.

@@ -1,4 +1,4 @@
-//! L1: after healing every pod runs that a NodePool has a machine for.
+//! L1: after healing every pod runs that a NodePool has a machine for. By when is in `deadlines`.
 
 use serde_json::Value;
 
@@ -18,22 +18,23 @@ impl Check for Pods {
     fn observe(&mut self, _: &Entry, _: &Book, _: &Truth<'_>, _: &mut Findings) {}
 
     fn settled(&self, _: &Book, truth: &Truth<'_>, found: &mut Findings) {
-        for name in waiting(truth) {
-            found.blame("L1", truth.since_start, format!("pod {name} still waits"));
+        for pod in waiting(truth) {
+            let message = format!("pod {} still waits", object::name(&pod));
+            found.blame("L1", truth.since_start, message);
         }
     }
 }
 
-/// The names of pods that wait although a pool is open to them.
-pub(super) fn waiting(truth: &Truth<'_>) -> Vec<String> {
+/// The pods that wait although a pool is open to them.
+pub(super) fn waiting(truth: &Truth<'_>) -> Vec<Value> {
     let pools = open_pools(truth);
     let waits = |pod: &Value| {
         let pending = pod["status"]["phase"] == "Pending" && !object::is_deleting(pod);
         pending && !is_hopeless(pod) && pools.iter().any(|pool| serves(pool, pod))
     };
-    let pods = objects(truth, "", "pods");
-    let waiting = pods.iter().filter(|pod| waits(pod));
-    waiting.map(|pod| object::name(pod).to_owned()).collect()
+    let mut pods = objects(truth, "", "pods");
+    pods.retain(waits);
+    pods
 }
 
 pub(super) fn is_hopeless(pod: &Value) -> bool {

@@ -19,7 +19,8 @@ impl Check for Poison {
         let Some(bad) = bad_object(truth) else {
             return;
         };
-        let pods = waiting(truth).into_iter().map(|pod| format!("pod {pod}"));
+        let pods = waiting(truth);
+        let pods = pods.iter().map(|pod| format!("pod {}", object::name(pod)));
         let claims = leftovers::waiting(book, truth)
             .into_iter()
             .map(|claim| format!("claim {claim}"));

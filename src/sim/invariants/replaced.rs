@@ -107,9 +107,11 @@ impl Check for Replaced {
 impl Replaced {
     /// Takes note of machines that go down and of what their kubelets say.
     fn look(&mut self, now: Duration, book: &Book, truth: &Truth<'_>) {
-        for machine in truth.cloud.instances() {
-            let down = matches!(machine.status, "stopping" | "stopped") && machine.class == Class::Spot;
-            if !down || self.judged.contains(&machine.id) || self.losses.contains_key(&machine.id) {
+        for machine in truth.cloud.instances_down() {
+            if machine.class != Class::Spot
+                || self.judged.contains(&machine.id)
+                || self.losses.contains_key(&machine.id)
+            {
                 continue;
             }
             let claim = book

@@ -366,6 +366,17 @@ impl Stage {
         self.judge.unmet(&truth)
     }
 
+    /// Looks at how things get well.
+    pub(in crate::sim) fn looks(&mut self) {
+        let truth = Truth {
+            kube: &self.server,
+            cloud: &self.cloud,
+            now: self.clock.now(),
+            since_start: self.clock.instant() - self.started,
+        };
+        self.judge.look(&truth);
+    }
+
     /// Everything is as it must be, and must stay so.
     pub(in crate::sim) fn settles(&mut self) {
         let truth = Truth {

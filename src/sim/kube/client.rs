@@ -9,6 +9,7 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::identity::User;
 use super::server::ApiServer;
+use crate::operator::slim;
 
 /// What a client does about 429, 503 and 504.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,16 @@ impl ApiServer {
         self.connect(user, Refused::Retried)
     }
 
+    /// A client that is somebody, and that does not learn who owns which field.
+    pub fn slim_client_as(&self, user: User) -> kube::Client {
+        let service = ServiceBuilder::new()
+            .layer(marked(user))
+            .map_response(slim)
+            .map_err(BoxError::from)
+            .service(self.router());
+        kube::Client::new(service, "default")
+    }
+
     /// A client that may do everything.
     pub fn admin(&self) -> kube::Client {
         self.client_as(User::admin())
@@ -41,15 +52,20 @@ impl ApiServer {
     fn connect(&self, user: User, refused: Refused) -> kube::Client {
         let retry = (refused == Refused::Retried).then(|| RetryLayer::new(RetryPolicy::server_retry()));
         let service = ServiceBuilder::new()
-            .layer(MapRequestLayer::new(move |mut request: Request<Body>| {
-                request.extensions_mut().insert(user.clone());
-                request
-            }))
+            .layer(marked(user))
             .option_layer(retry)
             .map_err(BoxError::from)
             .service(self.router());
         kube::Client::new(service, "default")
     }
+}
+
+/// Says with each request whose it is.
+fn marked(user: User) -> MapRequestLayer<impl Fn(Request<Body>) -> Request<Body> + Clone> {
+    MapRequestLayer::new(move |mut request: Request<Body>| {
+        request.extensions_mut().insert(user.clone());
+        request
+    })
 }
 
 #[cfg(test)]

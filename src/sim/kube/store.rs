@@ -20,8 +20,9 @@ pub use super::stored::{Event, ObjectKey, Stored};
 /// 410). A real server keeps five minutes; at 100 changes a second that is 30,000.
 const HISTORY_MAX: usize = 30_000;
 
-/// How many objects that were written last are kept decoded as well. Of pods, at some 40 KB, that is 10 MB; and it is
-/// more than all Leases, Nodes and claims of a small cluster.
+/// How many objects of a table that were written last are kept decoded as well. Of pods, at some 40 KB, that is 10 MB; and
+/// it is more than all Nodes and claims of a small cluster. Each table has its own: Leases, of which most writes are,
+/// would drive out everything else.
 const DECODED_MAX: usize = 256;
 
 /// What happened to an object.
@@ -46,6 +47,8 @@ struct Table {
     floor: u64,
     /// The last change; watchers wait for it to move.
     changed: watch::Sender<u64>,
+    /// What is kept decoded, in the order in which it was written.
+    decoded: VecDeque<Arc<Stored>>,
 }
 
 /// Every object of the cluster.
@@ -59,8 +62,6 @@ pub struct Store {
     untold: Vec<TableKey>,
     /// Who is owned by whom.
     pub ownership: Ownership,
-    /// What is kept decoded, in the order in which it was written.
-    decoded: VecDeque<Arc<Stored>>,
 }
 
 impl Default for Store {
@@ -72,7 +73,6 @@ impl Default for Store {
             compacted: 0,
             untold: Vec::new(),
             ownership: Ownership::default(),
-            decoded: VecDeque::new(),
         }
     }
 }
@@ -142,18 +142,9 @@ impl Store {
             after: Arc::clone(&stored),
             deleted: false,
         });
+        table.keep_decoded(&stored);
         self.untold.push(place);
-        self.keep_decoded(&stored);
         stored
-    }
-
-    fn keep_decoded(&mut self, stored: &Arc<Stored>) {
-        self.decoded.push_back(Arc::clone(stored));
-        if self.decoded.len() > DECODED_MAX
-            && let Some(oldest) = self.decoded.pop_front()
-        {
-            oldest.forget();
-        }
     }
 
     /// Removes an object; what its watchers see last carries the revision of the removal.
@@ -177,8 +168,8 @@ impl Store {
             deleted: true,
         };
         table.remember(change);
+        table.keep_decoded(&after);
         self.untold.push(place);
-        self.keep_decoded(&after);
         Some(after)
     }
 
@@ -245,6 +236,15 @@ impl Store {
 }
 
 impl Table {
+    fn keep_decoded(&mut self, stored: &Arc<Stored>) {
+        self.decoded.push_back(Arc::clone(stored));
+        if self.decoded.len() > DECODED_MAX
+            && let Some(oldest) = self.decoded.pop_front()
+        {
+            oldest.forget();
+        }
+    }
+
     fn remember(&mut self, change: Change) {
         self.history.push_back(change);
         if self.history.len() > HISTORY_MAX

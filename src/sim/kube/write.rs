@@ -97,7 +97,10 @@ pub async fn create_object(
     // Whoever makes an object owns what it says and its defaults; what admission adds is nobody's.
     admission::settle(kind, &mut object)?;
     managed::created(kind, ask, server, &mut object);
-    certificates::prepare_new(kind, user, &mut object);
+    if certificates::is_csr(kind) {
+        certificates::prepare_new(kind, user, &mut object);
+        admission::settle(kind, &mut object)?;
+    }
     let admission = Admission {
         kind,
         user,
@@ -239,11 +242,12 @@ async fn try_change(
         admission::settle(kind, &mut owned)?;
         managed::updated(kind, ask, server, old_value, record, &mut owned);
         managed::carry(&owned, &mut object);
+        certificates::prepare_change(server, kind, subresource, old_value, &mut object);
+        admission::settle(kind, &mut object)?;
     } else {
         admission::settle(kind, &mut object)?;
         managed::updated(kind, ask, server, old_value, record, &mut object);
     }
-    certificates::prepare_change(server, kind, subresource, old_value, &mut object);
     let admission = Admission {
         kind,
         user,

@@ -31,8 +31,12 @@ probes! {
     FOREIGN_NAME = "name-conflict-foreign", "somebody else's machine held the name that a claim needs";
     TOKEN_EXPIRED = "token-expired-mid-create", "an order was refused with 401";
     NO_CAPACITY = "async-no-capacity", "a machine was accepted and then could not start for want of capacity";
+    OVER_QUOTA = "order-refused-over-quota", "an order was refused because the account has as much as it may";
+    NO_ADDRESS = "order-refused-without-address", "an order was refused because its subnet had no address left";
+    WITHDRAWN = "ordered-what-is-gone", "an order was refused because its profile or image is gone";
     SECOND_ATTEMPT = "second-attempt-bought", "another machine was bought for a claim after the first came to nothing";
     OTHER_MACHINE = "other-machine-than-ordered", "a machine of another profile or zone than ordered was kept";
+    PREEMPTED_LEAVING = "preempted-during-drain", "a spot machine was taken back while its claim was being deleted";
     PREEMPTED_EARLY = "preempted-before-registration", "a spot machine was taken back before it had joined";
     PAGE_FAILED = "list-page-failed", "a list of machines failed after its first page";
     RETRY_AFTER = "retry-after-honored", "a service named a time, and was asked again after it";
@@ -50,12 +54,14 @@ probes! {
     CRASH_BEFORE_CREATE = "crash-between-intent-and-create", "a replica died with an intent written and nothing bought";
     CRASH_BEFORE_RECORD = "crash-between-create-and-record", "a replica died with a machine bought and not recorded";
     LEADER_LOST = "leader-lost-mid-create", "a Lease passed on between an order and the record of its machine";
+    HANDED_OVER = "handed-over-mid-create", "a leader gave its Lease back between an order and the record of its machine";
     TWO_LEADERS = "two-leaders-overlap", "a replica acted although another held its Lease";
     ON_ITS_WAY = "pod-placed-on-claim-in-flight", "a pod was given a place on a claim that was made for others and is on its way";
     LEFT_OUT = "pod-left-out-with-reason", "a pod for which no node can be found or bought was told why";
     LIMIT_HELD = "limit-held-pods-back", "a pod was told that a pool has as much as it may";
     PLANNED_AHEAD = "planned-before-evicted", "a claim was made for a pod that was still on a node that goes";
     PREEMPTED_WITH_PODS = "preempted-with-pods", "a spot machine was taken back from under pods";
+    UNDISTURBED = "undisturbed-while-node-leaves", "a pod on a node that goes was from then on not to be disturbed";
     EVICTED = "pod-evicted", "a pod left a node that goes because it was asked to";
     BUDGET_BLOCKED = "budget-blocked-eviction", "a pod left a node that goes only after its disruption budget had held it there";
     PAUSED = "paused-past-its-lease", "a replica stood still for longer than its Lease lasts, then went on";

@@ -8,12 +8,14 @@ use serde_json::Value;
 
 use super::{
     BUDGET_BLOCKED, EVICTED, Hits, LEFT_OUT, LIMIT_HELD, ON_ITS_WAY, PLANNED_AHEAD, PREEMPTED_WITH_PODS,
+    UNDISTURBED,
 };
 use crate::api::names::{NOMINATED_PODS, REASON_FAILED_SCHEDULING, REASON_NOMINATED};
 use crate::sim::history::{Entry, What};
 use crate::sim::invariants::{Book, Truth};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
+use crate::sim::kube::request::Target;
 use crate::sim::kube::store::Stored;
 
 /// What becomes of pods.
@@ -44,6 +46,12 @@ impl Places {
                 hits.hit(PLANNED_AHEAD);
             }
         }
+        if let What::Fault { name, detail } = &entry.what
+            && *name == "k14-undisturbed-pod"
+            && is_on_a_leaving_node(detail, truth)
+        {
+            hits.hit(UNDISTURBED);
+        }
         if let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered) {
             let evicts = sent.request.method == Method::POST && sent.request.path.ends_with("/eviction");
             if evicts && matches!(answer.status, Some(200 | 201)) {
@@ -58,20 +66,23 @@ impl Places {
     /// leaving shows in who leaves later.
     fn look_at_budgets(&mut self, path: &str, truth: &Truth<'_>, hits: &mut Hits<'_>) {
         let pods = pods(truth);
+        let target = Target::parse(path).unwrap_or_default();
         let evicted = pods.iter().find(|pod| {
-            let at = format!("/namespaces/{}/pods/{}/", pod.key.namespace, pod.key.name);
-            path.contains(&at)
+            target.namespace.as_deref() == Some(pod.key.namespace.as_str())
+                && target.name.as_deref() == Some(pod.key.name.as_str())
         });
         if evicted.is_some_and(|pod| self.kept.remove(&uid(pod))) {
             hits.hit(BUDGET_BLOCKED);
         }
         let mut budgets = objects(truth, "policy", "poddisruptionbudgets");
         budgets.retain(|budget| budget["status"]["disruptionsAllowed"] == 0);
+        if budgets.is_empty() {
+            return;
+        }
         let claims = objects(truth, "karpenter.sh", "nodeclaims");
-        let goes = |node: &str| {
-            let mut going = claims.iter().filter(|claim| object::is_deleting(claim));
-            going.any(|claim| node == object::name(claim))
-        };
+        let going = claims.iter().filter(|claim| object::is_deleting(claim));
+        let going: BTreeSet<&str> = going.map(|claim| object::name(claim)).collect();
+        let goes = |node: &str| going.contains(node);
         let kept = pods.iter().filter(|pod| {
             goes(pod.field("spec.nodeName"))
                 && budgets.iter().any(|budget| guards(budget, pod))
@@ -99,6 +110,18 @@ impl Places {
             }
         }
     }
+}
+
+/// Whether a pod, by its name as `pods/default/a`, is on a node whose claim is being deleted.
+fn is_on_a_leaving_node(pod: &str, truth: &Truth<'_>) -> bool {
+    let pods = pods(truth);
+    let meant = pods
+        .iter()
+        .find(|it| format!("pods/{}/{}", it.key.namespace, it.key.name) == pod);
+    let node = meant.map(|pod| pod.field("spec.nodeName"));
+    let claims = objects(truth, "karpenter.sh", "nodeclaims");
+    let mut leaving = claims.iter().filter(|claim| object::is_deleting(claim));
+    node.is_some_and(|node| leaving.any(|claim| object::name(claim) == node))
 }
 
 /// Whether a budget is about a pod. Those of drawn worlds select by labels alone.
@@ -227,6 +250,24 @@ mod tests {
         );
         stage.look();
         assert_eq!(hits(&stage), [PLANNED_AHEAD]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wish_not_to_be_disturbed_counts_on_a_node_that_goes() {
+        let mut stage = Stage::new().await;
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+                "spec": {"nodeName": "a", "containers": []},
+            }),
+        );
+        stage.claim("a").await;
+        stage.struck("k14-undisturbed-pod", "pods/default/p");
+        assert!(hits(&stage).is_empty());
+        stage.delete("a").await;
+        stage.struck("k14-undisturbed-pod", "pods/default/p");
+        assert_eq!(hits(&stage), [UNDISTURBED]);
     }
 
     fn evict(stage: &mut Stage, pod: &str, status: u16) {

@@ -1,16 +1,17 @@
 //! Rare ways of a purchase.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{
-    DUPLICATE_NAME, FOREIGN_NAME, Hits, LATE_CREATE, LOST_THEN_ADOPTED, NO_CAPACITY, OTHER_MACHINE,
-    PREEMPTED_EARLY, SECOND_ATTEMPT, TOKEN_EXPIRED,
+    DUPLICATE_NAME, FOREIGN_NAME, Hits, LATE_CREATE, LOST_THEN_ADOPTED, NO_ADDRESS, NO_CAPACITY,
+    OTHER_MACHINE, OVER_QUOTA, PREEMPTED_EARLY, PREEMPTED_LEAVING, SECOND_ATTEMPT, TOKEN_EXPIRED, WITHDRAWN,
 };
 use crate::api::names::LAUNCHED;
 use crate::sim::history::{Answer, Entry, What};
+use crate::sim::ibm::Class;
 use crate::sim::invariants::{Book, Sent, bought_for, is_true};
 use crate::sim::kube::object;
 
@@ -26,6 +27,8 @@ pub(super) struct Orders {
     ordered: BTreeMap<String, (String, String)>,
     /// Whose machines were told to have failed already.
     failed: BTreeMap<String, &'static str>,
+    /// Spot machines that were seen to go down, by id.
+    down: BTreeSet<String>,
 }
 
 impl Orders {
@@ -64,6 +67,9 @@ impl Orders {
                 let ours = book.machines_of(claim).any(|machine| machine.gone.is_none());
                 hits.hit(if ours { DUPLICATE_NAME } else { FOREIGN_NAME });
             }
+            Some(400) if says(answer, "over_quota") => hits.hit(OVER_QUOTA),
+            Some(400) if says(answer, "subnet_out_of_ip_addresses") => hits.hit(NO_ADDRESS),
+            Some(404) => hits.hit(WITHDRAWN),
             None | Some(500..) => {
                 self.lost.insert(claim.to_owned(), sent.at);
             }
@@ -89,6 +95,7 @@ impl Orders {
     }
 
     fn look_at_failures(&mut self, book: &Book, hits: &mut Hits<'_>) {
+        self.look_at_leaving(book, hits);
         for machine in book.machines.values() {
             let (Some(claim), Some(reason)) = (&machine.claim, machine.reason.as_deref()) else {
                 continue;
@@ -104,6 +111,23 @@ impl Orders {
             }
             if self.failed.insert(machine.id.clone(), name).is_none() {
                 hits.hit(name);
+            }
+        }
+    }
+
+    /// Spot machines that go down by themselves, the first time that this shows: a machine that is deleted does not stop.
+    fn look_at_leaving(&mut self, book: &Book, hits: &mut Hits<'_>) {
+        let stops = |status: &str, reason: Option<&str>| {
+            status == "stopping" || reason == Some("stopped_by_preemption")
+        };
+        for machine in book.machines.values().filter(|it| it.class == Class::Spot) {
+            let down = machine.gone.is_none() && stops(machine.status, machine.reason.as_deref());
+            if !down || !self.down.insert(machine.id.clone()) {
+                continue;
+            }
+            let claim = machine.claim.as_ref().and_then(|uid| book.claims.get(uid));
+            if claim.is_some_and(|claim| claim.deleting.is_some()) {
+                hits.hit(PREEMPTED_LEAVING);
             }
         }
     }

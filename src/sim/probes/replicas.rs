@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::Method;
 use serde_json::Value;
 
-use super::{CRASH_BEFORE_CREATE, CRASH_BEFORE_RECORD, Hits, LEADER_LOST, PAUSED, TWO_LEADERS};
-use crate::api::names::LEADER_LEASE;
+use super::{CRASH_BEFORE_CREATE, CRASH_BEFORE_RECORD, HANDED_OVER, Hits, LEADER_LOST, PAUSED, TWO_LEADERS};
 use crate::sim::history::{Edge, Entry, What, Who};
 use crate::sim::invariants::{Book, Sent, Truth, bought_for};
 use crate::sim::kube::kind::TableKey;
@@ -74,6 +73,9 @@ impl Leaders {
             let passed = before.is_some_and(|before| before != holder);
             if passed && !self.ordering.is_empty() {
                 hits.hit(LEADER_LOST);
+                if holder.is_empty() {
+                    hits.hit(HANDED_OVER);
+                }
             }
         }
     }
@@ -93,11 +95,16 @@ impl Leaders {
         }
     }
 
-    /// Whether somebody else leads by now.
+    /// Whether every Lease is somebody else's by now.
     fn was_deposed(&self, number: usize) -> bool {
-        let leads = self.holders.get(LEADER_LEASE).filter(|holder| !holder.is_empty());
-        let own = self.identities.get(&number);
-        leads.is_some() && own.is_some() && leads != own
+        let Some(own) = self.identities.get(&number) else {
+            return false;
+        };
+        !self.holders.is_empty()
+            && self
+                .holders
+                .values()
+                .all(|holder| !holder.is_empty() && holder != own)
     }
 }
 

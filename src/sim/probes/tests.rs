@@ -4,7 +4,6 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::api::names::LEADER_LEASE;
 use crate::sim::history::{Edge, What};
 use crate::sim::invariants::stage::Stage;
 
@@ -82,6 +81,61 @@ async fn refusals_of_an_order_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn orders_for_what_is_not_to_be_had_are_told_apart() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    let says = |code: &str| format!(r#"{{"errors":[{{"code":"{code}"}}]}}"#);
+    for (status, code, name) in [
+        (400, "over_quota", OVER_QUOTA),
+        (400, "subnet_out_of_ip_addresses", NO_ADDRESS),
+        (404, "image_not_found", WITHDRAWN),
+    ] {
+        let number = order(&mut stage, &uid);
+        stage.hears(0, number, Some(status), &says(code));
+        assert_eq!(hit(&stage, name), 1, "{name}");
+    }
+    let number = order(&mut stage, &uid);
+    stage.hears(0, number, Some(400), &says("bad_field"));
+    assert_eq!(stage.judge.probes().hits.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_taken_back_while_its_claim_goes_is_recognized() {
+    for goes_first in [true, false] {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let id = stage.spot_machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        if goes_first {
+            stage.delete("a").await;
+        }
+        stage.cloud.preempt(&id).unwrap();
+        for _ in 0..2 {
+            let number = stage.sends(0, Edge::Cloud, &Method::GET, INSTANCES, "");
+            stage.hears(0, number, Some(200), "{}");
+        }
+        if !goes_first {
+            stage.delete("a").await;
+            stage.see_cloud();
+        }
+        assert_eq!(hit(&stage, PREEMPTED_LEAVING), u64::from(goes_first));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_back_between_order_and_record_is_recognized() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    stage.hold("leader", Some("replica-0")).await;
+    stage.hold("leader", Some("")).await;
+    assert_eq!(hit(&stage, HANDED_OVER), 0, "nothing was under way");
+    stage.hold("leader", Some("replica-0")).await;
+    order(&mut stage, &uid);
+    stage.hold("leader", Some("")).await;
+    assert_eq!((hit(&stage, HANDED_OVER), hit(&stage, LEADER_LOST)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_orphan_that_is_swept_and_a_stranger_that_is_listed_are_recognized() {
     let mut stage = Stage::new().await;
     let orphan = stage
@@ -136,12 +190,12 @@ async fn a_replica_that_acts_after_its_leases_passed_on_is_recognized_beside_a_l
     stage.hold("launches", None).await;
     let renewal = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leader";
     let number = stage.sends(0, Edge::Kube, &Method::PUT, renewal, "");
-    stage.hold(LEADER_LEASE, Some("replica-0")).await;
+    stage.hold("leader", Some("replica-0")).await;
     stage.hears(0, number, Some(200), r#"{"spec":{"holderIdentity":"replica-0"}}"#);
     order(&mut stage, &uid);
     assert_eq!(hit(&stage, TWO_LEADERS), 0);
     stage.pass(15).await;
-    stage.hold(LEADER_LEASE, Some("replica-1")).await;
+    stage.hold("leader", Some("replica-1")).await;
     order(&mut stage, &uid);
     assert_eq!(hit(&stage, TWO_LEADERS), 1);
 }

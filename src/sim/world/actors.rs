@@ -20,7 +20,7 @@ fn controllers() -> Vec<Actor> {
 pub fn start(cluster: &Cluster, seed: u64) {
     let client = |name: &str| {
         let user = User::named(name, &["system:masters", "system:authenticated"]);
-        cluster.server.client_as(user)
+        cluster.server.slim_client_as(user)
     };
     let (plane, clock) = (client(CONTROL_PLANE), cluster.clock.clone());
     tokio::spawn(async move { control_plane::run(plane, clock, &controllers()).await });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::effects::kube_kind;
+use super::effects::kube_parts;
 use super::recorder::{Recorder, Sent, Worth};
 use crate::sim::history::{CarriedOut, Edge, Who};
 use crate::sim::kube::Audit;
@@ -45,8 +45,8 @@ fn who(user: &str) -> Who {
 
 /// Heartbeats and events are the bulk of what happens, and nobody asks for them.
 fn worth(path: &str) -> Worth {
-    match kube_kind(path).as_deref() {
-        Some("leases" | "events") => Worth::Hashed,
+    match kube_parts(path) {
+        Some(("leases" | "events", _, None)) => Worth::Hashed,
         _ => Worth::Kept,
     }
 }

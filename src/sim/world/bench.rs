@@ -37,6 +37,11 @@ impl Bench {
         self.judge().healed(at);
     }
 
+    /// Looks at how things get well.
+    pub(super) fn look(&self, at: Duration) {
+        self.judge().look(&self.truth(at));
+    }
+
     /// Whether everything is as it should be.
     pub(super) fn is_content(&self, at: Duration) -> bool {
         self.judge().unmet(&self.truth(at)).is_empty()

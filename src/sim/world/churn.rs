@@ -83,10 +83,12 @@ fn limited_pool(seed: u64) -> Option<Value> {
     if rng.u8(..4) != 0 {
         return None;
     }
-    let limits = if rng.bool() {
-        json!({"cpu": rng.u32(8..=20).to_string()})
-    } else {
-        json!({"nodes": rng.u32(2..=4).to_string()})
+    let nodes = rng.u32(2..=4);
+    let limits = match rng.u8(..4) {
+        0 => json!({"cpu": rng.u32(8..=20).to_string()}),
+        1 => json!({"nodes": nodes.to_string()}),
+        2 => json!({"pods": (110 * nodes).to_string()}),
+        _ => json!({"ephemeral-storage": format!("{}G", 100 * nodes)}),
     };
     Some(json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},

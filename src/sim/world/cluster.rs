@@ -12,7 +12,7 @@ use super::recorder::Recorder;
 use super::{audit, chart};
 use crate::api::crd::definitions;
 use crate::clock::Clock;
-use crate::operator::ClusterAccess;
+use crate::operator::{ClusterAccess, PriceSource};
 use crate::sim::ibm::{self, Answers, Cloud};
 use crate::sim::kube::identity::{Keys, User, service_account};
 use crate::sim::kube::{ApiServer, Options};
@@ -118,6 +118,7 @@ impl Cluster {
                 dns: vec![DNS.to_owned()],
             },
             config_file: None,
+            prices: PriceSource::BuiltIn,
             alarm: Alarm::none(),
         })
     }

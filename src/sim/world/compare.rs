@@ -15,6 +15,7 @@ use crate::sim::invariants::Violation;
 const COSTLY: &[&str] = &[
     "c9-start-fails",
     "c10-preemption",
+    "c10-preemption-deletes",
     "c11-host-failure",
     "c13-partial-create",
     "c16-wrong-profile",

@@ -19,8 +19,9 @@ use super::replica::{Outside, Replica};
 use super::steps::{self, Play};
 use super::timeline::{Change, timeline};
 use super::{Outcome, Setup, Verdict, actors};
+use crate::operator::PriceSource;
 use crate::sim::faults::kube::Layer;
-use crate::sim::faults::{Desk, Fault, FaultName, Parts, Plan, Upon};
+use crate::sim::faults::{Desk, Fault, FaultName, Injection, Parts, Plan, Upon};
 use crate::sim::history::Who;
 use crate::sim::invariants::{ILLEGAL_PLAN, SETTLES_WITHIN};
 
@@ -71,6 +72,7 @@ impl World {
         cluster.audit(&recorder);
         let mut surroundings = cluster.install(&setup.scenario.region).await?;
         surroundings.alarm = alarm(&recorder);
+        surroundings.prices = prices(&setup.plan);
         actors::start(&cluster, setup.seed);
         let bench = Bench::new(&cluster, &recorder);
         let desk = desk(&cluster, &recorder);
@@ -177,6 +179,7 @@ impl World {
         let bound = self.recorder.elapsed() + SETTLES_WITHIN;
         while self.recorder.elapsed() < bound && !self.is_well() {
             self.cluster.clock.sleep(LOOK_EVERY).await;
+            self.bench.look(self.recorder.elapsed());
         }
         self.bench.settled(self.recorder.elapsed());
     }
@@ -212,6 +215,11 @@ impl World {
                         }
                         Upon::Order | Upon::Renewal | Upon::Effects(_) => paused.pause_upon(upon),
                     }
+                }
+            }
+            Fault::Handover { replica, upon } => {
+                if let Some(asked) = self.replicas.get(replica) {
+                    asked.stop_upon(upon);
                 }
             }
             _ => self.desk.start(&injection).await,
@@ -266,6 +274,19 @@ fn alarm(recorder: &Recorder) -> Alarm {
     Alarm(Arc::new(move |finding| {
         told.turn(Who::World, format!("{ILLEGAL_PLAN}{finding}"));
     }))
+}
+
+/// The catalogue is read only where something is wrong with it: a reading takes as long as a tenth of the world.
+fn prices(plan: &Plan) -> PriceSource {
+    let is_wrong = |injection: &Injection| match &injection.fault {
+        Fault::Cloud(fault) => fault.kind.is_about_prices(),
+        _ => false,
+    };
+    if plan.injections.iter().any(is_wrong) {
+        PriceSource::Catalog
+    } else {
+        PriceSource::BuiltIn
+    }
 }
 
 fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {

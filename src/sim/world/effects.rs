@@ -67,50 +67,52 @@ impl Verb {
 /// The effect that a request has when it is carried out, if it is one.
 pub fn effect(edge: Edge, method: &Method, path: &str) -> Option<Deed> {
     let verb = Verb::of(method)?;
-    let kind = match edge {
-        Edge::Kube => kube_kind(path)?,
-        Edge::Cloud => cloud_kind(path)?,
-    };
-    // Tags are sent by POST, but change what is there: the same twice as once.
-    let verb = match verb {
-        Verb::Create if edge == Edge::Cloud && kind.starts_with("tags/") => Verb::Update,
-        verb => verb,
-    };
-    let counts = match edge {
-        Edge::Kube => !NO_EFFECT.contains(&kind.as_str()),
-        Edge::Cloud => true,
-    };
-    let object = match edge {
-        Edge::Kube => kube_parts(path).and_then(|(_, name, _)| name),
-        Edge::Cloud => None,
-    };
-    counts.then(|| Deed {
-        kind,
+    match edge {
+        Edge::Kube => kube_effect(verb, path),
+        Edge::Cloud => {
+            let kind = cloud_kind(path)?;
+            // Tags are sent by POST, but change what is there: the same twice as once.
+            let verb = match verb {
+                Verb::Create if kind.starts_with("tags/") => Verb::Update,
+                verb => verb,
+            };
+            let object = String::new();
+            Some(Deed { kind, verb, object })
+        }
+    }
+}
+
+fn kube_effect(verb: Verb, path: &str) -> Option<Deed> {
+    let (plural, name, subresource) = kube_parts(path)?;
+    // Before anything is put into words: most requests are renewals of Leases.
+    if NO_EFFECT.contains(&(plural, subresource)) {
+        return None;
+    }
+    Some(Deed {
+        kind: worded(plural, subresource),
         verb,
-        object: object.unwrap_or_default().to_owned(),
+        object: name.unwrap_or_default().to_owned(),
     })
 }
 
 /// Kinds whose writes are forgotten or renewed by themselves.
-const NO_EFFECT: &[&str] = &[
-    "leases",
-    "events",
-    "serviceaccounts/token",
-    "tokenreviews",
-    "subjectaccessreviews",
-    "selfsubjectreviews",
-    "selfsubjectaccessreviews",
-    "selfsubjectrulesreviews",
-    "localsubjectaccessreviews",
+const NO_EFFECT: &[(&str, Option<&str>)] = &[
+    ("leases", None),
+    ("events", None),
+    ("serviceaccounts", Some("token")),
+    ("tokenreviews", None),
+    ("subjectaccessreviews", None),
+    ("selfsubjectreviews", None),
+    ("selfsubjectaccessreviews", None),
+    ("selfsubjectrulesreviews", None),
+    ("localsubjectaccessreviews", None),
 ];
 
-/// The plural name in a path of the Kubernetes API, with its subresource.
-pub fn kube_kind(path: &str) -> Option<String> {
-    let (kind, _, subresource) = kube_parts(path)?;
-    Some(match subresource {
-        Some(subresource) => format!("{kind}/{subresource}"),
-        None => kind.to_owned(),
-    })
+fn worded(plural: &str, subresource: Option<&str>) -> String {
+    match subresource {
+        Some(subresource) => format!("{plural}/{subresource}"),
+        None => plural.to_owned(),
+    }
 }
 
 /// Plural name, name and subresource in a path of the Kubernetes API.
@@ -121,14 +123,15 @@ pub fn kube_parts(path: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
         "apis" => segments.nth(1)?,
         _ => return None,
     };
-    let mut rest: Vec<&str> = segments.collect();
-    // `namespaces/x` is an object, `namespaces/x/pods` lies within it, `namespaces/x/status` is its own.
-    let own = matches!(rest.get(2), None | Some(&"status" | &"finalize"));
-    if rest.first() == Some(&"namespaces") && !own {
-        rest.drain(..2);
+    let first = segments.next()?;
+    let (second, third) = (segments.next(), segments.next());
+    match (first, third) {
+        // `namespaces/x` is an object, `namespaces/x/pods` lies within it, `namespaces/x/status` is its own.
+        ("namespaces", Some(kind)) if !matches!(kind, "status" | "finalize") => {
+            Some((kind, segments.next(), segments.next()))
+        }
+        _ => Some((first, second, third)),
     }
-    let kind = rest.first().copied()?;
-    Some((kind, rest.get(1).copied(), rest.get(2).copied()))
 }
 
 /// `instances` in `/v1/instances/0717_1/actions`. Tokens and searches change nothing.

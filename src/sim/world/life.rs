@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use crate::sim::faults::Upon;
 use crate::sim::history::Who;
@@ -21,6 +22,8 @@ struct Inner {
     number: usize,
     life: u64,
     state: Mutex<State>,
+    /// Asks it to stop.
+    stop: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,8 @@ struct State {
     dies_at: Option<u64>,
     /// Stands still when it next sends something of that kind.
     halts_upon: Option<Upon>,
+    /// Is asked to stop when it next sends something of that kind.
+    stops_upon: Option<Upon>,
 }
 
 /// What a life is like.
@@ -58,7 +63,9 @@ impl Life {
                 effects: 0,
                 dies_at: None,
                 halts_upon: None,
+                stops_upon: None,
             }),
+            stop: CancellationToken::new(),
         }))
     }
 
@@ -94,9 +101,30 @@ impl Life {
         state.dies_at = Some(state.effects + more);
     }
 
+    /// What asks it to stop, from outside.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.0.stop
+    }
+
+    /// Asks it to stop when it next sends something of that kind.
+    pub fn stop_upon(&self, upon: Upon) {
+        self.state().stops_upon = Some(upon);
+    }
+
+    /// Something of that kind has left it: says whether it is asked to stop now.
+    pub fn must_stop(&self, sent: Upon) -> bool {
+        let mut state = self.state();
+        let stops = state.stops_upon == Some(sent) && state.mode == Mode::Running;
+        if stops {
+            state.stops_upon = None;
+        }
+        stops
+    }
+
     /// Takes a death that has not come yet back, and says how many effects it was away.
     pub fn spare(&self) -> Option<u64> {
         let mut state = self.state();
+        state.stops_upon = None;
         let at = state.dies_at.take()?;
         Some(at.saturating_sub(state.effects))
     }
@@ -319,6 +347,20 @@ mod tests {
         assert_eq!(life.mode(), Mode::Paused);
         life.resume();
         assert!(!life.has_sent(Upon::Effects(0)), "once");
+    }
+
+    #[test]
+    fn it_is_asked_to_stop_upon_its_next_order_and_only_once() {
+        let life = Life::new(0, 0);
+        life.stop_upon(Upon::Order);
+        assert!(!life.must_stop(Upon::Renewal));
+        assert!(life.must_stop(Upon::Order));
+        assert!(!life.must_stop(Upon::Order));
+        assert_eq!(
+            life.mode(),
+            Mode::Running,
+            "it has a while to put its things in order"
+        );
     }
 
     #[test]

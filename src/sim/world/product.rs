@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use crate::audit;
 use crate::ibm::secret::Secret;
-use crate::operator::{ClusterAccess, Context, Factory, RawSettings, SettingError, Settings, factory_of};
+use crate::operator::{
+    ClusterAccess, Context, Factory, PriceSource, RawSettings, SettingError, Settings, factory_of,
+};
 use crate::sim::mutants::Mutant;
 
 /// What a replica is told about where it runs.
@@ -24,6 +26,8 @@ pub struct Surroundings {
     pub cluster: ClusterAccess,
     /// The file that it is configured with.
     pub config_file: Option<PathBuf>,
+    /// Where its prices come from.
+    pub prices: PriceSource,
     /// Who hears of plans that are not legal.
     pub alarm: Alarm,
 }
@@ -94,6 +98,7 @@ pub fn settings(surroundings: &Surroundings, number: usize) -> Result<Settings, 
         ..RawSettings::default()
     };
     let mut settings = Settings::validate(&raw)?;
+    settings.prices = surroundings.prices;
     settings.controllers.cluster = Some(surroundings.cluster.clone());
     Ok(settings)
 }

@@ -107,6 +107,24 @@ impl Replica {
         self.life().pause_upon(upon);
     }
 
+    /// Asks it to stop, now or when it next sends something of that kind.
+    pub fn stop_upon(&self, upon: Upon) {
+        let life = self.life();
+        match upon {
+            Upon::Now => self.stop(&life, "at any time"),
+            upon => life.stop_upon(upon),
+        }
+    }
+
+    fn stop(&self, life: &Life, when: &str) {
+        if life.mode() == Mode::Running && !life.stop().is_cancelled() {
+            let detail = format!("replica {} {when}", self.0.number);
+            self.0.outside.desk.strike(FaultName::Handover, &detail);
+            self.turn(life, "asked to stop");
+            life.stop().cancel();
+        }
+    }
+
     /// Polls it again.
     pub fn resume(&self) {
         let life = self.life();
@@ -169,6 +187,7 @@ impl Replica {
                 self.0.outside.desk.strike(FaultName::Crash, &detail);
                 self.turn(life, format!("crashed after effect {effects}"));
             }
+            Ok(Ending::Returned) if life.stop().is_cancelled() => self.turn(life, "stopped as asked"),
             Ok(Ending::Returned) => {
                 self.state().returns += 1;
                 self.turn(life, "ended by itself");
@@ -215,6 +234,7 @@ impl Replica {
             clock: outside.clock.clone(),
             entropy,
             registry,
+            stop: life.stop().clone(),
         }
     }
 
@@ -462,6 +482,31 @@ mod tests {
         let replica = returning.start();
         seconds(25).await;
         assert!(replica.failures().1 >= 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_asked_to_stop_ends_in_its_own_time_and_is_no_failure() {
+        let obedient: Factory = Arc::new(|edges: Edges| {
+            Box::pin(async move {
+                edges.stop.cancelled().await;
+                edges.clock.sleep(Duration::from_secs(3)).await;
+            })
+        });
+        let world = world(obedient, no_faults());
+        let replica = world.start();
+        seconds(1).await;
+        replica.stop_upon(Upon::Now);
+        replica.stop_upon(Upon::Now);
+        seconds(2).await;
+        assert_eq!(replica.life().ordinal(), 0, "it has a while");
+        seconds(1).await;
+        assert_eq!(replica.life().ordinal(), 1);
+        assert_eq!(replica.failures(), (0, 0));
+        let told = world.turns();
+        assert_eq!(
+            told[1..],
+            ["replica-0.0 asked to stop", "replica-0.0 stopped as asked"]
+        );
     }
 
     #[tokio::test(start_paused = true)]

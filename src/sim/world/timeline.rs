@@ -16,7 +16,10 @@ pub enum Change {
 /// Everything that a plan does, by time; what ends goes before what begins. What happens once has no end.
 pub fn timeline(plan: &Plan) -> Vec<(Duration, Change)> {
     let changes = plan.injections.iter().enumerate().flat_map(|(place, injection)| {
-        let ends = !matches!(injection.fault, Fault::Crash { .. } | Fault::ThirdParty(_));
+        let ends = !matches!(
+            injection.fault,
+            Fault::Crash { .. } | Fault::Handover { .. } | Fault::ThirdParty(_)
+        );
         let end = ends.then_some((injection.at + injection.lasts, Change::End(place)));
         [Some((injection.at, Change::Begin(place))), end]
             .into_iter()

@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::effects::Effects;
-use super::{NAMESPACE, World, chart, joining, while_working};
+use super::{NAMESPACE, World, joining, while_working};
 
 /// Settings under which machines get a document and a credential of their own.
 pub(super) fn settings(world: &World, identity: &str) -> Settings {
@@ -38,9 +38,8 @@ fn of_status(writes: &[String]) -> usize {
 #[tokio::test(start_paused = true)]
 async fn one_write_records_the_decision_with_the_credential_and_deletion_cleans_nothing_up() {
     let world = World::new();
-    let user = chart::install(&world);
     let effects = Effects::without_end();
-    let edges = effects.around(world.edges(user));
+    let edges = effects.around(world.edges());
     while_working(operator::factory(settings(&world, "one"))(edges), async {
         world.claim("a").await;
         world.until_launched("a").await;
@@ -125,8 +124,7 @@ async fn the_leader_holds_the_leases_of_all_zones_and_after_a_crash_they_move_on
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_does_not_join_ends_its_claim_and_what_is_known_is_told() {
     let world = World::new();
-    let user = chart::install(&world);
-    let replica = operator::factory(settings(&world, "one"))(world.edges(user));
+    let replica = operator::factory(settings(&world, "one"))(world.edges());
     while_working(replica, async {
         world.claim("a").await;
         world.until_launched("a").await;

@@ -32,9 +32,8 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn what_a_node_of_the_profile_reports_is_what_the_next_one_is_planned_with() {
     let world = World::new();
-    let user = chart::install(&world);
     let effects = Effects::without_end();
-    let edges = effects.around(world.edges(user));
+    let edges = effects.around(world.edges());
     while_working(operator::factory(World::settings("one"))(edges), async {
         world.ready_node("a").await;
         world.reports("a", "8115000Ki").await;

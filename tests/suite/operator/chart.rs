@@ -14,8 +14,8 @@ pub(super) fn rules(account: &str) -> Vec<Value> {
     chart::rules(account).unwrap()
 }
 
-/// Applies accounts, roles and bindings; the user that the controller is.
-pub(super) fn install(world: &World) -> User {
+/// Applies accounts, roles and bindings.
+pub(super) fn install(world: &World) {
     for account in [CONTROLLER, JOINER] {
         write::insert(
             &world.kube,
@@ -26,7 +26,6 @@ pub(super) fn install(world: &World) -> User {
         );
     }
     chart::install(&world.kube).unwrap();
-    user()
 }
 
 /// The user that the controller is.
@@ -36,8 +35,7 @@ pub(super) fn user() -> User {
 
 /// A replica with these rights and no others, which tells machines where the cluster is.
 pub(super) fn replica(world: &World) -> BoxFuture<'static, ()> {
-    let user = install(world);
-    audited::factory(allocation::settings(world, "one"))(world.edges(user))
+    audited::factory(allocation::settings(world, "one"))(world.edges())
 }
 
 #[test]

@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{World, chart, while_working};
+use super::{World, while_working};
 
 impl World {
     pub(super) fn classes(&self) -> Api<IBMNodeClass> {
@@ -231,7 +231,7 @@ async fn what_is_not_allowed_is_refused_before_the_cloud_is_asked() {
         };
         list.insert("another".to_owned());
         world.change_class("default", &change).await;
-        let replica = operator::factory(settings)(world.edges(chart::user()));
+        let replica = operator::factory(settings)(world.edges());
         while_working(replica, async {
             let class = world.until_judged("default", "False", minute()).await;
             let ready = condition(&class, "Ready");

@@ -7,7 +7,6 @@ use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::kube::identity::User;
 use serde_json::{Value, json};
 
 use super::effects::Effects;
@@ -29,7 +28,7 @@ impl World {
     ) -> (Clock, BoxFuture<'static, ()>) {
         let clock = Clock::simulated(self.clock.now());
         clock.set_skew(skew);
-        let mut edges = self.edges(User::admin());
+        let mut edges = self.edges();
         edges.clock = clock.clone();
         (clock, operator::factory(Self::settings(identity))(edges))
     }
@@ -128,7 +127,7 @@ async fn the_api_server_is_asked_for_the_time_once_a_minute_at_most_and_not_at_a
     let world = World::inhabited(json!({"terminationGracePeriod": "1h"}), |_| ()).await;
     world.budget(0).await;
     let effects = Effects::without_end();
-    let edges = effects.around(world.edges(User::admin()));
+    let edges = effects.around(world.edges());
     let asked = || {
         let log = effects.log();
         log.iter()

@@ -7,7 +7,6 @@ use karpenter_ibm::api::{CapacityType, IBMNodeClass};
 use karpenter_ibm::controllers::context::Collecting;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
-use karpenter_ibm::sim::kube::identity::User;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -87,7 +86,7 @@ async fn where_only_reports_are_wanted_nothing_is_collected() {
     let orphan = world.orphan(1, CapacityType::OnDemand).await;
     let mut settings = World::settings("one");
     settings.controllers.collecting = Collecting::Report;
-    let replica = operator::factory(settings)(world.edges(User::admin()));
+    let replica = operator::factory(settings)(world.edges());
     while_working(replica, async {
         world.clock.sleep(Duration::from_mins(20)).await;
         assert_eq!(world.living().len(), 1);

@@ -5,7 +5,6 @@ use std::time::Duration;
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Cloud, Fault, FaultKind, Options};
-use karpenter_ibm::sim::kube::identity::User;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
@@ -51,7 +50,7 @@ impl World {
 /// A key of another account: its lists are empty, and it knows none of our ids.
 fn elsewhere(world: &World) -> futures::future::BoxFuture<'static, ()> {
     let other = Cloud::new(Options::new("us-south", 8, world.clock.clone()));
-    let mut edges = world.edges(User::admin());
+    let mut edges = world.edges();
     edges.ibm.cloud = std::sync::Arc::new(other.exchange());
     edges.ibm.metadata = edges.ibm.cloud.clone();
     operator::factory(World::settings("two"))(edges)
@@ -156,7 +155,7 @@ async fn a_node_without_a_claim_is_not_let_go_on_one_404() {
 #[tokio::test(start_paused = true)]
 async fn everything_that_is_removed_is_an_event_and_counted() {
     let world = World::new();
-    let edges = world.edges(User::admin());
+    let edges = world.edges();
     let registry = edges.registry.clone();
     let collected = |kind: &str| {
         let families = registry.gather();

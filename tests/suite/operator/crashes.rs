@@ -7,11 +7,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
-use karpenter_ibm::sim::kube::identity::User;
 use kube::Api;
 
 use super::effects::Effects;
-use super::{World, allocation, chart, while_working};
+use super::{World, allocation, while_working};
 
 /// The machines that were ever seen for the one claim of a world, but for the one that could not start.
 #[derive(Default)]
@@ -103,10 +102,9 @@ fn run_short(world: &World) {
 async fn crash_everywhere() -> usize {
     for last in 1.. {
         let (world, effects, mut ever) = (World::new(), Effects::up_to(last), Ever::default());
-        let user = chart::install(&world);
         run_short(&world);
         let factory = |name: &str| operator::factory(allocation::settings(&world, name));
-        let first = factory("first")(effects.around(world.edges(user.clone())));
+        let first = factory("first")(effects.around(world.edges()));
         world.claim("a").await;
         let finished = tokio::select! {
             biased;
@@ -118,7 +116,7 @@ async fn crash_everywhere() -> usize {
             check_kinds(&effects);
             return last - 1;
         }
-        let next = factory("second")(world.edges(user.clone()));
+        let next = factory("second")(world.edges());
         while_working(next, ever.live(&world)).await;
     }
     unreachable!("the numbers do not end");
@@ -144,7 +142,7 @@ async fn a_crash_after_any_effect_costs_no_second_machine_and_leaves_none_behind
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_once_nothing_changes() {
     let (world, effects) = (World::new(), Effects::without_end());
-    let edges = effects.around(world.edges(User::admin()));
+    let edges = effects.around(world.edges());
     let replica = operator::factory(World::settings("one"))(edges);
     while_working(replica, async {
         world.claim("a").await;

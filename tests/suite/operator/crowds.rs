@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Request;
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::operator::{self, Edges};
-use karpenter_ibm::sim::kube::identity::User;
+use karpenter_ibm::sim::ibm::Options;
 use karpenter_ibm::sim::kube::write;
 use kube::api::{DeleteParams, ListParams};
 use kube::client::Body;
@@ -15,7 +15,6 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use tower::{BoxError, service_fn};
 
-use super::load::roomy;
 use super::{World, while_working};
 
 const PODS_EACH: usize = 30;
@@ -94,9 +93,9 @@ impl World {
 
 /// The most requests about pods at once while so many nodes leave.
 async fn most_at_once(nodes: usize) -> usize {
-    let (world, counts) = (World::with(roomy), UnderWay::default());
+    let (world, counts) = (World::with(Options::make_roomy), UnderWay::default());
     world.crowd(nodes).await;
-    let edges = counts.around(world.edges(User::admin()));
+    let edges = counts.around(world.edges());
     let replica = operator::factory(World::settings("one"))(edges);
     while_working(replica, async {
         world.clock.sleep(Duration::from_secs(30)).await;

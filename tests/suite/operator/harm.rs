@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use karpenter_ibm::sim::ibm::{Class, Fault, FaultKind};
-use karpenter_ibm::sim::kube::identity::User;
 use karpenter_ibm::sim::kube::write;
 use karpenter_ibm::sim::mutants::Mutant;
 use kube::ResourceExt;
@@ -92,7 +91,7 @@ async fn one_that_keeps_a_diary_writes_while_nothing_changes() {
     let mut quiet = Vec::new();
     for mutant in [None, Some(Mutant::Diarist)] {
         let (world, effects) = (World::new(), Effects::without_end());
-        let (edges, settings) = (effects.around(world.edges(User::admin())), World::settings("one"));
+        let (edges, settings) = (effects.around(world.edges()), World::settings("one"));
         let replica = match mutant {
             Some(mutant) => mutant.factory(settings)(edges),
             None => karpenter_ibm::operator::factory(settings)(edges),

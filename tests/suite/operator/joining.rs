@@ -62,8 +62,7 @@ pub(super) fn settings(identity: &str) -> Settings {
 
 /// What the controller has in hand, as the user that the chart makes it.
 pub(super) fn context(world: &World) -> Context {
-    let user = chart::install(world);
-    operator::context(&settings("one"), world.edges(user)).unwrap()
+    operator::context(&settings("one"), world.edges()).unwrap()
 }
 
 fn document(world: &World, node: &str, token: karpenter_ibm::secret::Secret) -> String {
@@ -316,8 +315,7 @@ async fn a_credential_that_has_expired_cannot_even_ask() {
 
 /// How many rights the metric counts by which others approve.
 async fn approved_by_others(world: &World) -> f64 {
-    let user = chart::install(world);
-    let edges = world.edges(user);
+    let edges = world.edges();
     let registry = edges.registry.clone();
     let context = operator::context(&settings("one"), edges).unwrap();
     while_working(approver::run(context), world.clock.sleep(Duration::from_secs(10))).await;

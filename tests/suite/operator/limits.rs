@@ -7,7 +7,6 @@ use karpenter_ibm::api::NodePool;
 use karpenter_ibm::cloud::ClusterId;
 use karpenter_ibm::controllers;
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::kube::identity::User;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -92,7 +91,7 @@ async fn what_two_leaders_promise_at_once_is_caught_before_it_is_bought() {
     let uid = namespaces.get("kube-system").await.unwrap().uid().unwrap();
     let cluster = ClusterId::from_kube_system_uid(&uid);
     let leader = |name: &str| {
-        let context = operator::context(&World::settings(name), world.edges(User::admin())).unwrap();
+        let context = operator::context(&World::settings(name), world.edges()).unwrap();
         Box::pin(controllers::run(context, cluster))
     };
     let both = async {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::cloud::{InstanceName, Order};
-use karpenter_ibm::sim::ibm;
+use karpenter_ibm::sim::ibm::{Options, Seen};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -15,17 +15,6 @@ use super::{World, while_working};
 
 /// As many machines on a page as are asked for.
 const PAGE: usize = 100;
-
-/// An account in which thousands of machines have room.
-pub(super) fn roomy(options: &mut ibm::Options) {
-    options.subnet_prefix = 18;
-    options.quotas.vcpu = 100_000;
-    options.quotas.memory_gib = 1_000_000;
-    options.quotas.volumes = 100_000;
-    options.quotas.spot_instances = 100_000;
-    options.stock.standard = 100_000;
-    options.stock.spot = 100_000;
-}
 
 impl World {
     /// Claims whose machines have been nodes for long.
@@ -86,7 +75,7 @@ fn is_of_machines(what: &str) -> bool {
 
 /// Requests within ten quiet minutes: first pages and everything else by path, and following pages.
 async fn at_rest(machines: usize) -> (BTreeMap<String, usize>, usize) {
-    let world = World::with(roomy);
+    let world = World::with(Options::make_roomy);
     world.settle(machines, CapacityType::OnDemand).await;
     while_working(world.replica(), async {
         world.clock.sleep(Duration::from_mins(11)).await;
@@ -163,7 +152,7 @@ impl World {
         }
         let requests = self.cloud.requests();
         assert_eq!(before, 0, "nobody has asked for anything before");
-        let is_order = |seen: &&ibm::Seen| seen.method == http::Method::POST && seen.path == "/v1/instances";
+        let is_order = |seen: &&Seen| seen.method == http::Method::POST && seen.path == "/v1/instances";
         let last = requests.iter().filter(is_order).last().unwrap().at;
         Bought {
             requests: requests.iter().take_while(|seen| seen.at <= last).count(),
@@ -175,7 +164,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn many_claims_at_once_are_all_launched_as_fast_as_the_budget_of_requests_allows() {
     const CLAIMS: usize = 200;
-    let world = World::with(roomy);
+    let world = World::with(Options::make_roomy);
     while_working(world.replica(), async {
         let bought = world.buy_at_once(CLAIMS).await;
         assert_eq!(world.orders(), CLAIMS, "each is ordered once");

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::kube::identity::User;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
@@ -116,7 +115,7 @@ async fn crash_everywhere(loss: Loss) -> usize {
     for last in 1.. {
         let (world, effects) = (prepared(loss).await, Effects::up_to(last));
         let factory = |name: &str| operator::factory(World::settings(name));
-        let first = factory("first")(effects.around(world.edges(User::admin())));
+        let first = factory("first")(effects.around(world.edges()));
         let story = async {
             loss.begin(&world).await;
             loss.finish(&world).await;

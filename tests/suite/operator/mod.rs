@@ -50,13 +50,14 @@ use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::endpoints::Overrides;
 use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{self, Edges, RawSettings, Settings};
+use karpenter_ibm::operator::{self, Edges, PriceSource, RawSettings, Settings};
 use karpenter_ibm::sim::ibm::{self, Cloud, InstanceTruth};
-use karpenter_ibm::sim::kube::identity::{Keys, User};
+use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 const NAMESPACE: &str = "karpenter-ibm";
 
@@ -127,14 +128,16 @@ impl World {
             ..RawSettings::default()
         };
         let mut settings = Settings::validate(&raw).unwrap();
+        settings.prices = PriceSource::BuiltIn;
         settings.controllers.user_data = Some("#cloud-config\nhostname: NODE_NAME\n".to_owned());
         settings
     }
 
-    fn edges(&self, user: User) -> Edges {
+    /// Where a replica works: with the rights that the chart gives it, and no others.
+    fn edges(&self) -> Edges {
         let exchange = Arc::new(self.cloud.exchange());
         Edges {
-            kube: self.kube.retrying_client_as(user),
+            kube: self.kube.retrying_client_as(chart::user()),
             ibm: Transports {
                 cloud: exchange.clone(),
                 metadata: exchange,
@@ -142,21 +145,22 @@ impl World {
             clock: self.clock.clone(),
             entropy: Entropy::seeded(1),
             registry: prometheus::Registry::new(),
+            stop: CancellationToken::new(),
         }
     }
 
-    /// A replica that goes on until it is dropped, with the rights that the chart gives it and no others.
+    /// A replica that goes on until it is dropped.
     fn replica(&self) -> BoxFuture<'static, ()> {
         self.replica_named("one")
     }
 
     fn replica_named(&self, identity: &str) -> BoxFuture<'static, ()> {
-        audited::factory(Self::settings(identity))(self.edges(chart::user()))
+        audited::factory(Self::settings(identity))(self.edges())
     }
 
     /// The cloud as controllers see it.
     fn seen(&self) -> Arc<dyn cloud::Cloud> {
-        let context = operator::context(&Self::settings("spectator"), self.edges(chart::user()));
+        let context = operator::context(&Self::settings("spectator"), self.edges());
         context.unwrap().cloud
     }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
-use karpenter_ibm::sim::kube::identity::User;
 use karpenter_ibm::sim::mutants::Mutant;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -43,7 +42,7 @@ impl World {
     }
 
     pub(super) fn mutant(&self, mutant: Mutant) -> BoxFuture<'static, ()> {
-        mutant.factory(Self::settings("one"))(self.edges(User::admin()))
+        mutant.factory(Self::settings("one"))(self.edges())
     }
 }
 
@@ -145,7 +144,7 @@ async fn one_that_names_machines_after_its_life_buys_twice() {
     for last in 1..30 {
         world = World::new();
         let effects = Effects::up_to(last);
-        let first = mutant.factory(World::settings("first"))(effects.around(world.edges(User::admin())));
+        let first = mutant.factory(World::settings("first"))(effects.around(world.edges()));
         world.claim("a").await;
         tokio::select! {
             biased;
@@ -264,7 +263,7 @@ async fn one_that_repeats_itself_writes_what_is_written() {
     let mut writes = Vec::new();
     for mutant in [None, Some(Mutant::RepeatedWrites)] {
         let (world, effects) = (World::new(), Effects::without_end());
-        let edges = effects.around(world.edges(User::admin()));
+        let edges = effects.around(world.edges());
         let settings = World::settings("one");
         let factory = mutant.map_or_else(
             || karpenter_ibm::operator::factory(settings.clone()),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::kube::identity::User;
 use karpenter_ibm::sim::kube::write;
 use kube::api::{Patch, PatchParams};
 use kube::client::Body;
@@ -19,7 +18,7 @@ use super::{World, while_working};
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_protected_between_the_look_and_the_eviction_stays() {
     let world = World::new();
-    let mut edges = world.edges(User::admin());
+    let mut edges = world.edges();
     let (inner, moment, sent) = (edges.kube.clone(), world.clone(), Arc::new(AtomicUsize::new(0)));
     let counted = sent.clone();
     let service = service_fn(move |request: Request<Body>| {
@@ -161,7 +160,7 @@ async fn machines_that_had_failed_were_deleted_twice_and_others_went_instead() {
 #[tokio::test(start_paused = true)]
 async fn no_node_is_repaired_on_a_read_that_failed_nor_one_that_is_not_ours() {
     let world = World::new();
-    let mut edges = world.edges(User::admin());
+    let mut edges = world.edges();
     let (inner, fails) = (edges.kube.clone(), Arc::new(AtomicBool::new(false)));
     let broken = fails.clone();
     let service = service_fn(move |request: Request<Body>| {

@@ -53,7 +53,6 @@ fn used(world: &World, account: &str) -> BTreeSet<Permission> {
 #[tokio::test(start_paused = true)]
 async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() {
     let world = World::new();
-    let user = chart::install(&world);
     // A hold whose time was over long ago.
     write::insert(
         &world.kube,
@@ -75,8 +74,8 @@ async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() 
         }),
     );
     let settings = allocation::settings(&world, "one");
-    let context = operator::context(&settings, world.edges(user.clone())).unwrap();
-    let replica = operator::factory(settings)(world.edges(user));
+    let context = operator::context(&settings, world.edges()).unwrap();
+    let replica = operator::factory(settings)(world.edges());
     while_working(replica, async {
         world.claim_in("preempted", "us-south-2").await;
         world.until_launched("preempted").await;

@@ -7,12 +7,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::{CapacityType, NodeClaim, UnavailableOffering};
 use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
-use karpenter_ibm::sim::ibm::{Fault, FaultKind, HostFailure};
+use karpenter_ibm::sim::ibm::{Fault, FaultKind, HostFailure, Options};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::load::roomy;
 use super::{World, while_working};
 
 /// One poll, and what follows from it.
@@ -332,7 +331,7 @@ async fn the_preempted_one_of_more_than_a_hundred_machines_is_found_on_the_last_
 
 #[tokio::test(start_paused = true)]
 async fn a_wave_of_200_preemptions_is_handled_within_one_poll_and_the_budget_of_requests() {
-    let world = World::with(roomy);
+    let world = World::with(Options::make_roomy);
     world.settle(200, CapacityType::Spot).await;
     world.clock.sleep(Duration::from_mins(3)).await;
     while_working(world.replica(), async {
@@ -408,8 +407,19 @@ async fn more_than_three_early_words_within_a_second_cost_one_list_and_fewer_a_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_somebody_or_its_host_switches_off_is_given_up_and_one_that_restarts_is_kept() {
-    for ways in [["spot"], ["on-demand"]] {
+async fn a_machine_that_somebody_or_its_host_switches_off_is_replaced_and_one_that_restarts_is_kept() {
+    let off: [(&str, fn(&World, &str)); 2] = [
+        ("switched off", |world, machine| {
+            world.cloud.stop(machine).unwrap()
+        }),
+        ("stopped_by_host_failure", |world, machine| {
+            world.cloud.fail_host(machine, Some(HostFailure::Stop)).unwrap();
+        }),
+    ];
+    let each = [["spot"], ["on-demand"]]
+        .into_iter()
+        .flat_map(|ways| off.map(|off| (ways, off)));
+    for (ways, (words, switch_off)) in each {
         let world = World::new();
         while_working(world.replica(), async {
             world.ready_node_of("a", &ways).await;
@@ -420,11 +430,12 @@ async fn a_machine_that_somebody_or_its_host_switches_off_is_given_up_and_one_th
                 .unwrap();
             world.clock.sleep(Duration::from_mins(10)).await;
             assert!(!world.is_deleting("a").await);
-            world.cloud.fail_host(&machine, Some(HostFailure::Stop)).unwrap();
+            switch_off(&world, &machine);
             world.until_gone("a").await;
             let told = world.told("MachineStopped").await;
-            assert!(told[0].2.contains("stopped_by_host_failure"), "{told:?}");
+            assert!(told.len() == 1 && told[0].2.contains(words), "{told:?}");
             assert!(world.withheld("Preempted").await.is_empty());
+            assert!(world.cloud.instances().is_empty());
         })
         .await;
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use karpenter_ibm::api::{Condition, NodeClaim, NodePool};
+use karpenter_ibm::api::{Condition, NodePool};
 use karpenter_ibm::operator::{self, Settings};
-use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::ibm::{Fault, FaultKind, Options};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::{World, chart, while_working};
+use super::{World, while_working};
 
 impl World {
     /// A condition of a claim.
@@ -82,7 +82,7 @@ fn replica(
 ) -> (impl Future<Output = ()>, prometheus::Registry) {
     let mut settings = World::settings("one");
     change(&mut settings);
-    let edges = world.edges(chart::user());
+    let edges = world.edges();
     let registry = edges.registry.clone();
     (operator::factory(settings)(edges), registry)
 }
@@ -192,53 +192,87 @@ async fn the_kill_switch_stops_all_purchases_and_nothing_else() {
     while_working(world.replica(), world.until_launched("a")).await;
 }
 
-fn capacity(claim: &NodeClaim) -> String {
-    claim.labels()["karpenter.sh/capacity-type"].clone()
+/// A way to buy, the machine that is bought so, and the room that the account has: for one such machine.
+struct Narrow {
+    way: &'static str,
+    profile: &'static str,
+    narrow: fn(&mut Options),
+    /// What is withheld when there is no more room, and what is bought then by whoever may.
+    hold: &'static str,
+    instead: (&'static str, &'static str),
+}
+
+const QUOTAS: [Narrow; 3] = [
+    Narrow {
+        way: "spot",
+        profile: "bxf-2x8",
+        narrow: |options| options.quotas.spot_instances = 1,
+        hold: "spot.all",
+        instead: ("on-demand", "bxf-2x8"),
+    },
+    Narrow {
+        way: "on-demand",
+        profile: "bxf-2x8",
+        narrow: |options| options.quotas.vcpu = 2,
+        hold: "on-demand.all",
+        instead: ("spot", "bxf-2x8"),
+    },
+    Narrow {
+        way: "on-demand",
+        profile: "gx3-16x80x1l4",
+        narrow: |options| options.quotas.gpu = 1,
+        hold: "on-demand.gpu",
+        instead: ("on-demand", "bxf-2x8"),
+    },
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_withholds_what_it_counts_in_the_whole_region_until_one_of_our_machines_goes()
+{
+    for quota in &QUOTAS {
+        let world = World::with(quota.narrow);
+        let only = |way: &str, profile: &str| {
+            json!([
+                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [profile]},
+                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [way]},
+            ])
+        };
+        while_working(world.replica(), async {
+            world.wish("a", only(quota.way, quota.profile)).await;
+            world.until_launched("a").await;
+            world.wish("b", only(quota.way, quota.profile)).await;
+            world.until_gone("b").await;
+            assert_eq!(world.holds().await, [quota.hold]);
+            let orders = world.orders();
+            world.wish("c", only(quota.way, quota.profile)).await;
+            world.until_gone("c").await;
+            assert_eq!(world.orders(), orders, "nobody asks again: {}", quota.hold);
+            world.wish("d", only(quota.instead.0, quota.instead.1)).await;
+            world.until_launched("d").await;
+            world.delete("a").await;
+            world.until_gone("a").await;
+            assert!(
+                world.holds().await.is_empty(),
+                "there is room again: {}",
+                quota.hold
+            );
+            world.wish("e", only(quota.way, quota.profile)).await;
+            world.until_launched("e").await;
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_on_demand_withholds_what_is_bought_on_demand_and_leaves_spot() {
-    let world = World::with(|options| options.quotas.vcpu = 4);
+async fn who_may_buy_on_demand_does_so_while_the_quota_of_spot_is_used_up() {
+    let world = World::with(|options| options.quotas.spot_instances = 1);
     while_working(world.replica(), async {
-        for name in ["a", "b"] {
-            world.claim_of(name, "us-south-1", &["on-demand"]).await;
+        for (name, way) in [("a", "spot"), ("b", "on-demand")] {
+            world.claim(name).await;
             world.until_launched(name).await;
+            let claim = world.read(name).await.unwrap();
+            assert_eq!(claim.labels()["karpenter.sh/capacity-type"], way);
         }
-        world.claim_of("c", "us-south-2", &["on-demand"]).await;
-        world.until_gone("c").await;
-        assert_eq!(world.holds().await, ["on-demand.all"]);
-        let orders = world.orders();
-        world.claim_of("d", "us-south-3", &["on-demand"]).await;
-        world.until_gone("d").await;
-        assert_eq!(world.orders(), orders, "nobody asks again");
-        world.delete("a").await;
-        world.until_gone("a").await;
-        assert!(world.holds().await.is_empty(), "there is room again");
-        world.claim_of("e", "us-south-1", &["on-demand"]).await;
-        world.until_launched("e").await;
-        assert_eq!(capacity(&world.read("e").await.unwrap()), "on-demand");
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_quota_of_cards_withholds_machines_with_cards_and_no_others() {
-    let world = World::with(|options| options.quotas.gpu = 1);
-    let card = || {
-        json!([
-            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["gx3-16x80x1l4"]},
-            {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
-        ])
-    };
-    while_working(world.replica(), async {
-        world.wish("a", card()).await;
-        world.until_launched("a").await;
-        world.wish("b", card()).await;
-        world.until_gone("b").await;
-        assert_eq!(world.holds().await, ["on-demand.gpu"]);
-        world.claim_of("c", "us-south-1", &["on-demand"]).await;
-        world.until_launched("c").await;
-        assert_eq!(capacity(&world.read("c").await.unwrap()), "on-demand");
     })
     .await;
 }

@@ -6,8 +6,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use karpenter_ibm::cloud::ClusterId;
 use karpenter_ibm::controllers;
+use karpenter_ibm::lifecycle::facts::Facts;
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::kube::identity::User;
+use karpenter_ibm::sim::ibm::Answers;
 use kube::{Api, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +48,7 @@ async fn after_a_crash_another_replica_leads_within_twenty_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_stops_in_order_makes_room_at_once() {
     let world = World::new();
-    let context = operator::context(&World::settings("one"), world.edges(User::admin())).unwrap();
+    let context = operator::context(&World::settings("one"), world.edges()).unwrap();
     let stop = CancellationToken::new();
     let story = async {
         world.until_led_by("one", Duration::from_secs(5)).await;
@@ -63,13 +64,39 @@ async fn a_leader_that_stops_in_order_makes_room_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_that_is_asked_to_stop_between_order_and_record_leaves_its_machine_to_the_next() {
+    let world = World::with(|options| options.answers = Answers::Realistic);
+    let edges = world.edges();
+    let stop = edges.stop.clone();
+    let first = operator::factory(World::settings("one"))(edges);
+    let story = async {
+        world.until_led_by("one", Duration::from_secs(5)).await;
+        world.claim("a").await;
+        while world.orders() == 0 {
+            world.clock.sleep(Duration::from_millis(10)).await;
+        }
+        // The answer is still on its way: it takes seconds.
+        stop.cancel();
+    };
+    tokio::join!(biased; first, story);
+    let recorded = world.read("a").await.unwrap();
+    assert!(recorded.allocation().is_some_and(|it| it.instance_id.is_none()));
+    while_working(world.replica_named("two"), async {
+        world.until_led_by("two", Duration::from_secs(3)).await;
+        world.until_launched("a").await;
+    })
+    .await;
+    assert_eq!((world.orders(), world.cloud.instances().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_replicas_that_both_lead_buy_one_machine_for_each_claim() {
     let world = World::new();
     let namespaces: Api<Namespace> = Api::all(world.kube.admin());
     let uid = namespaces.get("kube-system").await.unwrap().uid().unwrap();
     let cluster = ClusterId::from_kube_system_uid(&uid);
     let leader = |name: &str| {
-        let context = operator::context(&World::settings(name), world.edges(User::admin())).unwrap();
+        let context = operator::context(&World::settings(name), world.edges()).unwrap();
         Box::pin(controllers::run(context, cluster))
     };
     let both = async {

@@ -14,7 +14,6 @@ use karpenter_ibm::controllers::context::Batch;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
 use karpenter_ibm::ibm::secret::Secret;
 use karpenter_ibm::operator::{self, factory_of, push};
-use karpenter_ibm::sim::kube::identity::User;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -38,7 +37,7 @@ async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_1
         context.notices = notices.clone();
         context
     };
-    let replica = factory_of(World::settings("one"), |edges| edges, heard)(world.edges(User::admin()));
+    let replica = factory_of(World::settings("one"), |edges| edges, heard)(world.edges());
     while_working(replica, async {
         let name = pod_on_spot(&world).await;
         let machine = world.machine_of(&name).await;
@@ -70,7 +69,7 @@ async fn an_interruption_closes_the_batch_window_at_once() {
         idle: long,
         max: long,
     };
-    while_working(operator::factory(settings)(world.edges(User::admin())), async {
+    while_working(operator::factory(settings)(world.edges()), async {
         let name = pod_on_spot(&world).await;
         world.preempt(&name).await;
         world.shut_down(&name).await;
@@ -198,22 +197,6 @@ async fn type_and_zone_are_read_from_the_instance_whatever_labels_say() {
     .await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_machine_that_somebody_stops_is_given_up_and_its_offering_not_withheld() {
-    for ways in [["spot"], ["on-demand"]] {
-        let world = World::new();
-        while_working(world.replica(), async {
-            world.ready_node_of("a", &ways).await;
-            world.cloud.stop(&world.machine_of("a").await).unwrap();
-            world.until_gone("a").await;
-            assert_eq!(world.told("MachineStopped").await.len(), 1, "{ways:?}");
-            assert!(world.withheld("Preempted").await.is_empty(), "{ways:?}");
-            assert!(world.cloud.instances().is_empty(), "{ways:?}");
-        })
-        .await;
-    }
-}
-
 /// A cloud whose machines have failed, once they have.
 struct Failing {
     inner: Arc<dyn Exchange>,
@@ -239,7 +222,7 @@ impl Exchange for Failing {
 async fn a_machine_that_fails_after_it_ran_is_given_up_and_called_failed() {
     for ways in [["spot"], ["on-demand"]] {
         let (world, failed) = (World::new(), Arc::new(AtomicBool::new(false)));
-        let mut edges = world.edges(User::admin());
+        let mut edges = world.edges();
         edges.ibm.cloud = Arc::new(Failing {
             inner: edges.ibm.cloud,
             failed: failed.clone(),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use http::Method;
 use karpenter_ibm::operator;
-use karpenter_ibm::sim::kube::identity::User;
 use kube::ResourceExt;
 
 use super::effects::Effects;
@@ -27,7 +26,7 @@ async fn a_twin_cluster_in_the_same_account_is_never_touched() {
     let two = one.twin();
     let effects = [Effects::without_end(), Effects::without_end()];
     let replica = |world: &World, effects: &Effects| {
-        operator::factory(World::settings("one"))(effects.around(world.edges(User::admin())))
+        operator::factory(World::settings("one"))(effects.around(world.edges()))
     };
     let both = async {
         tokio::join!(biased; replica(&one, &effects[0]), replica(&two, &effects[1]));

@@ -8,6 +8,7 @@ mod history;
 mod lifecycle;
 mod protocol;
 mod tagging;
+mod withdrawal;
 
 use std::time::Duration;
 

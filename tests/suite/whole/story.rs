@@ -1,28 +1,37 @@
-//! Two claims become ready Nodes; IBM takes one of the machines back, somebody deletes the other; kubectl shows all of it.
+//! A NodePool, a Deployment and its disruption budget: pods wait, claims are made for them, machines join, IBM takes one
+//! back and another comes, nodes are drained as the budget allows, and in the end everything goes. kubectl shows all of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
-use karpenter_ibm::operator::{self, ClusterAccess, Edges};
+use karpenter_ibm::operator::{self, ClusterAccess, Edges, PriceSource};
 use karpenter_ibm::sim::actors::machines::{self, MachineOptions};
 use karpenter_ibm::sim::actors::network::Tcp;
 use karpenter_ibm::sim::ibm::{Cloud, Options, Span};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::world::cluster::{API_KEY, NAMESPACE};
 use karpenter_ibm::sim::world::product::{self, Alarm, Surroundings};
-use kube::Api;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::place::Place;
 
 const REGION: &str = "us-south";
-/// How long each part of the story may take; it takes a few seconds.
-const SOON: Duration = Duration::from_mins(1);
+/// How long each part of the story may take. Most take seconds; a real control plane gives up the pods of a Node that is
+/// gone after a minute.
+const SOON: Duration = Duration::from_mins(3);
+/// How many pods run, each on a node of its own, and how many the budget keeps.
+const REPLICAS: usize = 3;
+const KEPT: usize = 2;
 
 /// The place, the cloud, and whoever works in them until this is dropped.
 struct Stage {
@@ -46,6 +55,7 @@ impl Stage {
             clock: clock.clone(),
             entropy: Entropy::from_system(),
             registry: prometheus::Registry::new(),
+            stop: CancellationToken::new(),
         };
         let mut actors = JoinSet::new();
         let replica = operator::factory(settings(&place));
@@ -58,31 +68,50 @@ impl Stage {
         }
     }
 
-    /// What people apply: a class, and a claim for each way to buy.
+    /// What people apply.
     async fn apply_all(&self) {
         let account = self.cloud.account();
         let spec = json!({"region": REGION, "vpc": account.vpc, "image": account.image});
         let class = json!({
             "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "story"}, "spec": spec,
         });
-        self.place.apply(&class).await;
-        for (name, way) in [("taken", "spot"), ("given", "on-demand")] {
-            self.place.apply(&claim(name, way)).await;
+        for object in [class, pool(), budget(), web()] {
+            self.place.apply(&object).await;
         }
     }
 
-    async fn is_ready(&self, name: &str) -> bool {
+    async fn claims(&self) -> Vec<NodeClaim> {
         let claims: Api<NodeClaim> = Api::all(self.place.admin.clone());
-        let status = claims.get(name).await.unwrap().status.unwrap_or_default();
-        let mut conditions = status.conditions.into_iter().flatten();
-        conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+        claims.list(&ListParams::default()).await.unwrap().items
     }
 
-    /// The id of a claim's machine.
-    async fn machine(&self, name: &str) -> String {
-        let claims: Api<NodeClaim> = Api::all(self.place.admin.clone());
-        let status = claims.get(name).await.unwrap().status.unwrap();
-        status.allocation.unwrap().instance_id.unwrap()
+    /// The nodes that healthy pods of the Deployment run on, as its budget counts them.
+    async fn nodes_with_healthy_pods(&self) -> Vec<String> {
+        let pods: Api<Pod> = Api::namespaced(self.place.admin.clone(), "default");
+        let pods = pods.list(&ListParams::default().labels("app=web")).await.unwrap();
+        let is_healthy = |pod: &Pod| {
+            let status = pod.status.as_ref();
+            let mut conditions = status.into_iter().flat_map(|it| it.conditions.iter().flatten());
+            pod.metadata.deletion_timestamp.is_none()
+                && conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+        };
+        let healthy = pods.items.into_iter().filter(is_healthy);
+        healthy.filter_map(|pod| pod.spec?.node_name).collect()
+    }
+
+    /// Waits until every pod runs, each on a ready node of its own; the names of these nodes.
+    async fn until_all_run(&self) -> BTreeSet<String> {
+        until("every pod runs", async || {
+            self.nodes_with_healthy_pods().await.len() == REPLICAS
+        })
+        .await;
+        let nodes: BTreeSet<String> = self.nodes_with_healthy_pods().await.into_iter().collect();
+        assert_eq!(nodes.len(), REPLICAS, "each on a node of its own");
+        for name in &nodes {
+            let node = self.place.kubectl(&format!("get node {name} --no-headers"));
+            assert!(node[0].starts_with(&format!("{name} Ready ")), "{node:?}");
+        }
+        nodes
     }
 
     /// The lines that kubectl prints without headings, and those that hold all of these words.
@@ -105,6 +134,7 @@ fn settings(place: &Place) -> operator::Settings {
             dns: vec!["10.96.0.10".to_owned()],
         },
         config_file: None,
+        prices: PriceSource::BuiltIn,
         alarm: Alarm::none(),
     };
     let mut settings = product::settings(&surroundings, 0).unwrap();
@@ -131,18 +161,54 @@ fn hurried(clock: &Clock) -> (Cloud, MachineOptions) {
     (Cloud::new(options), machines)
 }
 
-fn claim(name: &str, way: &str) -> Value {
+fn pool() -> Value {
     json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name},
-        "spec": {
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "story"},
+        "spec": {"template": {"spec": {
             "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "story"},
             "requirements": [
-                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8"]},
-                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-south-2"]},
-                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [way]},
+                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8", "bxf-4x16"]},
+                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
             ],
-        },
+        }}},
     })
+}
+
+fn web() -> Value {
+    let labels = json!({"app": "web"});
+    let apart = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]);
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}},
+                "containers": [{
+                    "name": "web", "image": "web", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}},
+                }],
+                "terminationGracePeriodSeconds": 1,
+            },
+        }},
+    })
+}
+
+fn budget() -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": KEPT, "selector": {"matchLabels": {"app": "web"}}},
+    })
+}
+
+/// How a claim was bought.
+fn bought(claim: &NodeClaim) -> (String, String, String, String) {
+    let allocation = claim.status.clone().unwrap().allocation.unwrap();
+    (
+        allocation.profile,
+        allocation.capacity_type,
+        allocation.zone,
+        allocation.instance_id.unwrap(),
+    )
 }
 
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
@@ -155,54 +221,110 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     waited.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"));
 }
 
-/// Bought, joined, and shown by kubectl.
-async fn both_become_nodes(stage: &Stage) {
+/// Pods wait, claims are made for them, their machines are bought and join, and kubectl shows it.
+async fn pods_get_nodes(stage: &Stage) -> BTreeSet<String> {
     stage.apply_all().await;
-    for name in ["taken", "given"] {
-        until("the claim is ready", async || stage.is_ready(name).await).await;
-    }
+    let nodes = stage.until_all_run().await;
     let table = stage.place.kubectl("get nodeclaims -o wide");
     assert!(
         table[0].starts_with("NAME TYPE CAPACITY ZONE NODE READY AGE"),
         "{table:?}"
     );
-    let shows = |row: &str| table.iter().any(|line| line.starts_with(row));
-    assert!(shows("taken bxf-2x8 spot us-south-2 taken True"), "{table:?}");
-    assert!(
-        shows("given bxf-2x8 on-demand us-south-2 given True"),
-        "{table:?}"
-    );
-    for name in ["taken", "given"] {
-        let node = stage.place.kubectl(&format!("get node {name} --no-headers"));
-        assert!(node[0].starts_with(&format!("{name} Ready ")), "{node:?}");
+    let claims = stage.claims().await;
+    assert_eq!(claims.len(), REPLICAS, "none too many");
+    for claim in &claims {
+        let name = claim.name_any();
+        assert_eq!(claim.labels()["karpenter.sh/nodepool"], "story");
+        let (profile, way, zone, id) = bought(claim);
+        assert_eq!(way, "spot", "it is cheaper");
+        let row = format!("{name} {profile} {way} {zone} {name} True");
+        assert!(
+            table.iter().any(|line| line.starts_with(&row)),
+            "{row}: {table:?}"
+        );
+        assert!(nodes.contains(&name));
         let allocated = stage.place.kubectl(&format!(
             "get nodeclaim {name} -o jsonpath={{.status.allocation}}"
         ));
         let allocated: Value = serde_json::from_str(&allocated.concat()).unwrap();
-        assert_eq!(allocated["profile"], "bxf-2x8");
-        assert_eq!(allocated["instanceID"], stage.machine(name).await.as_str());
+        assert_eq!(
+            (&allocated["profile"], &allocated["instanceID"]),
+            (&json!(profile), &json!(id))
+        );
     }
+    nodes
 }
 
-/// Taken back and given back: told, and gone without a trace.
-async fn both_go(stage: &Stage) {
-    let machine = stage.machine("taken").await;
+/// IBM takes a machine back: it is told once on claim and node, withheld, and replaced by something else.
+async fn one_is_preempted(stage: &Stage, nodes: &BTreeSet<String>) -> BTreeSet<String> {
+    let lost = nodes.first().unwrap();
+    let claims = stage.claims().await;
+    let claim = claims.iter().find(|claim| claim.name_any() == *lost).unwrap();
+    let (profile, way, zone, machine) = bought(claim);
     stage.cloud.preempt(&machine).unwrap();
-    stage.place.kubectl("delete nodeclaim given --wait=false");
     let told = "get events --all-namespaces --no-headers";
     until("kubectl shows the preemption", async || {
-        stage.lines_with(told, &["SpotPreemption", "nodeclaim/taken"]) == 1
-            && stage.lines_with(told, &["SpotPreemption", "node/taken"]) == 1
+        stage.lines_with(told, &["SpotPreemption", &format!("nodeclaim/{lost}")]) == 1
+            && stage.lines_with(told, &["SpotPreemption", &format!("node/{lost}")]) == 1
     })
     .await;
-    until("both are gone", async || {
+    until("the claim and its machine are gone", async || {
+        let claims = stage.claims().await;
+        claims.iter().all(|claim| claim.name_any() != *lost) && stage.cloud.instance(&machine).is_none()
+    })
+    .await;
+    let held = "get unavailableofferings --no-headers";
+    assert_eq!(stage.lines_with(held, &[&format!("spot.{profile}.{zone}")]), 1);
+    let now = stage.until_all_run().await;
+    assert!(!now.contains(lost));
+    for claim in stage
+        .claims()
+        .await
+        .iter()
+        .filter(|claim| !nodes.contains(&claim.name_any()))
+    {
+        let (new_profile, new_way, new_zone, _) = bought(claim);
+        assert_ne!(
+            (new_profile, new_way, new_zone),
+            (profile.clone(), way.clone(), zone.clone())
+        );
+    }
+    now
+}
+
+/// Two nodes are drained at once, and never are fewer pods healthy than the budget keeps.
+async fn two_are_drained(stage: &Stage, nodes: &BTreeSet<String>) {
+    let leaving: Vec<&str> = nodes.iter().map(String::as_str).take(2).collect();
+    stage
+        .place
+        .kubectl(&format!("delete nodeclaim {} --wait=false", leaving.join(" ")));
+    until("both are drained and gone", async || {
+        let healthy = stage.nodes_with_healthy_pods().await;
+        assert!(healthy.len() >= KEPT, "the budget keeps {KEPT}: {healthy:?}");
+        let claims = stage.claims().await;
+        claims
+            .iter()
+            .all(|claim| !leaving.contains(&claim.name_any().as_str()))
+    })
+    .await;
+    let now = stage.until_all_run().await;
+    assert!(leaving.iter().all(|name| !now.contains(*name)));
+}
+
+/// The workload is removed, then the pool: nothing stays behind.
+async fn everything_goes(stage: &Stage) {
+    stage.place.kubectl("delete deployment web --namespace default");
+    stage
+        .place
+        .kubectl("delete poddisruptionbudget web --namespace default");
+    stage.place.kubectl("delete nodepool story --wait=false");
+    until("everything is gone", async || {
         let claims = stage.place.kubectl("get nodeclaims --no-headers");
-        claims.is_empty() && stage.cloud.instances().is_empty()
+        let nodes = stage.place.kubectl("get nodes --no-headers");
+        claims.is_empty() && nodes.is_empty() && stage.cloud.instances().is_empty()
     })
     .await;
     assert!(stage.cloud.orphans().is_empty());
-    let held = "get unavailableofferings --no-headers";
-    assert_eq!(stage.lines_with(held, &["spot.bxf-2x8.us-south-2"]), 1);
     stage
         .place
         .kubectl("delete ibmnodeclass story --wait=true --timeout=30s");
@@ -210,17 +332,19 @@ async fn both_go(stage: &Stage) {
 
 async fn play(place: Place) {
     let stage = Stage::set(place).await;
-    both_become_nodes(&stage).await;
-    both_go(&stage).await;
+    let nodes = pods_get_nodes(&stage).await;
+    let nodes = one_is_preempted(&stage, &nodes).await;
+    two_are_drained(&stage, &nodes).await;
+    everything_goes(&stage).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claims_become_ready_nodes_and_go_on_the_embedded_cluster() {
+async fn a_deployment_gets_nodes_loses_some_and_all_go_in_the_end_on_the_embedded_cluster() {
     play(Place::embedded().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claims_become_ready_nodes_and_go_on_a_real_control_plane() {
+async fn a_deployment_gets_nodes_loses_some_and_all_go_in_the_end_on_a_real_control_plane() {
     let Some(place) = Place::real() else {
         return;
     };

@@ -1,12 +1,11 @@
 //! What can be bought for a class: its own facts, in the words of offerings.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::Resolved;
 use crate::api::{IBMNodeClassStatus, PlacementKind};
 use crate::cloud::{Subnet, Usable};
 use crate::model::{ClassFacts, Placement, SubnetFacts};
-use crate::resources::{MEMORY, Resources};
 
 /// The volume that a machine boots from when nothing else is said: IBM's own default.
 const BOOT_VOLUME_GB: i64 = 100;
@@ -52,20 +51,11 @@ impl Resolved {
             profiles: None,
             kubelet: spec.kubelet.clone().unwrap_or_default(),
             boot_volume_bytes: boot_volume.unwrap_or(BOOT_VOLUME_GB).saturating_mul(GB),
-            observed: observed(status),
+            observed: status.map(|_| self.class.observed()).unwrap_or_default(),
             arch: arch.unwrap_or_else(|| "amd64".to_owned()),
             os: "linux".to_owned(),
         }
     }
-}
-
-/// What nodes of the class were seen to have, by profile.
-fn observed(status: Option<&IBMNodeClassStatus>) -> BTreeMap<String, Resources> {
-    let seen = status
-        .map(IBMNodeClassStatus::observed_memory)
-        .unwrap_or_default();
-    let resources = |(profile, memory)| (profile, Resources::new().with(MEMORY, memory));
-    seen.into_iter().map(resources).collect()
 }
 
 fn placement(kind: Option<PlacementKind>) -> Placement {

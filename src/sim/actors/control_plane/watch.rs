@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use kube::api::{ListParams, ObjectList, Request, WatchEvent, WatchParams};
 
 use crate::clock::Clock;
 use crate::sim::actors::view::{Change, Kept, Kind, View, version};
+use crate::wake::{Bell, Hall};
 
 /// How long a kind waits after an error before it asks again, as a reflector of Kubernetes does at first.
 const BACK_OFF: Duration = Duration::from_secs(1);
@@ -40,16 +40,20 @@ pub(super) struct Update {
 
 /// The watches of all kinds.
 pub(super) struct Watches {
-    streams: Vec<BoxStream<'static, Update>>,
+    hall: Hall,
+    streams: Vec<(BoxStream<'static, Update>, Bell)>,
     unlisted: BTreeSet<Kind>,
 }
 
 impl Watches {
     /// Watches these kinds.
     pub(super) fn new(client: &Client, clock: &Clock, kinds: &BTreeSet<Kind>) -> Self {
+        let hall = Hall::default();
+        let stream = |kind: &Kind| (stream_of(*kind, client, clock), hall.bell());
         Self {
-            streams: kinds.iter().map(|kind| stream_of(*kind, client, clock)).collect(),
+            streams: kinds.iter().map(stream).collect(),
             unlisted: kinds.clone(),
+            hall,
         }
     }
 
@@ -73,9 +77,10 @@ impl Watches {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Vec<Update> {
+        self.hall.attend(context);
         let mut updates = Vec::new();
-        for stream in &mut self.streams {
-            while let Poll::Ready(Some(update)) = Pin::new(&mut *stream).poll_next_unpin(context) {
+        for (stream, bell) in self.streams.iter_mut().filter(|(_, bell)| bell.rang()) {
+            while let Poll::Ready(Some(update)) = stream.poll_next_unpin(&mut bell.context()) {
                 // The first thing that a kind says is its list.
                 self.unlisted.remove(&update.kind);
                 updates.push(update);

@@ -9,7 +9,7 @@ use crate::cloud::{ClusterId, InstanceName};
 use crate::ibm::http::{Exchange, ExchangeError};
 use crate::sim::faults::desk::Desk;
 use crate::sim::faults::names::{FaultName, MeddlingKind};
-use crate::sim::ibm::InstanceTruth;
+use crate::sim::ibm::{Class, InstanceTruth};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 use crate::sim::kube::stored::ObjectKey;
@@ -58,6 +58,19 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> R
             tell(&machine.name);
             return stranger.delete(&machine.id).await;
         }
+        MeddlingKind::PreemptedLeaving => {
+            let leaving = leaving_spot(desk, cluster);
+            let picked = meddling.pick(&leaving, |machine| machine.name.clone(), rng);
+            let machine = picked.ok_or(AccountError::Nothing)?;
+            tell(&machine.name);
+            let cloud = &desk.parts().cloud;
+            let taken = if rng.bool() {
+                cloud.preempt(&machine.id)
+            } else {
+                cloud.preempt_for_good(&machine.id)
+            };
+            return taken.map_err(|_| AccountError::Nothing);
+        }
         MeddlingKind::NameTaken => wanted_name(desk, meddling, cluster, rng).ok_or(AccountError::Nothing)?,
         kind => foreign_name(kind, cluster, rng),
     };
@@ -71,7 +84,7 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> R
     stranger.create(&name, &group).await
 }
 
-fn cluster(desk: &Desk) -> Option<ClusterId> {
+pub(super) fn cluster(desk: &Desk) -> Option<ClusterId> {
     let state = desk.parts().server.state();
     let key = ObjectKey::new("", "kube-system");
     let namespace = state.store.get(&TableKey::of("", "namespaces"), &key)?.value();
@@ -81,6 +94,27 @@ fn cluster(desk: &Desk) -> Option<ClusterId> {
 fn ours(machine: &InstanceTruth, cluster: ClusterId) -> bool {
     let name = machine.name.parse::<InstanceName>();
     name.is_ok_and(|name| name.cluster() == cluster)
+}
+
+/// Spot machines of ours that run, and whose claims are being deleted.
+fn leaving_spot(desk: &Desk, cluster: ClusterId) -> Vec<InstanceTruth> {
+    let leaving: Vec<String> = {
+        let state = desk.parts().server.state();
+        let claims = state
+            .store
+            .list(&TableKey::of("karpenter.sh", "nodeclaims"), None);
+        let leaving = claims
+            .map(|stored| stored.shared())
+            .filter(|claim| object::is_deleting(claim));
+        leaving
+            .filter_map(|claim| Some(InstanceName::new(cluster, object::uid(&claim))?.to_string()))
+            .collect()
+    };
+    let mut machines = desk.parts().cloud.instances();
+    machines.retain(|machine| {
+        machine.class == Class::Spot && machine.status == "running" && leaving.contains(&machine.name)
+    });
+    machines
 }
 
 fn foreign_name(kind: MeddlingKind, cluster: ClusterId, rng: &mut Rng) -> String {
@@ -124,8 +158,8 @@ fn wanted_name(desk: &Desk, meddling: &Meddling, cluster: ClusterId, rng: &mut R
 }
 
 /// Somebody with access to the account.
-struct Stranger<'a> {
-    desk: &'a Desk,
+pub(super) struct Stranger<'a> {
+    pub(super) desk: &'a Desk,
 }
 
 impl Stranger<'_> {
@@ -166,7 +200,12 @@ impl Stranger<'_> {
         other.map(str::to_owned).ok_or(AccountError::Nothing)
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, AccountError> {
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, AccountError> {
         let token = self.token().await?;
         let request = Request::builder()
             .method(method.clone())

@@ -16,6 +16,7 @@ use super::names::{FaultName, MeddlingKind};
 use crate::api::names::{CAPACITY_TYPE, DO_NOT_DISRUPT, GROUP};
 
 mod account;
+mod pods;
 #[cfg(test)]
 mod tests;
 
@@ -74,6 +75,9 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) {
         MeddlingKind::StripFinalizer => meddler.strip_finalizer(rng).await,
         MeddlingKind::DeleteNode => meddler.delete_node(rng).await,
         MeddlingKind::ImpostorNode => meddler.pose_as_node(rng).await,
+        MeddlingKind::DeletePod | MeddlingKind::ForceDeletePod | MeddlingKind::UndisturbedPod => {
+            pods::meddle(&meddler, rng).await
+        }
         MeddlingKind::AddTaint
         | MeddlingKind::RemoveTaints
         | MeddlingKind::EditLabels
@@ -83,6 +87,7 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) {
         | MeddlingKind::TwinMachine
         | MeddlingKind::ConfusingMachine
         | MeddlingKind::NameTaken
+        | MeddlingKind::PreemptedLeaving
         | MeddlingKind::KeyRotated => {
             // What the account refuses did not happen to anybody.
             if let Err(error) = account::meddle(desk, meddling, rng).await {

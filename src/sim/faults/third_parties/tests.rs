@@ -1,12 +1,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use super::*;
 use crate::api::NodeClaim;
 use crate::api::crd::definitions;
 use crate::clock::Clock;
+use crate::cloud::InstanceName;
 use crate::sim::faults::{Fault, Injection, Parts};
 use crate::sim::history::What;
 use crate::sim::ibm::{self, Cloud};
@@ -165,6 +167,85 @@ async fn nodes_are_edited_and_deleted() {
         ["k14-delete-node nodes/n"]
     );
     assert!(nodes.get_opt("n").await.unwrap().is_none());
+}
+
+/// A pod that has been on a node for half an hour.
+async fn pod(town: &Town, name: &str, node: &str) {
+    let pods: Api<Pod> = Api::namespaced(town.server.admin(), "default");
+    let pod = json!({
+        "metadata": {"name": name},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+    });
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let started = Patch::Merge(json!({"status": {"startTime": "2026-11-16T09:30:00Z"}}));
+    pods.patch_status(name, &PatchParams::default(), &started)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_touched_on_nodes_that_go_if_any_does() {
+    let town = Town::new().await;
+    let pods: Api<Pod> = Api::namespaced(town.server.admin(), "default");
+    assert_eq!(town.meddle(MeddlingKind::DeletePod).await, [""; 0]);
+    pod(&town, "a", "stays").await;
+    pod(&town, "b", "goes").await;
+    pod(&town, "c", "stays").await;
+    town.claim("goes").await;
+    town.claims()
+        .delete("goes", &DeleteParams::default())
+        .await
+        .unwrap();
+    let told = town.meddle(MeddlingKind::UndisturbedPod).await;
+    assert_eq!(told, ["k14-undisturbed-pod pods/default/b"]);
+    let wish = pods.get("b").await.unwrap().annotations()[DO_NOT_DISRUPT].clone();
+    let minutes: u64 = wish.strip_suffix('m').unwrap().parse().unwrap();
+    assert!(
+        (31..=38).contains(&minutes),
+        "{wish}: it has been there for half an hour"
+    );
+    town.meddle(MeddlingKind::DeletePod).await;
+    let leaving = pods.get("b").await.unwrap();
+    assert!(leaving.metadata.deletion_timestamp.is_some());
+    let told = town.meddle(MeddlingKind::ForceDeletePod).await;
+    assert!(
+        told[0].ends_with("/a") || told[0].ends_with("/c"),
+        "b goes already: {told:?}"
+    );
+    let names = pods.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(names.len(), 2, "one is gone at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spot_machine_is_taken_back_only_while_its_claim_goes() {
+    let town = Town::new().await;
+    let claim = town.claim("a").await;
+    let cluster = account::cluster(&town.desk).unwrap();
+    let name = InstanceName::new(cluster, claim.metadata.uid.as_deref().unwrap()).unwrap();
+    let account = town.cloud.account();
+    account::Stranger { desk: &town.desk }
+        .send(
+            http::Method::POST,
+            "/v1/instances",
+            Some(&json!({
+                "name": name.to_string(), "profile": {"name": "bxf-2x8"}, "image": {"id": account.image},
+                "zone": {"name": account.zones[0]}, "vpc": {"id": account.vpc},
+                "availability": {"class": "spot"}, "availability_policy": {"preemption": "stop"},
+                "primary_network_attachment": {
+                    "name": "eth0",
+                    "virtual_network_interface": {"subnet": {"id": account.subnets[0]}, "auto_delete": true},
+                },
+            })),
+        )
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(town.meddle(MeddlingKind::PreemptedLeaving).await, [""; 0]);
+    town.claims().delete("a", &DeleteParams::default()).await.unwrap();
+    let told = town.meddle(MeddlingKind::PreemptedLeaving).await;
+    assert_eq!(told, [format!("c10-preempted-leaving {name}")]);
+    assert_eq!(town.cloud.instance(&name.to_string()).unwrap().status, "stopping");
 }
 
 #[tokio::test(start_paused = true)]

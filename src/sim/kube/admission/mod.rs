@@ -51,12 +51,9 @@ pub struct Admission<'a> {
     pub dry_run: bool,
 }
 
-/// Plugins that change the object, and defaults.
+/// Plugins that change the object. It is settled already.
 pub fn mutate(state: &State, admission: &Admission<'_>, object: &mut Value) -> Result<(), Refusal> {
     node_restriction::check(state, admission, object)?;
-    if admission.operation != Operation::Delete {
-        settle(admission.kind, object)?;
-    }
     lifecycle::check(state, admission, object::namespace(object), object::name(object))?;
     if admission.kind.custom().is_some() {
         return Ok(());

@@ -16,7 +16,25 @@ use crate::quantity::Quantity;
 /// Whether reading `value` would find nothing unknown and change nothing. May be wrong in one direction only: `false`
 /// of a value that is settled.
 pub(super) fn is_settled(value: &Value, shape: &Shape) -> bool {
+    passes(value, shape, Bar::Settled)
+}
+
+/// Whether reading `value` would find nothing unknown and nothing of a wrong type, whatever it would change. May be wrong in
+/// the same direction.
+pub(super) fn is_known(value: &Value, shape: &Shape) -> bool {
+    passes(value, shape, Bar::Known)
+}
+
+/// How much is asked of a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bar {
+    Known,
+    Settled,
+}
+
+fn passes(value: &Value, shape: &Shape, bar: Bar) -> bool {
     match (shape, value) {
+        (_, Value::Null) if bar == Bar::Known => true,
         (Shape::Any, _)
         | (Shape::Text | Shape::IntOrString, Value::String(_))
         | (Shape::Bool, Value::Bool(_))
@@ -27,22 +45,25 @@ pub(super) fn is_settled(value: &Value, shape: &Shape) -> bool {
         (Shape::Int32 | Shape::IntOrString, Value::Number(number)) => {
             number.as_i64().is_some_and(|n| i32::try_from(n).is_ok())
         }
-        (Shape::Quantity, Value::String(text)) => is_canonical_amount(text),
+        (Shape::Quantity, Value::String(text)) => match bar {
+            Bar::Known => text.parse::<Quantity>().is_ok(),
+            Bar::Settled => is_canonical_amount(text),
+        },
         (Shape::Time, Value::String(text)) => is_canonical_time(text.as_bytes()),
         (Shape::MicroTime, Value::String(text)) => is_canonical_micro_time(text.as_bytes()),
         (Shape::List(items), Value::Array(elements)) => {
-            elements.iter().all(|element| is_settled(element, items))
+            elements.iter().all(|element| passes(element, items, bar))
         }
         (Shape::Map(values), Value::Object(entries)) => {
-            entries.values().all(|entry| is_settled(entry, values))
+            entries.values().all(|entry| passes(entry, values, bar))
         }
-        (Shape::Struct(id), Value::Object(given)) => is_settled_struct(given, shapes::structure_of(*id)),
+        (Shape::Struct(id), Value::Object(given)) => passes_as_struct(given, shapes::structure_of(*id), bar),
         _ => false,
     }
 }
 
 /// Both have their fields in the same order, so one walk finds what is unknown, and a count what is missing.
-fn is_settled_struct(given: &Map<String, Value>, structure: &Struct) -> bool {
+fn passes_as_struct(given: &Map<String, Value>, structure: &Struct, bar: Bar) -> bool {
     let mut known = structure.fields.iter();
     let mut always = 0;
     for (name, value) in given {
@@ -52,19 +73,20 @@ fn is_settled_struct(given: &Map<String, Value>, structure: &Struct) -> bool {
         else {
             return false;
         };
-        if !is_settled_field(field, value) {
+        if !passes_as_field(field, value, bar) {
             return false;
         }
         always += usize::from(field.is_always_written());
     }
-    always == structure.always
+    bar == Bar::Known || always == structure.always
 }
 
-fn is_settled_field(field: &Field, value: &Value) -> bool {
-    if value.is_null() {
-        return field.default.is_none() && field.zero == Zero::Null;
+fn passes_as_field(field: &Field, value: &Value, bar: Bar) -> bool {
+    match bar {
+        Bar::Known => passes(value, &field.shape, bar),
+        Bar::Settled if value.is_null() => field.default.is_none() && field.zero == Zero::Null,
+        Bar::Settled => passes(value, &field.shape, bar) && !is_lost(field, value),
     }
-    is_settled(value, &field.shape) && !is_lost(field, value)
 }
 
 /// Amounts are counted in thousandths at the finest.
@@ -122,8 +144,12 @@ mod tests {
         let claimed = is_settled(object, &shape);
         let mut read = object.clone();
         let unknown = read_whole(&mut read, &shape);
-        let truly = unknown.is_ok_and(|unknown| unknown.is_empty()) && read == *object;
-        assert!(truly || !claimed, "{object} would become {read}");
+        let known = unknown.is_ok_and(|unknown| unknown.is_empty());
+        assert!(known || !is_known(object, &shape), "{object} is not known");
+        assert!(
+            known && read == *object || !claimed,
+            "{object} would become {read}"
+        );
         claimed
     }
 

@@ -7,6 +7,7 @@ use tower::util::MapRequestLayer;
 use x509_parser::pem::parse_x509_pem;
 
 use super::ClientCertificate;
+use crate::operator::slim;
 use crate::sim::kube::server::ApiServer;
 
 impl ClientCertificate {
@@ -46,6 +47,7 @@ impl ApiServer {
                     request
                 },
             ))
+            .map_response(slim)
             .service(self.router())
             .map_err(|never| match never {});
         kube::Client::new(service, "default")

@@ -3,7 +3,7 @@
 //! The index is made again when a role or binding was written, and kept otherwise: most requests find it ready.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -18,12 +18,18 @@ use crate::sim::kube::store::ObjectKey;
 /// The API group of roles.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
+/// Where roles and bindings stand.
+static TABLES: LazyLock<[TableKey; 4]> = LazyLock::new(|| {
+    ["clusterrolebindings", "rolebindings", "clusterroles", "roles"].map(|plural| TableKey::of(GROUP, plural))
+});
+
 /// Who may do what.
 #[derive(Debug, Default)]
 pub struct Policy {
     grants: Vec<Grant>,
     /// For each subject the grants to it, and as which of their subjects.
-    by_subject: BTreeMap<Subject, Vec<(usize, usize)>>,
+    to_users: BTreeMap<String, Vec<(usize, usize)>>,
+    to_groups: BTreeMap<String, Vec<(usize, usize)>>,
 }
 
 /// What a binding gives.
@@ -39,20 +45,13 @@ struct Grant {
     rules: Result<Vec<Rule>, String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
-    User(String),
-    Group(String),
-}
-
 /// The last index, and the revisions that it was made from.
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<Option<([u64; 4], Arc<Policy>)>>);
 
 /// The policy as it is now.
 pub fn current(state: &State) -> Arc<Policy> {
-    let revision = |plural| state.store.changed_at(&TableKey::of(GROUP, plural));
-    let revisions = ["clusterrolebindings", "rolebindings", "clusterroles", "roles"].map(revision);
+    let revisions = TABLES.each_ref().map(|table| state.store.changed_at(table));
     let mut cached = state.policy.0.lock().unwrap_or_else(PoisonError::into_inner);
     match &*cached {
         Some((known, policy)) if *known == revisions => Arc::clone(policy),
@@ -118,18 +117,18 @@ impl Policy {
         };
         for subject in binding["subjects"].as_array().into_iter().flatten() {
             let (kind, name) = (text(&subject["kind"]), text(&subject["name"]));
-            let (key, called) = match kind.as_str() {
+            let (grants, key, called) = match kind.as_str() {
                 "ServiceAccount" => {
                     let own = text(&subject["namespace"]);
                     let its = if own.is_empty() { namespace } else { &own };
                     let user = format!("system:serviceaccount:{its}:{name}");
-                    (Subject::User(user), format!("{name}/{its}"))
+                    (&mut self.to_users, user, format!("{name}/{its}"))
                 }
-                "Group" => (Subject::Group(name.clone()), name),
-                _ => (Subject::User(name.clone()), name),
+                "Group" => (&mut self.to_groups, name.clone(), name),
+                _ => (&mut self.to_users, name.clone(), name),
             };
             let place = (self.grants.len(), grant.subjects.len());
-            self.by_subject.entry(key).or_default().push(place);
+            grants.entry(key).or_default().push(place);
             grant.subjects.push(format!("{kind} \"{called}\""));
         }
         self.grants.push(grant);
@@ -137,10 +136,9 @@ impl Policy {
 
     /// The grants to a user that count in a namespace, and as whom they have them.
     fn grants<'a>(&'a self, user: &User, namespace: &'a str) -> impl Iterator<Item = (&'a Grant, &'a str)> {
-        let mut keys = vec![Subject::User(user.name.clone())];
-        keys.extend(user.groups.iter().cloned().map(Subject::Group));
-        let found = keys.iter().filter_map(|key| self.by_subject.get(key));
-        let mut places: Vec<(usize, usize)> = found.flatten().copied().collect();
+        let as_user = self.to_users.get(&user.name).into_iter();
+        let as_groups = user.groups.iter().filter_map(|group| self.to_groups.get(group));
+        let mut places: Vec<(usize, usize)> = as_user.chain(as_groups).flatten().copied().collect();
         places.sort_unstable();
         places.dedup_by_key(|(grant, _)| *grant);
         places

@@ -318,13 +318,10 @@ fn undecodable(problem: &str) -> Refusal {
 /// The patched object, if it is still the same object of the same kind.
 fn finish(kind: &Kind, ask: &Ask, format: Format, live: &Value, mut object: Value) -> Result<Value, Refusal> {
     check_type(kind, format, &mut object)?;
-    let metadata = Shape::of(kind).field("metadata").mistyped(&object["metadata"]);
-    let mistyped = match kind.custom() {
-        // What is wrong with the rest of a custom resource, its own schema says, with better causes.
-        Some(_) => metadata,
-        None => metadata.or_else(|| Shape::of(kind).mistyped(&object)),
-    };
-    if let Some(problem) = mistyped {
+    // What else is patched has been looked at for unknown fields, and so for types.
+    if format == Format::Apply
+        && let Some(problem) = mistyped(kind, &object)
+    {
         return Err(undecodable(&problem));
     }
     check_identity(kind, ask, live, &mut object)?;
@@ -341,6 +338,15 @@ fn finish(kind: &Kind, ask: &Ask, format: Format, live: &Value, mut object: Valu
         }
     }
     Ok(object)
+}
+
+fn mistyped(kind: &Kind, object: &Value) -> Option<String> {
+    let metadata = Shape::of(kind).field("metadata").mistyped(&object["metadata"]);
+    match kind.custom() {
+        // What is wrong with the rest of a custom resource, its own schema says, with better causes.
+        Some(_) => metadata,
+        None => metadata.or_else(|| Shape::of(kind).mistyped(object)),
+    }
 }
 
 /// A patch may not turn an object into one of another kind. A built-in kind can do without saying what it is, and a

@@ -66,6 +66,8 @@ pub(super) struct Node {
     pub(super) embedded_resource: bool,
     /// The rules of this node alone; rules further down belong to their own nodes.
     pub(super) rules: Option<CompiledSchema>,
+    /// Whether a rule here or further down is about how a value changes.
+    pub(super) judges_changes: bool,
 }
 
 /// At least and at most so many.
@@ -115,7 +117,7 @@ impl Node {
             });
         }
         let at = Keywords { schema, path };
-        Ok(Self {
+        let mut node = Self {
             types: at.types(),
             nullable: at.flag("nullable"),
             format: at.text("format").map(str::to_owned),
@@ -154,7 +156,26 @@ impl Node {
             preserve_unknown_fields: at.flag("x-kubernetes-preserve-unknown-fields"),
             embedded_resource: at.flag("x-kubernetes-embedded-resource"),
             rules: compile_rules(schema, path)?,
-        })
+            judges_changes: false,
+        };
+        node.judges_changes = node.has_rules_of_changes();
+        Ok(node)
+    }
+
+    fn has_rules_of_changes(&self) -> bool {
+        let own = self
+            .rules
+            .iter()
+            .flat_map(|rules| rules.validations.iter().flatten());
+        let below = match &self.additional {
+            Additional::Schema(values) => Some(values),
+            Additional::Unknown | Additional::Any => None,
+        };
+        let below = below.into_iter().chain(&self.items).map(|node| &**node);
+        own.into_iter().any(|rule| rule.is_transition_rule)
+            || below
+                .chain(self.properties.values())
+                .any(|node| node.judges_changes)
     }
 
     /// The schema of a field: a property, or a value of a map.

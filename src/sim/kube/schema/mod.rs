@@ -5,10 +5,10 @@
 //! object for transition rules. Causes carry the field paths, reasons and messages of a real API server.
 //!
 //! As there, CEL rules run only on an object of the right shape: a wrong type, a missing field, an unknown enum value
-//! or a list too long stops them. Not done: the cost budget of CEL rules, ratcheting (an update may keep what was
-//! invalid before), metadata inside embedded resources, and `format`s other than `date-time`, `date`, `duration`,
-//! `byte`, `uuid`, `ipv4`, `ipv6` and `cidr`, which are not checked. One mistake of API servers is not repeated: they
-//! let a list pass where a text with a format is asked for.
+//! or a list too long stops them. Ratcheting: an update may keep what breaks a rule. Not done: that it may keep what breaks
+//! a keyword, the cost budget of CEL rules, metadata inside embedded resources, and `format`s other than `date-time`,
+//! `date`, `duration`, `byte`, `uuid`, `ipv4`, `ipv6` and `cidr`, which are not checked. One mistake of API servers is not
+//! repeated: they let a list pass where a text with a format is asked for.
 
 use serde_json::Value;
 

@@ -350,6 +350,31 @@ fn transition_rules_compare_with_the_old_value_and_not_on_create() {
 }
 
 #[test]
+fn an_update_may_keep_what_breaks_a_rule_unless_the_rule_is_about_changes() {
+    let rules = |rule: &str| {
+        let item =
+            json!({"type": "integer", "x-kubernetes-validations": [{"rule": rule, "message": "broken"}]});
+        with_spec(
+            &json!({"type": "object", "properties": {"a": item, "all": {"type": "array", "items": item}}}),
+        )
+    };
+    let (old, changed) = (json!({"a": 1, "all": [1, 2]}), json!({"a": 1, "all": [1, 3]}));
+    let positive = rules("self > 1");
+    assert_eq!(
+        causes(&positive, &old, None).len(),
+        2,
+        "it could not be made any more"
+    );
+    assert_eq!(causes(&positive, &old, Some(&old)), []);
+    assert_eq!(
+        causes(&positive, &changed, Some(&old)).len(),
+        1,
+        "the list is another"
+    );
+    assert_eq!(causes(&rules("self != oldSelf"), &old, Some(&old)).len(), 1);
+}
+
+#[test]
 fn elements_of_a_list_map_are_compared_by_key_and_those_of_other_lists_not_at_all() {
     let list = |list_type: &str| {
         with_spec(&json!({

@@ -86,6 +86,11 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
         edge.desk.strike(FaultName::Pause, "upon an order");
         edge.recorder.turn(edge.life.who(), "paused");
     }
+    if is_order(&sent) && edge.life.must_stop(Upon::Order) {
+        edge.desk.strike(FaultName::Handover, "upon an order");
+        edge.recorder.turn(edge.life.who(), "asked to stop");
+        edge.life.stop().cancel();
+    }
     let (served, answer) = edge.cloud.witness(request).await;
     edge.desk.gather();
     if served.is_some_and(|status| status.is_success())

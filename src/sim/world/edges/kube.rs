@@ -18,6 +18,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::{carried_out, is_awaited, stream};
 use crate::api::names::LEADER_LEASE;
+use crate::operator::slim;
 use crate::sim::faults::{Desk, FaultName, Upon};
 use crate::sim::history::Edge;
 use crate::sim::kube::identity::User;
@@ -71,6 +72,7 @@ impl KubeEdge {
                 request.extensions_mut().insert(user.clone());
                 request
             })
+            .map_response(slim)
             .layer(RetryLayer::new(RetryPolicy::server_retry()))
             .service(recording);
         kube::Client::new(service, "default")

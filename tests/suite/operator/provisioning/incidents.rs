@@ -10,7 +10,6 @@ use http::{Method, Request, Response};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
 use karpenter_ibm::operator::{Edges, factory_of};
-use karpenter_ibm::sim::kube::identity::User;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -55,7 +54,7 @@ impl World {
             });
             edges
         };
-        let edges = self.edges(User::admin());
+        let edges = self.edges();
         let registry = edges.registry.clone();
         let factory = factory_of(Self::settings("one"), poison, |context| context);
         (factory(edges), met, registry)

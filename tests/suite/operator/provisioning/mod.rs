@@ -14,7 +14,6 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::{NodeClaim, NodePool, names};
-use karpenter_ibm::sim::kube::identity::User;
 use karpenter_ibm::sim::kube::write;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -328,7 +327,7 @@ async fn two_who_both_believe_to_lead_make_one_claim() {
     let replica = |name: &str, namespace: &str| {
         let mut settings = World::settings(name);
         settings.controllers.namespace = namespace.to_owned();
-        audited::factory(settings)(world.edges(User::admin()))
+        audited::factory(settings)(world.edges())
     };
     let both = futures::future::join(replica("one", super::NAMESPACE), replica("two", "default"));
     while_working(

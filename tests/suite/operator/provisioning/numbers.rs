@@ -1,6 +1,5 @@
 //! What is counted of pods that wait.
 
-use karpenter_ibm::sim::kube::identity::User;
 use kube::api::DeleteParams;
 use prometheus::proto::Metric;
 use serde_json::json;
@@ -35,7 +34,7 @@ fn plans(registry: &prometheus::Registry) -> f64 {
 #[tokio::test(start_paused = true)]
 async fn pods_without_a_place_are_counted_and_none_is_when_nobody_waits_any_more() {
     let world = World::new();
-    let edges = world.edges(User::admin());
+    let edges = world.edges();
     let registry = edges.registry.clone();
     let replica = audited::factory(World::settings("one"))(edges);
     while_working(

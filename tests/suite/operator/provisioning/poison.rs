@@ -10,7 +10,6 @@ use karpenter_ibm::model::Snapshot;
 use karpenter_ibm::model::pod::PodSet;
 use karpenter_ibm::operator::{self, factory_of};
 use karpenter_ibm::scheduling;
-use karpenter_ibm::sim::kube::identity::User;
 use karpenter_ibm::sim::kube::write;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -34,7 +33,7 @@ fn replica(
         ),
         ..context
     };
-    let edges = world.edges(User::admin());
+    let edges = world.edges();
     let registry = edges.registry.clone();
     let factory = factory_of(World::settings("one"), |edges| edges, poison);
     (factory(edges), registry)

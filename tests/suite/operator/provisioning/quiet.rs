@@ -10,7 +10,6 @@ use karpenter_ibm::cluster::Cluster;
 use karpenter_ibm::controllers::compute::{Compute, Place};
 use karpenter_ibm::operator::{self, factory_of};
 use karpenter_ibm::scheduling;
-use karpenter_ibm::sim::kube::identity::User;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -32,7 +31,7 @@ impl Glass {
             effects: Effects::without_end(),
             cluster: Arc::default(),
         };
-        let (edges, inside) = (glass.effects.around(world.edges(User::admin())), glass.clone());
+        let (edges, inside) = (glass.effects.around(world.edges()), glass.clone());
         let look = move |context: operator::Context| {
             let plans = inside.plans.clone();
             *inside.cluster.lock().unwrap() = Some(context.cluster.clone());

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::api::{NodePool, names};
-use karpenter_ibm::sim::kube::identity::User;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -239,7 +238,7 @@ async fn a_crash_after_any_effect_buys_no_more_than_the_calm_run() {
                 })
                 .await;
         };
-        let first = audited::factory(World::settings("first"))(effects.around(world.edges(User::admin())));
+        let first = audited::factory(World::settings("first"))(effects.around(world.edges()));
         let finished = tokio::select! {
             biased;
             () = effects.crash.cancelled() => false,

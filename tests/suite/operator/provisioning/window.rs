@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use karpenter_ibm::api::names;
 use karpenter_ibm::operator::{self, factory_of};
-use karpenter_ibm::sim::kube::identity::User;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -128,7 +127,7 @@ async fn who_is_in_a_hurry_closes_the_window_at_once() {
         *kept.lock().unwrap() = Some(context.hurry.clone());
         context
     };
-    let replica = factory_of(World::settings("one"), |edges| edges, keep)(world.edges(User::admin()));
+    let replica = factory_of(World::settings("one"), |edges| edges, keep)(world.edges());
     while_working(
         replica,
         Box::pin(async {

@@ -54,6 +54,9 @@ pub(super) async fn mutate(
     }
     // Defaults and plugins see what the webhooks made, and webhooks what those make of it.
     let before = object.clone();
+    if admission.operation != Operation::Delete {
+        super::settle(admission.kind, &mut object)?;
+    }
     super::mutate(&server.state(), admission, &mut object)?;
     if object != before {
         turns.require_again();

@@ -1,0 +1,221 @@
+//! By when things are well after healing, each counted from when it was first seen to lack something, healing at the
+//! earliest. L1: a pod that has a pool open to it runs. L2: a machine of ours without a claim is gone. L3: so is a claim that
+//! is being deleted.
+//!
+//! What no bound is stated for here is judged when the time to get well is over.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::book::Book;
+use super::claims::is_true;
+use super::{Check, Findings, SETTLES_WITHIN, Truth, leftovers, pods};
+use crate::api::names::{NODE_REGISTERED, NOMINATED_PODS};
+use crate::api::parse_duration;
+use crate::clock::earlier;
+use crate::sim::history::Entry;
+use crate::sim::kube::kind::TableKey;
+use crate::sim::kube::object;
+
+/// Until the operator works at full speed after faults: somebody leads after 20 s, and whoever failed last waits for 30.
+const RECOVERY: Duration = Duration::from_secs(20 + 30);
+
+/// Leaks, as stated: five minutes. Until the next sweep 120 s, until it looks again 30, the cloud's deletion 90; with
+/// recovery 290.
+const LEAK: Duration = Duration::from_mins(5);
+
+/// The cloud's deletion of a machine.
+const DELETION: Duration = Duration::from_secs(90);
+/// Until no order can be carried out any more: sent within 5 s of its intent, carried out within 60.
+const LATE_ORDER: Duration = Duration::from_secs(65);
+/// What L3 and L1 allow beyond what others take: two looks that find nothing, 15 s apart, and looks every five seconds.
+const SLACK: Duration = Duration::from_mins(1);
+
+/// From an order to a node that takes pods, at its slowest: 15 s pending, 165 starting, 40 booting, 15 until its network
+/// is up.
+const BOOT: Duration = Duration::from_secs(15 + 165 + 40 + 15);
+
+/// Until when each thing must be well, by invariant and by what it is.
+#[derive(Default)]
+pub(super) struct Deadlines(BTreeMap<(&'static str, String), Duration>);
+
+/// Something that is not well.
+struct Lack {
+    id: &'static str,
+    subject: String,
+    /// How long it may take from now.
+    within: Duration,
+    message: String,
+}
+
+impl Check for Deadlines {
+    fn observe(&mut self, _: &Entry, _: &Book, _: &Truth<'_>, _: &mut Findings) {}
+
+    fn look(&mut self, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+        let now = truth.since_start;
+        let mut deadlines = BTreeMap::new();
+        for lack in lacks(book, truth) {
+            let key = (lack.id, lack.subject);
+            let deadline = self.0.get(&key).copied().unwrap_or(now + lack.within);
+            if now > deadline {
+                let message = format!("{}, which was to end by {deadline:?}", lack.message);
+                found.blame(lack.id, now, message);
+            }
+            deadlines.insert(key, deadline);
+        }
+        self.0 = deadlines;
+    }
+}
+
+fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
+    let claims = leftovers::claims(truth);
+    let leaks = leftovers::leaks(&claims, book, truth).into_iter();
+    let leaks = leaks.map(|(subject, message)| Lack {
+        id: "L2",
+        subject,
+        within: LEAK,
+        message,
+    });
+    let going = claims.iter().filter(|claim| object::is_deleting(claim));
+    let going = going.map(|claim| Lack {
+        id: "L3",
+        subject: object::uid(claim).to_owned(),
+        within: drained_within(claim, truth) + DELETION + LATE_ORDER + SLACK + RECOVERY,
+        message: format!("claim {} is still being deleted", object::name(claim)),
+    });
+    let waiting = pods::waiting(truth).into_iter();
+    let healed = healed(book, truth);
+    let waiting = waiting
+        .filter(|pod| !is_held(pod, &claims, healed))
+        .map(|pod| Lack {
+            id: "L1",
+            subject: object::uid(&pod).to_owned(),
+            within: BOOT + SLACK + RECOVERY,
+            message: format!("pod {} still waits", object::name(&pod)),
+        });
+    leaks.chain(going).chain(waiting).collect()
+}
+
+/// How long the node of a claim that goes may yet be drained. Without a grace period of its own there is no bound: budgets
+/// and wishes may hold it.
+fn drained_within(claim: &Value, truth: &Truth<'_>) -> Duration {
+    let state = truth.kube.state();
+    let mut nodes = state.store.list(&TableKey::of("", "nodes"), None);
+    if !nodes.any(|node| object::name(&node.shared()) == object::name(claim)) {
+        return Duration::ZERO;
+    }
+    let grace = claim["spec"]["terminationGracePeriod"]
+        .as_str()
+        .and_then(parse_duration);
+    let since = claim["metadata"]["deletionTimestamp"]
+        .as_str()
+        .and_then(|text| text.parse().ok());
+    let Some((grace, since)) = grace.zip(since) else {
+        return SETTLES_WITHIN;
+    };
+    let passed = truth.now.duration_since(since).try_into().unwrap_or_default();
+    grace.saturating_sub(passed)
+}
+
+/// When everything was put right, by the right clock.
+fn healed(book: &Book, truth: &Truth<'_>) -> Timestamp {
+    let since = book.healed_at.map(|at| truth.since_start.saturating_sub(at));
+    earlier(truth.now, since.unwrap_or_default())
+}
+
+/// Whether a claim on its way keeps the pod whose machine was ordered under faults: it may never start, for which it has
+/// five minutes, or never join, for which it has fifteen.
+fn is_held(pod: &Value, claims: &[Value], healed: Timestamp) -> bool {
+    let names = |claim: &&Value| {
+        let named = claim["metadata"]["annotations"][NOMINATED_PODS].as_str();
+        named.is_some_and(|named| named.split(',').any(|uid| uid == object::uid(pod)))
+    };
+    let made = |claim: &Value| claim["metadata"]["creationTimestamp"].as_str()?.parse().ok();
+    let mut claims = claims.iter().filter(names);
+    claims.any(|claim| {
+        let is_old = made(claim).is_some_and(|made: Timestamp| made <= healed);
+        is_old && !object::is_deleting(claim) && !is_true(claim, NODE_REGISTERED)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::stage::Stage;
+    use super::*;
+    use crate::sim::kube::write;
+
+    /// What is blamed when it is looked at every ten seconds for so long.
+    async fn looked_for(stage: &mut Stage, seconds: u64) -> Vec<&'static str> {
+        for _ in 0..seconds / 10 {
+            stage.looks();
+            stage.pass(10).await;
+        }
+        stage.looks();
+        let mut blamed = stage.blamed();
+        blamed.retain(|id| id.starts_with('L'));
+        blamed
+    }
+
+    const NOTHING: [&str; 0] = [];
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_without_a_claim_is_gone_within_five_minutes() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        stage.machine(&stage.name_of(&uid)).await;
+        stage.delete("a").await;
+        stage.release("a").await;
+        assert_eq!(looked_for(&mut stage, 300).await, NOTHING);
+        assert_eq!(looked_for(&mut stage, 10).await, ["L2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_goes_has_its_grace_the_clouds_time_and_a_little_more() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        stage.delete("a").await;
+        assert_eq!(looked_for(&mut stage, 260).await, NOTHING);
+        assert_eq!(looked_for(&mut stage, 20).await, ["L3"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_a_pool_is_open_to_runs_as_soon_as_a_machine_can() {
+        let mut stage = Stage::new().await;
+        let pool = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
+            "spec": {"template": {"spec": {
+                "requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "d"},
+            }}},
+        });
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
+            "spec": {"containers": [{"name": "a", "image": "a"}]}, "status": {"phase": "Pending"},
+        });
+        for object in [pool, pod] {
+            write::insert(&stage.server, object);
+        }
+        assert_eq!(looked_for(&mut stage, 340).await, NOTHING);
+        assert_eq!(looked_for(&mut stage, 20).await, ["L1"]);
+    }
+
+    #[test]
+    fn a_machine_that_was_ordered_under_faults_keeps_its_pods_until_it_joins_or_is_given_up() {
+        let pod = json!({"metadata": {"uid": "p"}});
+        let healed = "2026-11-16T10:00:00Z".parse().unwrap();
+        let is_held = |made: &str, registered: &str| {
+            let claim = json!({
+                "metadata": {"annotations": {NOMINATED_PODS: "o,p"}, "creationTimestamp": made},
+                "status": {"conditions": [{"type": NODE_REGISTERED, "status": registered}]},
+            });
+            is_held(&pod, &[claim], healed)
+        };
+        assert!(is_held("2026-11-16T09:59:00Z", "Unknown"));
+        assert!(!is_held("2026-11-16T09:59:00Z", "True"));
+        assert!(!is_held("2026-11-16T10:01:00Z", "Unknown"));
+    }
+}
