@@ -6,6 +6,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{CRASH_BEFORE_CREATE, CRASH_BEFORE_RECORD, HANDED_OVER, Hits, LEADER_LOST, PAUSED, TWO_LEADERS};
+use crate::api::names::LEADER_LEASE;
 use crate::sim::history::{Edge, Entry, What, Who};
 use crate::sim::invariants::{Book, Sent, Truth, bought_for};
 use crate::sim::kube::kind::TableKey;
@@ -95,16 +96,11 @@ impl Leaders {
         }
     }
 
-    /// Whether every Lease is somebody else's by now.
+    /// Whether somebody else leads by now.
     fn was_deposed(&self, number: usize) -> bool {
-        let Some(own) = self.identities.get(&number) else {
-            return false;
-        };
-        !self.holders.is_empty()
-            && self
-                .holders
-                .values()
-                .all(|holder| !holder.is_empty() && holder != own)
+        let leads = self.holders.get(LEADER_LEASE).filter(|holder| !holder.is_empty());
+        let own = self.identities.get(&number);
+        leads.is_some() && own.is_some() && leads != own
     }
 }
 

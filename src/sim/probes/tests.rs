@@ -4,6 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
+use crate::api::names::LEADER_LEASE;
 use crate::sim::history::{Edge, What};
 use crate::sim::invariants::stage::Stage;
 
@@ -190,12 +191,12 @@ async fn a_replica_that_acts_after_its_leases_passed_on_is_recognized_beside_a_l
     stage.hold("launches", None).await;
     let renewal = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leader";
     let number = stage.sends(0, Edge::Kube, &Method::PUT, renewal, "");
-    stage.hold("leader", Some("replica-0")).await;
+    stage.hold(LEADER_LEASE, Some("replica-0")).await;
     stage.hears(0, number, Some(200), r#"{"spec":{"holderIdentity":"replica-0"}}"#);
     order(&mut stage, &uid);
     assert_eq!(hit(&stage, TWO_LEADERS), 0);
     stage.pass(15).await;
-    stage.hold("leader", Some("replica-1")).await;
+    stage.hold(LEADER_LEASE, Some("replica-1")).await;
     order(&mut stage, &uid);
     assert_eq!(hit(&stage, TWO_LEADERS), 1);
 }
