@@ -67,7 +67,8 @@ pub struct ObservedCapacity {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_class_hash: Option<String>,
     /// The least memory that one of them reported.
-    pub memory: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
     /// The least disk that one of them reported. The volume is the class's, so nodes of other profiles have no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ephemeral_storage: Option<String>,
@@ -80,7 +81,7 @@ impl ObservedCapacity {
     /// As amounts. What is no amount is left out: it was written by somebody else.
     pub fn amounts(&self) -> Resources {
         let written = [
-            (MEMORY, Some(&self.memory)),
+            (MEMORY, self.memory.as_ref()),
             (EPHEMERAL_STORAGE, self.ephemeral_storage.as_ref()),
             (PODS, self.pods.as_ref()),
         ];

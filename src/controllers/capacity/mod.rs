@@ -134,7 +134,7 @@ impl Making<'_> {
         seen.image_id == self.image && seen.node_class_hash.as_ref() == Some(&self.hash)
     }
 
-    /// The kind of a claim's machine, and what its Node credibly has. Its memory is part of that.
+    /// The kind of a claim's machine, and what its Node credibly has of what is learnt, if it is anything.
     fn reported<'a>(
         &self,
         claim: &NodeClaim,
@@ -160,7 +160,8 @@ impl Making<'_> {
             // Kernels of one version differ by some KiB from boot to boot; a MiB is not worth a write.
             believed.set(resource, believed.get(resource) >> 20 << 20);
         }
-        (believed.get(MEMORY) > 0).then_some((kind, believed))
+        let is_any = believed.iter().any(|(_, amount)| *amount > 0);
+        is_any.then_some((kind, believed))
     }
 
     fn observed(&self, kind: &Kind, amounts: &Resources) -> ObservedCapacity {
@@ -172,7 +173,7 @@ impl Making<'_> {
             profile: kind.name.clone(),
             image_id: self.image.clone(),
             node_class_hash: Some(self.hash.clone()),
-            memory: written(MEMORY).unwrap_or_default(),
+            memory: written(MEMORY),
             ephemeral_storage: written(EPHEMERAL_STORAGE),
             pods: written(PODS),
         }

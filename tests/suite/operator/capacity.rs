@@ -17,7 +17,7 @@ impl World {
         let class = self.classes().get("default").await.unwrap();
         let seen = class.status?.observed_capacity?;
         let of = seen.into_iter().find(|it| it.profile == profile);
-        of.map(|it| it.memory)
+        of.and_then(|it| it.memory)
     }
 
     /// A kubelet says how much memory its machine has.

@@ -230,7 +230,7 @@ async fn node_after_node_was_bought_for_a_pod_whose_disk_never_sufficed() {
         // A boot volume has 100 GB, and these nodes report 40 Gi.
         let asks = |disk: &str| {
             json!({"containers": [{"name": "a", "image": "a",
-                "resources": {"requests": {"cpu": "100m", "ephemeral-storage": disk}}}]})
+                "resources": {"requests": {"cpu": "100m", "memory": "5Gi", "ephemeral-storage": disk}}}]})
         };
         world.waiting("a", asks("60Gi")).await;
         world.serve_with_little_disk(Duration::from_hours(1)).await;
