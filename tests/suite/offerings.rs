@@ -194,7 +194,7 @@ async fn what_is_planned_with_is_what_the_kubelet_reports_and_never_more() {
         let seen = capacity(kind, &class);
         let kept = Reservation::of(&seen, &class.kubelet);
         let (_, left) = reported(kind, seen.get("pods"), &kept);
-        for (name, amount) in kept.allocatable(&seen).iter() {
+        for (name, amount) in &kept.allocatable(&seen) {
             assert_eq!(left.get(name), *amount, "{name} of {}", kind.name);
         }
     }

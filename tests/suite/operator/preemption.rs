@@ -406,20 +406,19 @@ async fn more_than_three_early_words_within_a_second_cost_one_list_and_fewer_a_l
     }
 }
 
+/// How a machine comes to be off, other than by a preemption.
+#[derive(Clone, Copy)]
+enum Off {
+    ByHand,
+    ByItsHost,
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_somebody_or_its_host_switches_off_is_replaced_and_one_that_restarts_is_kept() {
-    let off: [(&str, fn(&World, &str)); 2] = [
-        ("switched off", |world, machine| {
-            world.cloud.stop(machine).unwrap()
-        }),
-        ("stopped_by_host_failure", |world, machine| {
-            world.cloud.fail_host(machine, Some(HostFailure::Stop)).unwrap();
-        }),
-    ];
     let each = [["spot"], ["on-demand"]]
         .into_iter()
-        .flat_map(|ways| off.map(|off| (ways, off)));
-    for (ways, (words, switch_off)) in each {
+        .flat_map(|ways| [Off::ByHand, Off::ByItsHost].map(|off| (ways, off)));
+    for (ways, off) in each {
         let world = World::new();
         while_working(world.replica(), async {
             world.ready_node_of("a", &ways).await;
@@ -430,7 +429,14 @@ async fn a_machine_that_somebody_or_its_host_switches_off_is_replaced_and_one_th
                 .unwrap();
             world.clock.sleep(Duration::from_mins(10)).await;
             assert!(!world.is_deleting("a").await);
-            switch_off(&world, &machine);
+            let (switched, words) = match off {
+                Off::ByHand => (world.cloud.stop(&machine), "switched off"),
+                Off::ByItsHost => (
+                    world.cloud.fail_host(&machine, Some(HostFailure::Stop)),
+                    "stopped_by_host_failure",
+                ),
+            };
+            switched.unwrap();
             world.until_gone("a").await;
             let told = world.told("MachineStopped").await;
             assert!(told.len() == 1 && told[0].2.contains(words), "{told:?}");

@@ -193,7 +193,7 @@ async fn the_kill_switch_stops_all_purchases_and_nothing_else() {
 }
 
 /// A way to buy, the machine that is bought so, and the room that the account has: for one such machine.
-struct Narrow {
+struct Quota {
     way: &'static str,
     profile: &'static str,
     narrow: fn(&mut Options),
@@ -202,22 +202,22 @@ struct Narrow {
     instead: (&'static str, &'static str),
 }
 
-const QUOTAS: [Narrow; 3] = [
-    Narrow {
+const QUOTAS: [Quota; 3] = [
+    Quota {
         way: "spot",
         profile: "bxf-2x8",
         narrow: |options| options.quotas.spot_instances = 1,
         hold: "spot.all",
         instead: ("on-demand", "bxf-2x8"),
     },
-    Narrow {
+    Quota {
         way: "on-demand",
         profile: "bxf-2x8",
         narrow: |options| options.quotas.vcpu = 2,
         hold: "on-demand.all",
         instead: ("spot", "bxf-2x8"),
     },
-    Narrow {
+    Quota {
         way: "on-demand",
         profile: "gx3-16x80x1l4",
         narrow: |options| options.quotas.gpu = 1,
