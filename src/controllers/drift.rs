@@ -11,7 +11,6 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
 use super::context::Context;
-use super::lists;
 use crate::api::{Condition, IBMNodeClass, NodeClaim, names};
 use crate::cloud::{self, ClusterId, Machine, Ours};
 use crate::lifecycle::drift::{Drift, drift, pool_drift};
@@ -45,7 +44,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
 pub async fn compare(context: &Context, cluster: ClusterId) -> Result<(), Error> {
     let classes = classes(context).await?;
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    let mut running = lists::all(&claims, ListParams::default()).await?.items;
+    let mut running = claims.list(&ListParams::default()).await?.items;
     running.retain(|claim| claim.is_launched() && !claim.is_deleting());
     if running.is_empty() {
         return Ok(());

@@ -11,7 +11,6 @@ use kube::api::ListParams;
 
 use super::context::Context;
 use super::events::{Kind, Story};
-use super::lists;
 use super::removal::{self, Judged};
 use crate::api::{NodeClaim, names};
 use crate::clock::between;
@@ -38,7 +37,7 @@ pub async fn run(context: Context) {
 /// One look: deletes what has expired; how long until the next does.
 async fn expire(context: &Context) -> kube::Result<Duration> {
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    let claims = lists::all(&claims, ListParams::default()).await?.items;
+    let claims = claims.list(&ListParams::default()).await?.items;
     let now = context.clock.now();
     let due = if expired(&claims, now).is_empty() {
         Vec::new()

@@ -16,7 +16,6 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::events::{Kind, Story};
-use super::lists;
 use super::removal::{self, Judged};
 use crate::api::{NodeClaim, names};
 use crate::lifecycle::facts::Facts;
@@ -44,14 +43,14 @@ pub async fn run(context: Context) {
 async fn repair(context: &Context, seen: &mut Seen) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let ours = ListParams::default().labels(names::REGISTERED);
-    let nodes = lists::all(&nodes, ours).await?.items;
+    let nodes = nodes.list(&ours).await?.items;
     note(&nodes, context, seen);
     // Mostly everybody is well, and nothing more has to be read.
     if seen.is_empty() {
         return Ok(());
     }
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    let claims = lists::all(&claims, ListParams::default()).await?.items;
+    let claims = claims.list(&ListParams::default()).await?.items;
     let claims: BTreeMap<&str, &NodeClaim> = claims
         .iter()
         .filter_map(|it| Some((provider_id(it)?, it)))

@@ -16,7 +16,6 @@ pub mod garbage;
 mod guard;
 pub mod health;
 pub mod interruption;
-mod lists;
 mod lost_node;
 pub mod metrics;
 pub mod node_claim;

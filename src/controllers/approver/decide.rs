@@ -117,9 +117,11 @@ pub enum NodeThere {
     Absent,
 }
 
-/// What was seen of the world for one request.
+/// What was seen of one request and of the world for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
+    /// The name of the node that the request is for.
+    pub subject: &'a Result<String, Malformed>,
     /// The claim of the name that the request is for.
     pub claim: Option<&'a NodeClaim>,
     /// The Node of that name.
@@ -146,7 +148,7 @@ pub fn requester(request: &CertificateSigningRequest, joiner: &str) -> Option<Re
     Some(Requester::Node(node.to_owned()))
 }
 
-/// The name of the node that a request is for.
+/// The name of the node that a request is for. It takes a check of the signature, the dearest step of all.
 pub fn subject(request: &CertificateSigningRequest) -> Result<String, Malformed> {
     request::node_name(&request.spec.request.0)
 }
@@ -163,7 +165,7 @@ pub fn decide(request: &CertificateSigningRequest, requester: &Requester, seen: 
 }
 
 fn join(request: &CertificateSigningRequest, seen: &Seen<'_>) -> Result<Verdict, Denial> {
-    let node = subject(request)?;
+    let node = seen.subject.clone()?;
     if !is_for_a_client(request) {
         return Err(Denial::Usages);
     }
@@ -201,8 +203,8 @@ fn renewal(request: &CertificateSigningRequest, node: &str, seen: &Seen<'_>) -> 
     if !is_ours || seen.node == NodeThere::Absent {
         return Verdict::Leave;
     }
-    match subject(request) {
-        Err(malformed) => Verdict::Deny(malformed.into()),
+    match seen.subject {
+        Err(malformed) => Verdict::Deny(malformed.clone().into()),
         Ok(subject) if subject != node => Verdict::Deny(Denial::OtherCredential),
         Ok(_) if !is_for_a_client(request) => Verdict::Deny(Denial::Usages),
         Ok(_) => Verdict::Approve(Grounds::Renewal),

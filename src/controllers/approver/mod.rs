@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
@@ -35,8 +36,10 @@ use crate::api::{NodeClaim, names};
 
 /// Requests that are worked on at once: each costs a few small reads and at most two writes.
 const CONCURRENCY: u16 = 16;
-/// How soon a request that waits for its machine, or could not be decided, is looked at again.
+/// How soon a request that could not be decided is looked at again, and one that is new and waits for its machine.
 const AGAIN: Duration = Duration::from_secs(2);
+/// How long one is left alone at most that has waited for long.
+const AGAIN_MAX: Duration = Duration::from_mins(1);
 
 /// Why a pass ended early.
 #[derive(Debug, thiserror::Error)]
@@ -90,38 +93,53 @@ async fn reconcile(request: Arc<CertificateSigningRequest>, context: Arc<Context
     let Some(requester) = requester(&request, &context.settings.joiner_user()) else {
         return Ok(Action::await_change());
     };
-    let (claim, node) = observe(&context, &request, &requester).await?;
+    let subject = subject(&request);
+    let (claim, node) = observe(&context, &requester, &subject).await?;
     let seen = Seen {
+        subject: &subject,
         claim: claim.as_ref(),
         node,
     };
     match decide(&request, &requester, &seen) {
         Verdict::Approve(grounds) => approve(&context, &request, claim.as_ref(), &grounds).await?,
         Verdict::Deny(denial) => deny(&context, &request, claim.as_ref(), &denial).await?,
-        Verdict::Wait => return Ok(Action::requeue(AGAIN)),
+        Verdict::Wait => return Ok(Action::requeue(again(age(&request, context.clock.now())))),
         Verdict::Leave => {}
     }
     Ok(Action::await_change())
 }
 
+/// How soon a request of this age that waits is looked at again. What it waits for comes within seconds, or somebody has
+/// to remove a Node of its name, which may take for ever.
+fn again(age: Duration) -> Duration {
+    (age / 10).clamp(AGAIN, AGAIN_MAX)
+}
+
+/// How long ago a request was made; not at all, where clocks disagree.
+fn age(request: &CertificateSigningRequest, now: Timestamp) -> Duration {
+    let made = request.metadata.creation_timestamp.as_ref();
+    let age = made.and_then(|made| now.duration_since(made.0).try_into().ok());
+    age.unwrap_or_default()
+}
+
 /// The claim and the Node of the name that a request is for; neither, if it is for nobody.
 async fn observe(
     context: &Context,
-    request: &CertificateSigningRequest,
     requester: &Requester,
+    subject: &Result<String, Malformed>,
 ) -> Result<(Option<NodeClaim>, NodeThere), Error> {
     let name = match requester {
-        Requester::Machine => subject(request).ok(),
-        Requester::Node(name) => Some(name.clone()),
+        Requester::Machine => subject.as_ref().ok(),
+        Requester::Node(name) => Some(name),
     };
     let Some(name) = name.filter(|name| is_name(name)) else {
         return Ok((None, NodeThere::Absent));
     };
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    let claim = claims.get_opt(&name).await.map_err(failed("reading the claim"))?;
+    let claim = claims.get_opt(name).await.map_err(failed("reading the claim"))?;
     let nodes: Api<Node> = Api::all(context.client.clone());
     let node = nodes
-        .get_metadata_opt(&name)
+        .get_metadata_opt(name)
         .await
         .map_err(failed("reading the node"))?;
     let there = node.map_or(NodeThere::Absent, |_| NodeThere::Present);

@@ -73,7 +73,8 @@ fn registered() -> NodeClaim {
 }
 
 fn judge(request: &CertificateSigningRequest, claim: Option<&NodeClaim>, node: NodeThere) -> Verdict {
-    let seen = Seen { claim, node };
+    let subject = &subject(request);
+    let seen = Seen { subject, claim, node };
     match requester(request, JOINER) {
         Some(requester) => decide(request, &requester, &seen),
         None => Verdict::Leave,
@@ -317,4 +318,25 @@ proptest! {
         request.spec.request = ByteString(bytes);
         prop_assert!(matches!(judged(&request), Verdict::Deny(_)));
     }
+}
+
+#[test]
+fn a_request_that_waits_is_looked_at_less_often_the_longer_it_has_waited() {
+    let seconds = |age| again(Duration::from_secs(age)).as_secs();
+    assert_eq!([0, 20, 60, 300, 6000].map(seconds), [2, 2, 6, 30, 60]);
+}
+
+#[test]
+fn a_request_of_the_future_is_new() {
+    let mut request = asked();
+    let now: Timestamp = "2026-11-16T10:00:00Z".parse().unwrap();
+    let made_at = |text: &str| {
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            text.parse().unwrap(),
+        ))
+    };
+    request.metadata.creation_timestamp = made_at("2026-11-16T09:59:00Z");
+    assert_eq!(age(&request, now), Duration::from_mins(1));
+    request.metadata.creation_timestamp = made_at("2026-11-16T10:01:00Z");
+    assert_eq!(age(&request, now), Duration::ZERO);
 }

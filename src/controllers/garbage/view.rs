@@ -16,7 +16,6 @@ use crate::cloud::{
     ClusterId, InstanceName, Leftover, LeftoverKind, Machine, MachineStatus, Ours, ProviderId,
 };
 use crate::controllers::context::Context;
-use crate::controllers::lists;
 use crate::controllers::lost_node::{is_absent, machine_of};
 use crate::controllers::node_claim::look;
 use crate::lifecycle::Sighting;
@@ -90,10 +89,10 @@ impl View {
             machines.extend(found.into_iter().map(|machine| (machine.id.clone(), machine)));
         }
         let nodes: Api<Node> = Api::all(context.client.clone());
-        let nodes = lists::all(&nodes, ListParams::default()).await?.items;
+        let nodes = nodes.list(&ListParams::default()).await?.items;
         // No resourceVersion: answered from the latest state, not from a cache.
         let claims: Api<NodeClaim> = Api::all(context.client.clone());
-        let claims = lists::all(&claims, ListParams::default()).await?.items;
+        let claims = claims.list(&ListParams::default()).await?.items;
         Ok(Self {
             machines,
             leftovers,

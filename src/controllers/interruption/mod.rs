@@ -20,7 +20,6 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::garbage::groups;
-use super::lists;
 use crate::api::NodeClaim;
 use crate::cloud::{self, ClusterId, InstanceName, Machine, Ours};
 use crate::controllers::unavailable;
@@ -163,7 +162,7 @@ impl Watch {
         }
         // No resourceVersion, and after the machines were read: a claim that was made meanwhile is seen.
         let claims: Api<NodeClaim> = Api::all(self.context.client.clone());
-        let claims = lists::all(&claims, ListParams::default()).await?.items;
+        let claims = claims.list(&ListParams::default()).await?.items;
         let by_uid: BTreeMap<String, &NodeClaim> = claims
             .iter()
             .filter_map(|claim| Some((claim.uid()?, claim)))

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use crate::api::{NodeClaim, NodePool};
 use crate::controllers::context::Context;
-use crate::controllers::lists;
 
 /// How old a list may be from which is chosen. The check rests on a younger one.
 const RECENT: Duration = Duration::from_secs(5);
@@ -76,7 +75,7 @@ impl Censuses {
         let asked_at = context.clock.instant();
         let claims: Api<NodeClaim> = Api::all(context.client.clone());
         // No resourceVersion: answered from the latest state, not from a cache.
-        let list = lists::all(&claims, ListParams::default()).await?;
+        let list = claims.list(&ListParams::default()).await?;
         let pools: Api<NodePool> = Api::all(context.client.clone());
         let pools = pools.list(&ListParams::default()).await?;
         let census = Census {

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::Error;
 use crate::api::{IBMNodeClass, NODE_CLASS_HASH_VERSION, NodeClaim, names};
 use crate::controllers::context::Context;
-use crate::controllers::lists;
 use crate::lifecycle::facts::Facts;
 
 /// The annotations of a claim that is made from `class` now.
@@ -62,7 +61,8 @@ pub(super) fn is_stamped(class: &IBMNodeClass) -> bool {
 pub(super) async fn users(context: &Context, class: &str) -> Result<Vec<NodeClaim>, Error> {
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     // No resourceVersion: answered from the latest state, not from a cache.
-    let all = lists::all(&claims, ListParams::default())
+    let all = claims
+        .list(&ListParams::default())
         .await
         .map_err(Error::kube("listing the claims"))?;
     Ok(all.items.into_iter().filter(|claim| uses(claim, class)).collect())

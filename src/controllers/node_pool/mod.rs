@@ -20,7 +20,6 @@ use serde_json::json;
 use super::compute::{Panicked, words};
 use super::context::Context;
 use super::guard::Guard;
-use super::lists;
 use super::pace::Pace;
 use super::provisioning::claim::{Wanted, manifest};
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
@@ -184,7 +183,7 @@ async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> 
     }
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     // One consistent read: what others made or deleted counts.
-    let listed = lists::all(&claims, kube::api::ListParams::default()).await;
+    let listed = claims.list(&kube::api::ListParams::default()).await;
     let listed = listed.map_err(Error::kube("listing the claims"))?;
     let change = context.cluster.with(|index| {
         index.settle(&listed);

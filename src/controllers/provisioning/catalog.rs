@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
@@ -16,15 +17,27 @@ use crate::controllers::context::Context;
 use crate::controllers::node_class::Resolved;
 use crate::controllers::node_pool::readiness::{Verdict, judge};
 use crate::model::offerings::types_for;
-use crate::model::{InstanceType, Kind};
+use crate::model::{ClassFacts, DiscountFactors, InstanceType, Kind, Withheld};
 
 /// How old the count of free addresses may be: launch counts them once more.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// What was read of subnets, by network. A restart forgets it, which costs reads.
+/// What was read of subnets, by network, and the last price list of each class. A restart forgets both, which costs reads.
 #[derive(Default)]
 pub(super) struct Catalog {
     subnets: BTreeMap<String, (Instant, Arc<Vec<Subnet>>)>,
+    lists: BTreeMap<String, PriceList>,
+}
+
+/// What can be bought for a class, with all that it was made from. Passes are frequent and most of them change none of
+/// it, while a list of all profiles costs more than most plans.
+struct PriceList {
+    facts: ClassFacts,
+    kinds: Arc<Vec<Kind>>,
+    /// What is in force: one whose time was over would make this list older than it looks.
+    withheld: Arc<Withheld>,
+    factors: DiscountFactors,
+    types: Arc<Vec<InstanceType>>,
 }
 
 impl Catalog {
@@ -37,7 +50,7 @@ impl Catalog {
         let kinds = context.cloud.kinds().await?;
         context.unavailable.known().await;
         let now = context.clock.now();
-        let withheld = context.unavailable.snapshot(now).ok_or(Error::HoldsUnknown)?;
+        let withheld = Arc::new(context.unavailable.snapshot(now).ok_or(Error::HoldsUnknown)?);
         let factors = context.discounts.current();
         let mut by_class: BTreeMap<String, Arc<Vec<InstanceType>>> = BTreeMap::new();
         let mut types = Types::new();
@@ -49,14 +62,48 @@ impl Catalog {
                 };
                 let resolved = resolved(taught(context, class, &kinds));
                 let facts = resolved.facts(resolved.subnets(&subnets, &BTreeSet::new()));
-                let sold = types_for(&facts, &kinds, &withheld, &factors, now);
-                by_class.insert(name.clone(), Arc::new(sold));
+                let sold = self.sold(&name, facts, &kinds, &withheld, &factors, now);
+                by_class.insert(name.clone(), sold);
             }
             if let Some(sold) = by_class.get(&name) {
                 types.insert(pool.name_any(), sold.clone());
             }
         }
+        self.lists.retain(|name, _| by_class.contains_key(name));
         Ok(types)
+    }
+
+    /// The types of a class, made anew only where something is not as it was.
+    fn sold(
+        &mut self,
+        class: &str,
+        mut facts: ClassFacts,
+        kinds: &Arc<Vec<Kind>>,
+        withheld: &Arc<Withheld>,
+        factors: &DiscountFactors,
+        now: Timestamp,
+    ) -> Arc<Vec<InstanceType>> {
+        // With every machine there is one address less; offerings ask only whether there is one.
+        for subnet in &mut facts.subnets {
+            subnet.free = subnet.free.min(1);
+        }
+        let is_current = |list: &&PriceList| {
+            let same_kinds = Arc::ptr_eq(&list.kinds, kinds);
+            same_kinds && list.facts == facts && list.withheld == *withheld && list.factors == *factors
+        };
+        if let Some(list) = self.lists.get(class).filter(is_current) {
+            return list.types.clone();
+        }
+        let types = Arc::new(types_for(&facts, kinds, withheld, factors, now));
+        let list = PriceList {
+            facts,
+            kinds: kinds.clone(),
+            withheld: withheld.clone(),
+            factors: factors.clone(),
+            types: types.clone(),
+        };
+        self.lists.insert(class.to_owned(), list);
+        types
     }
 
     async fn subnets(&mut self, context: &Context, class: &IBMNodeClass) -> Option<Arc<Vec<Subnet>>> {
@@ -116,5 +163,79 @@ fn resolved(class: IBMNodeClass) -> Resolved {
         image: resolution.and_then(|it| it.resolved_image_id.clone()),
         resource_group: resolution.and_then(|it| it.resolved_resource_group_id.clone()),
         class,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{CapacityType, OfferingKey};
+    use crate::model::{Sold, SubnetFacts};
+
+    fn kinds() -> Arc<Vec<Kind>> {
+        let kind = Kind {
+            name: "bx2-2x8".to_owned(),
+            family: "bx2".to_owned(),
+            size: "2x8".to_owned(),
+            arch: "amd64".to_owned(),
+            vcpu: 2,
+            memory_bytes: 8 << 30,
+            gpus: None,
+            bandwidth_mbps: None,
+            local_disks: Vec::new(),
+            zones: ["us-south-1".to_owned()].into(),
+            spot: Sold::Yes,
+            on_demand: Sold::Yes,
+            spot_price: None,
+            on_demand_price: None,
+        };
+        Arc::new(vec![kind])
+    }
+
+    fn facts(free: u64) -> ClassFacts {
+        let subnet = SubnetFacts {
+            id: "subnet".to_owned(),
+            zone: "us-south-1".to_owned(),
+            free,
+        };
+        ClassFacts {
+            subnets: vec![subnet],
+            arch: "amd64".to_owned(),
+            ..ClassFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_price_list_serves_until_something_of_it_changes() {
+        let (kinds, withheld, factors) = (kinds(), Arc::default(), DiscountFactors::default());
+        let mut catalog = Catalog::default();
+        let mut list = |class: &str, free| {
+            let now = Timestamp::UNIX_EPOCH;
+            catalog.sold(class, facts(free), &kinds, &withheld, &factors, now)
+        };
+        let first = list("a", 9);
+        assert!(!Arc::ptr_eq(&first, &list("b", 9)));
+        assert!(Arc::ptr_eq(&first, &list("a", 8)), "there are addresses still");
+    }
+
+    #[test]
+    fn an_address_a_profile_a_hold_and_a_factor_make_another_price_list() {
+        let (kinds, withheld, factors) = (kinds(), Arc::default(), DiscountFactors::default());
+        let now = Timestamp::UNIX_EPOCH;
+        let others = Arc::new(Vec::clone(&kinds));
+        let held = OfferingKey::all(CapacityType::Spot);
+        let held = Arc::new(Withheld::nothing().with(held, Timestamp::MAX, "Quota"));
+        let set = DiscountFactors::parse(["bx2=0.5"]).unwrap();
+        for (facts_then, kinds_then, withheld_then, factors_then) in [
+            (facts(0), &kinds, &withheld, &factors),
+            (facts(9), &others, &withheld, &factors),
+            (facts(9), &kinds, &held, &factors),
+            (facts(9), &kinds, &withheld, &set),
+        ] {
+            let mut catalog = Catalog::default();
+            let first = catalog.sold("a", facts(9), &kinds, &withheld, &factors, now);
+            let then = catalog.sold("a", facts_then, kinds_then, withheld_then, factors_then, now);
+            assert!(!Arc::ptr_eq(&first, &then));
+        }
     }
 }

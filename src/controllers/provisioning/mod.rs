@@ -25,7 +25,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::context::Context;
-use super::lists;
 use super::pace::Pace;
 use crate::api::NodeClaim;
 use crate::cloud;
@@ -197,7 +196,8 @@ impl Provisioner {
     async fn is_outdated(&self, solved: &Solved) -> Result<bool, Error> {
         let claims: Api<NodeClaim> = Api::all(self.context.client.clone());
         // No resourceVersion: answered from the latest state, not from a cache.
-        let list = lists::all(&claims, ListParams::default());
+        let params = ListParams::default();
+        let list = claims.list(&params);
         let listed = timely(&self.context, "listing the claims", list).await?;
         let known = |name: &str| solved.situation.knows(name);
         let has_news = listed
