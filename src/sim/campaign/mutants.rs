@@ -76,7 +76,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::PodsUnseen, "S9", 16),
     at(Mutant::VolumesUnseen, "S9", 165),
     at(Mutant::EndlessHolds, "L8", 160),
-    at(Mutant::Forgetful, "S11", 161),
+    at(Mutant::Forgetful, "S11", 89),
     at(Mutant::Diarist, "L4", 16),
     at(Mutant::Poisoned, "L9", 88),
     at(Mutant::Deaf, "L7", 16),
