@@ -3,11 +3,12 @@
 //! Passes know nothing of each other but how good the best one is that was made so far, and give up once they cannot be
 //! better. So it does not matter in which order they are made, or at the same time.
 
+use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 
 use super::problem::Problem;
-use super::run::{Done, Growth, Mark, Order, Policy, Rest, Run};
+use super::run::{Done, Growth, Mark, Opening, Order, Policy, Rest, Run};
 use super::{Budget, Options};
 use crate::model::Snapshot;
 
@@ -17,17 +18,31 @@ const LOOK: usize = 16;
 /// second. Where types double in size, as IBM's do, looking at all claims instead of 16 saves about a tenth of the price.
 const LOOKS_MAX: usize = 500_000;
 
-/// The policies that are tried for so many pods, in this order: the first two by one hand, the others by the other, if
-/// there is one. When time runs out, the passes made so far count, and if it was the first, as far as it came.
-fn policies(pods: usize) -> [Policy; 4] {
-    let policy = |order, growth| Policy { order, growth };
+/// The policies that are tried, in this order: the first two by one hand, the others by the other, if there is one. When
+/// time runs out, the passes made so far count, and if it was the first, as far as it came.
+fn policies(snapshot: &Snapshot) -> Vec<(usize, Policy)> {
+    let policy = |order, growth| Policy {
+        order,
+        growth,
+        opening: Opening::Cheapest,
+    };
+    let pods = snapshot.pending.members.len();
     let more = (LOOKS_MAX / pods.max(1)).max(2 * LOOK);
-    [
+    let first_fit = policy(Order::Size, Growth::First);
+    let mut all = vec![
         policy(Order::Apart, Growth::Cheapest { look: LOOK }),
         policy(Order::Apart, Growth::Cheapest { look: more }),
         policy(Order::Size, Growth::Cheapest { look: LOOK }),
-        policy(Order::Size, Growth::First),
-    ]
+        first_fit,
+    ];
+    // A claim from the pool that is cheapest for its first pod can only become what that pool has, so where there is a
+    // choice of pools, first fit is made in the order of their names as well, either way round.
+    let mut weights = BTreeSet::new();
+    if !snapshot.pools.iter().all(|pool| weights.insert(pool.weight)) {
+        let from = |opening| Policy { opening, ..first_fit };
+        all.extend([Opening::First, Opening::Last].map(from));
+    }
+    all.into_iter().enumerate().collect()
 }
 
 /// How good a pass is; less is better. Of equals the first policy wins.
@@ -67,9 +82,7 @@ impl Best {
 
 /// All passes, one after another.
 pub(super) fn alone<'a>(snapshot: &'a Snapshot, options: Options, budget: Budget<'_>) -> Option<Found<'a>> {
-    let all = policies(snapshot.pending.members.len());
-    let numbered: Vec<(usize, Policy)> = all.into_iter().enumerate().collect();
-    make(snapshot, options, budget, (&numbered, &Best::default()))
+    make(snapshot, options, budget, (&policies(snapshot), &Best::default()))
 }
 
 /// Half of the passes here, the others on a thread of their own.
@@ -78,9 +91,8 @@ pub(super) fn together<'a>(
     options: Options,
     budget: Budget<'_>,
 ) -> Option<Found<'a>> {
-    let all = policies(snapshot.pending.members.len());
-    let numbered: Vec<(usize, Policy)> = all.into_iter().enumerate().collect();
-    let (ours, theirs) = numbered.split_at(2);
+    let all = policies(snapshot);
+    let (ours, theirs) = all.split_at(2);
     let best = Best::default();
     let (one, other) = std::thread::scope(|scope| {
         let other = scope.spawn(|| make(snapshot, options, budget, (theirs, &best)));

@@ -26,6 +26,8 @@ pub(super) struct Policy {
     pub(super) order: Order,
     /// When claims grow.
     pub(super) growth: Growth,
+    /// Where claims come from.
+    pub(super) opening: Opening,
 }
 
 /// In which order classes come, those with more priority always first.
@@ -47,6 +49,17 @@ pub(super) enum Growth {
         /// How many are looked at.
         look: usize,
     },
+}
+
+/// From which of the pools that have the same weight a claim comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// From the one where it costs least.
+    Cheapest,
+    /// From the first by name that can have one.
+    First,
+    /// From the last by name that can have one.
+    Last,
 }
 
 /// A pass.

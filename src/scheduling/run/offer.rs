@@ -1,6 +1,7 @@
 //! What a claim would be, and for how much, if it took a pod.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 
 use super::super::MinValuesPolicy;
 use super::super::bits;
@@ -9,7 +10,7 @@ use super::super::space::ReqId;
 use super::super::template::{Template, offer_columns};
 use super::super::topology::Over;
 use super::search::{Becomes, Spot};
-use super::{Run, Turn};
+use super::{Opening, Run, Turn};
 use crate::model::HostPort;
 
 /// What a claim must have room for.
@@ -89,26 +90,37 @@ impl Run<'_, '_> {
         template.costs_beyond(sums, held.price.saturating_add(most))
     }
 
-    /// A claim of its own, from the first pools by weight that can have one, and the cheapest of those.
+    /// A claim of its own, from the pools with most weight that can have one.
     pub(super) fn open(&mut self, turn: &Turn<'_>) -> Option<(Spot, u64)> {
         if !turn.hosts.empty_will_do() {
             return None;
         }
-        let mut best: Option<(Spot, u64)> = None;
-        let mut weight = None;
-        for template in 0..self.problem.templates.len() {
-            let of_pool = self.problem.snapshot.pools[self.problem.templates[template].pool].weight;
-            if best.is_some() && weight != Some(of_pool) {
-                break;
+        let mut begin = 0;
+        while begin < self.problem.templates.len() {
+            let of_pool = |at: usize| self.problem.snapshot.pools[self.problem.templates[at].pool].weight;
+            let same = (begin..self.problem.templates.len()).take_while(|at| of_pool(*at) == of_pool(begin));
+            let end = begin + same.count();
+            let opened = self.open_among(turn, begin..end);
+            if opened.is_some() {
+                return opened;
             }
-            weight = Some(of_pool);
-            if let Some(becomes) = self.open_from(turn, template)
-                && best.as_ref().is_none_or(|(_, price)| becomes.price < *price)
-            {
-                best = Some((Spot::New { template, becomes }, becomes.price));
-            }
+            begin = end;
         }
-        best
+        None
+    }
+
+    /// A claim of its own from one of these templates, whose pools have the same weight.
+    fn open_among(&mut self, turn: &Turn<'_>, mut among: Range<usize>) -> Option<(Spot, u64)> {
+        let opening = self.policy.opening;
+        let open = |template: usize| {
+            let becomes = self.open_from(turn, template)?;
+            Some((Spot::New { template, becomes }, becomes.price))
+        };
+        match opening {
+            Opening::Cheapest => among.filter_map(open).min_by_key(|(_, price)| *price),
+            Opening::First => among.find_map(open),
+            Opening::Last => among.rev().find_map(open),
+        }
     }
 
     fn open_from(&mut self, turn: &Turn<'_>, template: usize) -> Option<Becomes> {
