@@ -45,12 +45,13 @@ impl Load {
 }
 
 impl Run<'_, '_> {
-    /// What a claim that is there becomes by taking a pod.
+    /// What a claim that is there becomes by taking a pod, where `floor`, if known, is what it costs then at least.
     pub(super) fn become_with(
         &mut self,
         turn: &Turn<'_>,
         claim: usize,
         (req, part): (ReqId, ReqId),
+        floor: Option<u64>,
     ) -> Option<Becomes> {
         let bin = self.nodes() + claim;
         let mut total = std::mem::take(&mut self.total);
@@ -62,7 +63,7 @@ impl Run<'_, '_> {
         let mut load = Load {
             template: held.template,
             total,
-            floor: OnceCell::new(),
+            floor: floor.map_or_else(OnceCell::new, OnceCell::from),
             ports: Vec::new(),
             volumes: self.load_of(held.template, turn.class, Some(bin)),
             before: Some((held.kind, held.price)),
@@ -77,17 +78,20 @@ impl Run<'_, '_> {
 
     /// The volumes that a claim would attach with a pod.
     fn load_of(&self, template: usize, class: usize, bin: Option<usize>) -> Vec<(String, u32)> {
+        if self.volumes.is_empty() && self.problem.classes[class].volumes.is_empty() {
+            return Vec::new();
+        }
         let all = self.attached(template, Some(class), bin).into_iter();
         all.map(|(driver, count)| (driver.to_owned(), count)).collect()
     }
 
-    /// Whether a claim that is there costs certainly more than `most` more if it takes a pod, whatever labels are asked for.
-    pub(super) fn grows_beyond(&self, turn: &Turn<'_>, claim: usize, most: u64) -> bool {
+    /// What a claim that is there costs at least if it takes a pod, whatever labels are asked for, and how much more.
+    pub(super) fn grown_at_least(&self, turn: &Turn<'_>, claim: usize) -> (u64, u64) {
         let held = &self.claims[claim];
         let requests = &self.problem.classes[turn.class].requests;
         let sums = held.used.iter().zip(requests).map(|(used, more)| used + more);
-        let template = &self.problem.templates[held.template];
-        template.costs_beyond(sums, held.price.saturating_add(most))
+        let floor = self.problem.templates[held.template].floor_for(sums);
+        (floor, floor.saturating_sub(held.price))
     }
 
     /// A claim of its own, from the pools with most weight that can have one.
@@ -254,7 +258,9 @@ impl Run<'_, '_> {
                 let allowed = |kind: usize| free(kind) && within(kind);
                 // Unless what limits allow has changed, nothing cheaper than what it was will do.
                 let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
-                let floor = load.floor.get_or_init(|| template.floor_for(&load.total));
+                let floor = load
+                    .floor
+                    .get_or_init(|| template.floor_for(load.total.iter().copied()));
                 template.cheapest(row, &load.total, least.max(*floor), allowed)?
             }
         };

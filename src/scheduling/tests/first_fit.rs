@@ -57,12 +57,17 @@ fn first_fit(pools: &[Pool], sizes: &[(i64, i64)], names: Names) -> u64 {
         };
         two.weight.cmp(&one.weight).then(by_name)
     });
-    let mut sorted: Vec<Amounts> = sizes.iter().map(|(cpu, memory)| [cpu * 100, memory * 100 * MI, 1]).collect();
+    let mut sorted: Vec<Amounts> = sizes
+        .iter()
+        .map(|(cpu, memory)| [cpu * 100, memory * 100 * MI, 1])
+        .collect();
     sorted.sort_unstable_by(|one, two| two.cmp(one));
     let can = |pool: &Pool, used: Amounts| pool.types.iter().any(|kind| holds(kind, used));
     let mut claims: Vec<(&Pool, Amounts)> = Vec::new();
     for size in sorted {
-        let fitting = claims.iter_mut().find(|(pool, used)| can(pool, plus(*used, size)));
+        let fitting = claims
+            .iter_mut()
+            .find(|(pool, used)| can(pool, plus(*used, size)));
         if let Some((_, used)) = fitting {
             *used = plus(*used, size);
         } else if let Some(pool) = order.iter().find(|pool| can(pool, size)) {
@@ -84,7 +89,11 @@ fn check(pools: Vec<Pool>, sizes: &[(i64, i64)]) -> Result<(), TestCaseError> {
     let plan = base.solve().plan;
     for names in [Names::Ascending, Names::Descending] {
         let dearest = first_fit(&base.pools, sizes, names);
-        prop_assert!(plan.price_nanos() <= dearest, "{} is more than {dearest}, {names:?}", plan.price_nanos());
+        prop_assert!(
+            plan.price_nanos() <= dearest,
+            "{} is more than {dearest}, {names:?}",
+            plan.price_nanos()
+        );
     }
     Ok(())
 }
@@ -128,9 +137,24 @@ proptest! {
 #[test]
 fn where_a_dearer_pool_grows_better_no_plan_is_dearer_than_first_fit() {
     let sizes = [
-        (1, 162), (2, 93), (33, 190), (1, 131), (29, 259), (33, 215), (17, 225), (1, 162), (17, 84), (1, 1),
+        (1, 162),
+        (2, 93),
+        (33, 190),
+        (1, 131),
+        (29, 259),
+        (33, 215),
+        (17, 225),
+        (1, 162),
+        (17, 84),
+        (1, 1),
     ];
-    let small = pool("small", vec![shaped("s4", 4, 32, 0.20), shaped("s8", 8, 64, 0.50)]);
-    let large = pool("large", vec![shaped("l16", 16, 128, 0.45), shaped("l32", 32, 256, 0.80)]);
+    let small = pool(
+        "small",
+        vec![shaped("s4", 4, 32, 0.20), shaped("s8", 8, 64, 0.50)],
+    );
+    let large = pool(
+        "large",
+        vec![shaped("l16", 16, 128, 0.45), shaped("l32", 32, 256, 0.80)],
+    );
     check(vec![large, small], &sizes).unwrap();
 }

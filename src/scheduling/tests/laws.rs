@@ -153,3 +153,25 @@ proptest! {
         prop_assert!(after.plan.price_nanos() <= before.plan.price_nanos());
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// With so many classes, passes are held to the pace of another, which may be made at the same time.
+    #[test]
+    fn two_hands_find_the_plan_that_one_finds_where_passes_are_given_up(
+        sizes in prop::collection::vec((1_u32..60, prop::bool::weighted(0.3)), 100..160)
+    ) {
+        let alone = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
+        let sized = sizes.iter().enumerate().map(|(at, (size, apart))| {
+            let fields = if *apart { alone.clone() } else { json!({}) };
+            let app = if *apart { "a" } else { "b" };
+            let own = json!({"app": app, "number": at.to_string()});
+            labelled(pod_with(&format!("p{at:03}"), &format!("{size}00m"), &fields), &own)
+        });
+        let mut cluster = cluster().with(sized);
+        let alone = cluster.solve().plan;
+        cluster.options.hands = Hands::Two;
+        prop_assert_eq!(alone, cluster.solve().plan);
+    }
+}

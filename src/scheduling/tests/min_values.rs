@@ -23,12 +23,15 @@ fn any_pool() -> impl Strategy<Value = Pool> {
     let types = prop::collection::vec(any_type(), 1..7);
     let least = prop::collection::vec(prop::option::weighted(0.5, 1_i64..4), KEYS.len());
     (types, least).prop_map(|(types, least)| {
-        let sorts = types.into_iter().enumerate().map(|(at, (cpu, family, offerings))| {
-            let mut sort = kind(&format!("t{at}"), cpu);
-            sort.requirements.narrow(FAMILY, &Values::one_of([family]));
-            sort.offerings = offerings;
-            sort
-        });
+        let sorts = types
+            .into_iter()
+            .enumerate()
+            .map(|(at, (cpu, family, offerings))| {
+                let mut sort = kind(&format!("t{at}"), cpu);
+                sort.requirements.narrow(FAMILY, &Values::one_of([family]));
+                sort.offerings = offerings;
+                sort
+            });
         let mut pool = pool("default", sorts.collect());
         let asks = KEYS.iter().zip(least).filter_map(|(key, least)| {
             least.map(|least| Requirement {
@@ -47,11 +50,17 @@ fn any_pool() -> impl Strategy<Value = Pool> {
 fn any_wish() -> impl Strategy<Value = Wish> {
     let zone = prop::option::weighted(0.2, prop_oneof![Just("z1"), Just("z2")]);
     let families = prop::option::weighted(0.2, prop_oneof![Just(vec!["a"]), Just(vec!["a", "b"])]);
-    (prop_oneof![Just(300_i64), Just(900), Just(1500), Just(2500)], zone, families)
+    (
+        prop_oneof![Just(300_i64), Just(900), Just(1500), Just(2500)],
+        zone,
+        families,
+    )
 }
 
 fn asking(at: usize, (cpu, zone, families): &Wish) -> core::Pod {
-    let mut fields = families.as_ref().map_or(json!({}), |families| node_in(FAMILY, families));
+    let mut fields = families
+        .as_ref()
+        .map_or(json!({}), |families| node_in(FAMILY, families));
     if let Some(zone) = zone {
         fields["nodeSelector"] = json!({ZONE: zone});
     }
@@ -69,14 +78,26 @@ struct Bought {
 }
 
 fn buy(pool: &Pool, pods: &[&Wish]) -> Option<Bought> {
-    let mut bought = Bought { types: BTreeSet::new(), price: u64::MAX, too_few: false };
+    let mut bought = Bought {
+        types: BTreeSet::new(),
+        price: u64::MAX,
+        too_few: false,
+    };
     let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let number = i64::try_from(pods.len()).unwrap();
     for sort in pool.types.iter() {
-        let family = sort.requirements.get(FAMILY).and_then(Values::listed).and_then(BTreeSet::first).unwrap();
+        let family = sort
+            .requirements
+            .get(FAMILY)
+            .and_then(Values::listed)
+            .and_then(BTreeSet::first)
+            .unwrap();
         let welcome = |pod: &&Wish| pod.2.as_ref().is_none_or(|all| all.contains(&family.as_str()));
         let asked: i64 = pods.iter().map(|pod| pod.0).sum();
-        if asked > sort.allocatable.get(CPU) || number > sort.allocatable.get(PODS) || !pods.iter().all(welcome) {
+        if asked > sort.allocatable.get(CPU)
+            || number > sort.allocatable.get(PODS)
+            || !pods.iter().all(welcome)
+        {
             continue;
         }
         for sold in &sort.offerings {
@@ -88,7 +109,10 @@ fn buy(pool: &Pool, pods: &[&Wish]) -> Option<Bought> {
             values.entry(INSTANCE_TYPE).or_default().insert(sort.name.clone());
             values.entry(FAMILY).or_default().insert(family.clone());
             values.entry(ZONE).or_default().insert(sold.zone.clone());
-            values.entry(CAPACITY_TYPE).or_default().insert(sold.capacity_type.as_str().to_owned());
+            values
+                .entry(CAPACITY_TYPE)
+                .or_default()
+                .insert(sold.capacity_type.as_str().to_owned());
         }
     }
     let least = pool.requirements.min_values().iter();
@@ -98,7 +122,11 @@ fn buy(pool: &Pool, pods: &[&Wish]) -> Option<Bought> {
 }
 
 /// What the pods cost if they are shared out among claims as is cheapest: the next one joins any group or begins one.
-fn cheapest<'w>(rest: &'w [Wish], groups: &mut Vec<Vec<&'w Wish>>, price: &dyn Fn(&[&Wish]) -> Option<u64>) -> Option<u64> {
+fn cheapest<'w>(
+    rest: &'w [Wish],
+    groups: &mut Vec<Vec<&'w Wish>>,
+    price: &dyn Fn(&[&Wish]) -> Option<u64>,
+) -> Option<u64> {
     let Some((next, rest)) = rest.split_first() else {
         return groups.iter().map(|group| price(group)).sum();
     };
