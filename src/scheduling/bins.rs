@@ -1,7 +1,8 @@
 //! Places that can take pods, as columns of numbers: nodes first, then new claims.
 //!
 //! Bins come in blocks of 64. For each block the most that any of its bins has left is known, as an upper bound that is
-//! mended when a look into the block finds it too high, so most blocks are passed over by one comparison.
+//! mended when a look into the block finds it too high, so most blocks are passed over by one comparison. Within a block
+//! one resource is compared after the other, the next only where there was enough of those before.
 
 use super::dims::fit;
 use super::space::ReqId;
@@ -36,7 +37,8 @@ pub(super) enum Left {
 /// What is left of each resource, for each bin and at most for each block.
 #[derive(Clone, Debug, Default)]
 struct Room {
-    of_bin: Vec<i64>,
+    /// By block, then resource, then bin; where a block has no bin yet, less than anybody asks for.
+    of_bin: Vec<[i64; BLOCK]>,
     of_block: Vec<i64>,
     /// Whether the bound of each block may be too high.
     loose: Vec<bool>,
@@ -67,12 +69,12 @@ impl Bins {
         self.taints.push(taints);
         self.ports.push(Vec::new());
         for (room, left) in [(&mut self.slack, slack), (&mut self.reach, reach)] {
-            room.of_bin.extend_from_slice(left);
             if bin.is_multiple_of(BLOCK) {
+                room.of_bin.extend(left.iter().map(|_| [i64::MIN; BLOCK]));
                 room.of_block.extend_from_slice(left);
                 room.loose.push(false);
             }
-            room.raise(self.width, bin, left);
+            room.put(self.width, bin, left);
         }
     }
 
@@ -80,9 +82,8 @@ impl Bins {
     pub(super) fn set(&mut self, bin: usize, slack: &[i64], reach: &[i64]) {
         let width = self.width;
         for (room, left) in [(&mut self.slack, slack), (&mut self.reach, reach)] {
-            room.of_bin[bin * width..(bin + 1) * width].copy_from_slice(left);
             room.loose[bin / BLOCK] = true;
-            room.raise(width, bin, left);
+            room.put(width, bin, left);
         }
     }
 
@@ -94,8 +95,9 @@ impl Bins {
     }
 
     /// What is left of one.
-    pub(super) fn left(&self, left: Left, bin: usize) -> &[i64] {
-        &self.room(left).of_bin[bin * self.width..(bin + 1) * self.width]
+    pub(super) fn left(&self, left: Left, bin: usize) -> impl Iterator<Item = i64> {
+        let columns = self.room(left).columns(self.width, bin / BLOCK).iter();
+        columns.map(move |column| column[bin % BLOCK])
     }
 
     /// How many blocks there are.
@@ -113,23 +115,21 @@ impl Bins {
 
     /// Those of a block's bins in `among` that have room for these amounts.
     pub(super) fn fitting(&self, left: Left, block: usize, among: u64, wanted: &[i64]) -> u64 {
-        let width = self.width;
-        let rooms = &self.room(left).of_bin[block * BLOCK * width..];
-        let (mut rest, mut found) = (among, 0);
-        while rest != 0 {
-            let at = rest.trailing_zeros() as usize;
-            let Some(room) = rooms.get(at * width..(at + 1) * width) else {
-                break;
-            };
-            found |= u64::from(fit(wanted, room)) << at;
-            rest &= rest - 1;
+        let mut found = among;
+        for (column, wanted) in self.room(left).columns(self.width, block).iter().zip(wanted) {
+            let mut rest = found;
+            while rest != 0 {
+                let at = rest.trailing_zeros() as usize % BLOCK;
+                found &= !(u64::from(column[at] < *wanted) << at);
+                rest &= rest - 1;
+            }
         }
         found
     }
 
     /// Makes the upper bound of a block exact.
     pub(super) fn mend(&mut self, left: Left, block: usize) {
-        let (width, bins) = (self.width, self.len());
+        let width = self.width;
         let room = match left {
             Left::Slack => &mut self.slack,
             Left::Reach => &mut self.reach,
@@ -137,24 +137,29 @@ impl Bins {
         if !std::mem::replace(&mut room.loose[block], false) {
             return;
         }
-        let most = &mut room.of_block[block * width..(block + 1) * width];
-        most.fill(i64::MIN);
-        for bin in block * BLOCK..((block + 1) * BLOCK).min(bins) {
-            let left = &room.of_bin[bin * width..(bin + 1) * width];
-            most.iter_mut()
-                .zip(left)
-                .for_each(|(most, left)| *most = (*most).max(*left));
-        }
+        let most = room.of_bin[block * width..(block + 1) * width].iter();
+        let most = most.map(|column| column.iter().fold(i64::MIN, |most, left| most.max(*left)));
+        let bounds = &mut room.of_block[block * width..(block + 1) * width];
+        bounds
+            .iter_mut()
+            .zip(most)
+            .for_each(|(bound, most)| *bound = most);
     }
 }
 
 impl Room {
-    fn raise(&mut self, width: usize, bin: usize, left: &[i64]) {
-        let block = bin / BLOCK;
-        let most = &mut self.of_block[block * width..(block + 1) * width];
-        most.iter_mut()
-            .zip(left)
-            .for_each(|(most, left)| *most = (*most).max(*left));
+    fn columns(&self, width: usize, block: usize) -> &[[i64; BLOCK]] {
+        &self.of_bin[block * width..(block + 1) * width]
+    }
+
+    /// Writes what is left of a bin; a block has at least as much.
+    fn put(&mut self, width: usize, bin: usize, left: &[i64]) {
+        let of_block = bin / BLOCK * width..(bin / BLOCK + 1) * width;
+        let columns = self.of_bin[of_block.clone()].iter_mut();
+        for ((column, most), left) in columns.zip(&mut self.of_block[of_block]).zip(left) {
+            column[bin % BLOCK] = *left;
+            *most = (*most).max(*left);
+        }
     }
 }
 

@@ -37,6 +37,8 @@ pub(super) struct Class {
     pub(super) priority: i32,
     /// What each pod asks for.
     pub(super) requests: Vec<i64>,
+    /// A number that only classes have which ask for as much.
+    pub(super) size: usize,
     /// The ports it takes.
     pub(super) ports: Vec<HostPort>,
     /// The volumes it attaches: driver and name.

@@ -116,10 +116,14 @@ fn options(run: &Run<'_, '_>, claim: &Claim, req: ReqId, types: &[u64]) -> Vec<u
     let fits = |counted: &[i64]| limits::allow(left, Some(planned), counted);
     let all = left.is_empty() || fits(&template.counted_most);
     let allowed = |kind: &usize| all || fits(&template.types[*kind].counted);
-    let sorted = template.known_row(req).by_price.iter().map(|(_, kind)| *kind);
-    let kinds = sorted.filter(|kind| bits::has(types, *kind)).filter(allowed);
     let index = |kind: usize| u32::try_from(template.types[kind].index).unwrap_or(u32::MAX);
-    kinds.map(index).take(OPTIONS_MAX).collect()
+    let mut options = Vec::with_capacity((bits::count(types) as usize).min(OPTIONS_MAX));
+    for (_, kind) in &template.known_row(req).by_price {
+        if options.len() < OPTIONS_MAX && bits::has(types, *kind) && allowed(kind) {
+            options.push(index(*kind));
+        }
+    }
+    options
 }
 
 /// What the labels of a claim's node must be, in full. Most claims of a plan share a few of these.

@@ -1,13 +1,16 @@
 //! Several passes under different policies, of which the best counts.
 //!
-//! Passes know nothing of each other but how good the best one is that was made so far, and give up once they cannot be
-//! better. So it does not matter in which order they are made, or at the same time.
+//! Passes know of each other how good the best one is that was made so far, and give up once they cannot be better; and one
+//! is held to the pace of the first, even when it was made before that. So it does not matter in which order they are made,
+//! or at the same time.
 
+use std::collections::BTreeSet;
 use std::panic::resume_unwind;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::problem::Problem;
-use super::run::{Done, Growth, Mark, Order, Policy, Rest, Run};
+use super::run::{Done, Gait, Growth, Opening, Order, Policy, Rest, Run};
 use super::{Budget, Options};
 use crate::model::Snapshot;
 
@@ -17,17 +20,41 @@ const LOOK: usize = 16;
 /// second. Where types double in size, as IBM's do, looking at all claims instead of 16 saves about a tenth of the price.
 const LOOKS_MAX: usize = 500_000;
 
-/// The policies that are tried for so many pods, in this order: the first two by one hand, the others by the other, if
-/// there is one. When time runs out, the passes made so far count, and if it was the first, as far as it came.
-fn policies(pods: usize) -> [Policy; 4] {
-    let policy = |order, growth| Policy { order, growth };
+/// With fewer classes than this a pass takes less than a millisecond, and there is no time to be saved.
+const CLASSES_PACED: usize = 64;
+
+/// The policies that are tried, in this order, each by the next hand that is free. When time runs out, the passes made so
+/// far count, and if none was, as far as they came.
+fn policies(snapshot: &Snapshot) -> Vec<Policy> {
+    let policy = |order, growth| Policy {
+        order,
+        growth,
+        opening: Opening::Cheapest,
+        gait: Gait::Free,
+    };
+    let pods = snapshot.pending.members.len();
     let more = (LOOKS_MAX / pods.max(1)).max(2 * LOOK);
-    [
-        policy(Order::Apart, Growth::Cheapest { look: LOOK }),
-        policy(Order::Apart, Growth::Cheapest { look: more }),
+    let first_fit = policy(Order::Size, Growth::First);
+    let mut all = vec![
+        Policy {
+            gait: Gait::Sets,
+            ..policy(Order::Apart, Growth::Cheapest { look: LOOK })
+        },
+        Policy {
+            gait: Gait::Keeps,
+            ..policy(Order::Apart, Growth::Cheapest { look: more })
+        },
         policy(Order::Size, Growth::Cheapest { look: LOOK }),
-        policy(Order::Size, Growth::First),
-    ]
+        first_fit,
+    ];
+    // A claim from the pool that is cheapest for its first pod can only become what that pool has, so where there is a
+    // choice of pools, first fit is made in the order of their names as well, either way round.
+    let mut weights = BTreeSet::new();
+    if !snapshot.pools.iter().all(|pool| weights.insert(pool.weight)) {
+        let from = |opening| Policy { opening, ..first_fit };
+        all.extend([Opening::First, Opening::Last].map(from));
+    }
+    all
 }
 
 /// How good a pass is; less is better. Of equals the first policy wins.
@@ -41,105 +68,185 @@ struct Score {
 
 /// The best pass, and the problem in whose numbers it speaks.
 pub(super) struct Found<'a> {
-    score: Score,
     pub(super) problem: Problem<'a>,
     pub(super) done: Done,
     pub(super) rest: Rest,
 }
 
-/// How many pods the best pass so far leaves out, and what it costs.
+/// What passes know of each other.
 #[derive(Debug, Default)]
-pub(super) struct Best(Mutex<Option<(usize, u64)>>);
+pub(super) struct Best {
+    /// How many pods the best pass so far leaves out, and what it costs.
+    score: Mutex<Option<(usize, u64)>>,
+    /// What the pass that sets the pace had cost after each class, once it is made.
+    pace: OnceLock<Vec<u64>>,
+}
 
 impl Best {
     /// Whether a pass that leaves out so many pods and costs so much cannot win.
     pub(super) fn beats(&self, left_out: usize, price: u64) -> bool {
-        let best = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let best = *self.score.lock().unwrap_or_else(PoisonError::into_inner);
         best.is_some_and(|best| (left_out, price) > best)
     }
 
+    /// Whether a pass that has cost so much after each class was not ahead of the pace at some quarter of the way, as far
+    /// as both have come. `None` while nobody knows the pace.
+    pub(super) fn falls_behind(&self, own: &[u64]) -> Option<bool> {
+        let set = self.pace.get()?;
+        let quarters = (1..).map(|quarter| quarter * (set.len() / 4));
+        let mut marks = quarters.take_while(|mark| set.len() >= CLASSES_PACED && *mark < set.len());
+        let behind = |mark: usize| own.get(mark - 1).is_some_and(|own| *own >= set[mark - 1]);
+        Some(marks.any(behind))
+    }
+
     fn take_in(&self, score: Score) {
-        let mut best = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut best = self.score.lock().unwrap_or_else(PoisonError::into_inner);
         let new = (score.left_out, score.price);
         *best = Some(best.map_or(new, |best| best.min(new)));
     }
 }
 
-/// All passes, one after another.
-pub(super) fn alone<'a>(snapshot: &'a Snapshot, options: Options, budget: Budget<'_>) -> Option<Found<'a>> {
-    let all = policies(snapshot.pending.members.len());
-    let numbered: Vec<(usize, Policy)> = all.into_iter().enumerate().collect();
-    make(snapshot, options, budget, (&numbered, &Best::default()))
+/// What is to be done, and what has come of it.
+struct Work<'a, 'b> {
+    snapshot: &'a Snapshot,
+    options: Options,
+    budget: Budget<'b>,
+    policies: Vec<Policy>,
+    /// The policy that is tried next.
+    next: AtomicUsize,
+    best: Best,
 }
 
-/// Half of the passes here, the others on a thread of their own.
+/// A pass that was made.
+struct Made {
+    score: Score,
+    done: Done,
+    rest: Rest,
+}
+
+/// What one hand has made.
+struct Hand<'a> {
+    problem: Problem<'a>,
+    best: Option<Made>,
+    /// A pass that was made before the pace was known to which it is held.
+    unjudged: Option<Made>,
+}
+
+/// All passes, one after another.
+pub(super) fn alone<'a>(snapshot: &'a Snapshot, options: Options, budget: Budget<'_>) -> Option<Found<'a>> {
+    let work = Work::new(snapshot, options, budget);
+    work.choose([work.make()])
+}
+
+/// The passes shared out between this thread and another.
 pub(super) fn together<'a>(
     snapshot: &'a Snapshot,
     options: Options,
     budget: Budget<'_>,
 ) -> Option<Found<'a>> {
-    let all = policies(snapshot.pending.members.len());
-    let numbered: Vec<(usize, Policy)> = all.into_iter().enumerate().collect();
-    let (ours, theirs) = numbered.split_at(2);
-    let best = Best::default();
-    let (one, other) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| make(snapshot, options, budget, (theirs, &best)));
-        let one = make(snapshot, options, budget, (ours, &best));
+    let work = Work::new(snapshot, options, budget);
+    let hands = std::thread::scope(|scope| {
+        let other = scope.spawn(|| work.make());
+        let one = work.make();
         // A panic there is one here, with the same words.
-        (one, other.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        [one, other.join().unwrap_or_else(|panic| resume_unwind(panic))]
     });
-    one.into_iter().chain(other).min_by_key(|found| found.score)
+    work.choose(hands)
 }
 
-/// Makes some of the passes, one after another.
-fn make<'a>(
-    snapshot: &'a Snapshot,
-    options: Options,
-    budget: Budget<'_>,
-    (policies, best): (&[(usize, Policy)], &Best),
-) -> Option<Found<'a>> {
-    let mut problem = Problem::new(snapshot, options);
-    let mut found: Option<(Score, Done, Rest)> = None;
-    let mut pace: Option<(Order, Vec<u64>)> = None;
-    // Where nobody wants to be apart, both orders are one, and what is tried in it need not be tried again.
-    let one_order = problem.classes.iter().all(|class| class.keeps.is_empty());
-    let repeats = |policy: Policy| one_order && policy.order == Order::Size && policy.growth != Growth::First;
-    for (number, policy) in policies.iter().filter(|(_, policy)| !repeats(*policy)) {
-        let mut run = Run::new(&mut problem, *policy);
-        // First fit is made to its end, unless it is beaten for certain: no plan is dearer.
-        let same_order = pace
-            .as_ref()
-            .filter(|(order, _)| *order == policy.order && policy.growth != Growth::First);
-        let mark = Mark {
-            best,
-            pace: same_order.map_or(&[], |(_, pace)| pace),
+impl<'a, 'b> Work<'a, 'b> {
+    fn new(snapshot: &'a Snapshot, options: Options, budget: Budget<'b>) -> Self {
+        Self {
+            snapshot,
+            options,
+            budget,
+            policies: policies(snapshot),
+            next: AtomicUsize::new(0),
+            best: Best::default(),
+        }
+    }
+
+    fn next(&self) -> Option<(usize, Policy)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        Some((number, *self.policies.get(number)?))
+    }
+
+    /// Makes one pass after another for as long as there are any that nobody makes.
+    fn make(&self) -> Option<Hand<'a>> {
+        let mut next = self.next()?;
+        let mut hand = Hand {
+            problem: Problem::new(self.snapshot, self.options),
+            best: None,
+            unjudged: None,
         };
-        let mut rest = run.place_all(budget, mark);
+        // Where nobody wants to be apart, both orders are one, and what is tried in it need not be tried again.
+        let one_order = hand.problem.classes.iter().all(|class| class.keeps.is_empty());
+        loop {
+            let (_, policy) = next;
+            let repeats = one_order && policy.order == Order::Size && policy.growth != Growth::First;
+            if !repeats && self.pass(&mut hand, next) == Time::Over {
+                return Some(hand);
+            }
+            let Some(other) = self.next() else {
+                return Some(hand);
+            };
+            next = other;
+        }
+    }
+
+    /// Makes one pass.
+    fn pass(&self, hand: &mut Hand<'a>, (number, policy): (usize, Policy)) -> Time {
+        let mut run = Run::new(&mut hand.problem, policy);
+        let rest = run.place_all(self.budget, &self.best);
+        let time = if rest.out_of_time { Time::Over } else { Time::Left };
+        if policy.gait == Gait::Sets {
+            // There is one such pass, so nobody has set it before.
+            self.best.pace.get_or_init(|| rest.pace.clone());
+        }
         if rest.given_up {
-            continue;
+            return time;
         }
         let score = Score {
             left_out: rest.classes.iter().map(|(_, pods)| pods.len()).sum(),
             price: run.price,
             nodes: run.claims.len(),
-            policy: *number,
+            policy: number,
         };
-        let out_of_time = rest.out_of_time;
-        if same_order.is_none() {
-            pace = Some((policy.order, std::mem::take(&mut rest.pace)));
+        let done = run.done();
+        let made = Made { score, done, rest };
+        if policy.gait == Gait::Keeps && self.best.pace.get().is_none() {
+            hand.unjudged = Some(made);
+            return time;
         }
-        best.take_in(score);
-        if found.as_ref().is_none_or(|(known, _, _)| score < *known) {
-            found = Some((score, run.done(), rest));
+        if policy.gait == Gait::Keeps && self.best.falls_behind(&made.rest.pace) == Some(true) {
+            return time;
         }
-        if out_of_time {
-            break;
+        self.best.take_in(score);
+        if hand.best.as_ref().is_none_or(|best| score < best.score) {
+            hand.best = Some(made);
         }
+        time
     }
-    found.map(|(score, done, rest)| Found {
-        score,
-        problem,
-        done,
-        rest,
-    })
+
+    /// The best pass of all.
+    fn choose<const N: usize>(&self, hands: [Option<Hand<'a>>; N]) -> Option<Found<'a>> {
+        let all = hands.into_iter().flatten().filter_map(|hand| {
+            let in_time = |made: &Made| self.best.falls_behind(&made.rest.pace) != Some(true);
+            let made = hand.best.into_iter().chain(hand.unjudged.filter(in_time));
+            Some((made.min_by_key(|made| made.score)?, hand.problem))
+        });
+        all.min_by_key(|(made, _)| made.score)
+            .map(|(made, problem)| Found {
+                problem,
+                done: made.done,
+                rest: made.rest,
+            })
+    }
+}
+
+/// Whether there is time for another pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    Left,
+    Over,
 }

@@ -253,6 +253,7 @@ fn classes(snapshot: &Snapshot, dims: &Dims) -> Vec<Class> {
             members,
             priority: pod.as_ref().map_or(0, |pod| pod.priority),
             requests: pod.as_ref().map_or(Vec::new(), |pod| dims.amounts(&pod.requests)),
+            size: 0,
             ports: pod.as_ref().map_or(Vec::new(), |pod| pod.ports.clone()),
             volumes: Vec::new(),
             stages: Vec::new(),
@@ -270,5 +271,9 @@ fn classes(snapshot: &Snapshot, dims: &Dims) -> Vec<Class> {
             .then(size.unwrap_or(std::cmp::Ordering::Equal))
             .then_with(|| first(one).cmp(&first(two)))
     });
+    for at in 1..all.len() {
+        let differs = all[at].requests != all[at - 1].requests;
+        all[at].size = all[at - 1].size + usize::from(differs);
+    }
     all
 }

@@ -242,16 +242,10 @@ impl Template {
     }
 
     /// What any type that has room for these amounts costs at least, as far as one resource after the other says.
-    pub(super) fn floor_for(&self, wanted: &[i64]) -> u64 {
+    pub(super) fn floor_for(&self, wanted: impl Iterator<Item = i64>) -> u64 {
         let ladders = self.by_room.iter().zip(wanted);
-        let floors = ladders.map(|(ladder, wanted)| ladder.floors[ladder.place(*wanted)]);
-        floors.max().unwrap_or_default()
-    }
-
-    /// Whether every type that has room for these amounts costs more than this, as far as one resource says.
-    pub(super) fn costs_beyond(&self, wanted: impl Iterator<Item = i64>, price: u64) -> bool {
-        let mut ladders = self.by_room.iter().zip(wanted);
-        ladders.any(|(ladder, wanted)| ladder.floors[ladder.place(wanted)] > price)
+        let floors = ladders.map(|(ladder, wanted)| ladder.floors[ladder.place(wanted)]);
+        floors.fold(0, u64::max)
     }
 
     /// Leaves only types whose daemons take none of these ports.

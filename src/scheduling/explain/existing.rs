@@ -49,7 +49,7 @@ fn rank(run: &mut Run<'_, '_>, class: usize, bin: usize) -> (u8, i64) {
     {
         return (2, 0);
     }
-    let left = run.bins.left(Left::Slack, bin).iter().zip(&of.requests);
+    let left = run.bins.left(Left::Slack, bin).zip(&of.requests);
     let short: i64 = left
         .map(|(left, wanted)| (wanted - left).max(0).saturating_mul(1000) / (*wanted).max(1))
         .sum();
@@ -76,14 +76,14 @@ fn refusal(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
     if let Some((driver, limit)) = run.volume_limit_hit(class, bin) {
         return Why::VolumeLimit { driver, limit };
     }
-    let left = run.bins.left(Left::Slack, bin);
+    let left: Vec<i64> = run.bins.left(Left::Slack, bin).collect();
     let mut short = run.problem.dims.names().iter().zip(of.requests.iter().zip(left));
-    if let Some((name, (wanted, left))) = short.find(|(_, (wanted, left))| wanted > left) {
+    if let Some((name, (wanted, left))) = short.find(|(_, (wanted, left))| *wanted > left) {
         return Why::Resource {
             shortage: Shortage {
                 resource: name.clone(),
                 wanted: *wanted,
-                available: (*left).max(0),
+                available: left.max(0),
             },
             nearest: node.name.clone(),
         };

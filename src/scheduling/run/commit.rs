@@ -4,6 +4,7 @@ use super::super::bits;
 use super::super::space::{ANYTHING, ReqId};
 use super::super::topology::Counted;
 use super::search::{Becomes, Spot};
+use super::shapes::Before;
 use super::{Claim, Run, Turn};
 
 impl Run<'_, '_> {
@@ -40,7 +41,7 @@ impl Run<'_, '_> {
     fn fill_node(&mut self, class: usize, bin: usize) {
         use super::super::bins::Left;
         let of = &self.problem.classes[class];
-        let left = self.bins.left(Left::Slack, bin).iter().zip(&of.requests);
+        let left = self.bins.left(Left::Slack, bin).zip(&of.requests);
         let left: Vec<i64> = left.map(|(left, more)| left - more).collect();
         self.bins.set(bin, &left, &left);
     }
@@ -54,6 +55,7 @@ impl Run<'_, '_> {
             template,
             kind: usize::MAX,
             price: 0,
+            shape: 0,
             used: nothing,
             pods: Vec::new(),
             parts: Vec::new(),
@@ -72,6 +74,12 @@ impl Run<'_, '_> {
             .iter_mut()
             .zip(&class.requests)
             .for_each(|(used, more)| *used += more);
+        let before = if held.pods.is_empty() {
+            Before::Template(template)
+        } else {
+            Before::Shape(held.shape)
+        };
+        held.shape = self.shapes.after(before, class.size, becomes);
         self.price = self.price - held.price + becomes.price;
         (held.kind, held.price) = (becomes.kind, becomes.price);
         if becomes.part != ANYTHING && !held.parts.contains(&becomes.part) {

@@ -7,6 +7,7 @@
 mod commit;
 mod offer;
 mod search;
+mod shapes;
 
 use super::Budget;
 use super::bins::Bins;
@@ -15,9 +16,7 @@ use super::passes::Best;
 use super::problem::Problem;
 use super::space::ReqId;
 use super::topology::{Counts, Obstacle, Question};
-
-/// With fewer classes than this a pass takes less than a millisecond.
-const CLASSES_PACED: usize = 64;
+use search::Verdict;
 
 /// How a pass decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +25,22 @@ pub(super) struct Policy {
     pub(super) order: Order,
     /// When claims grow.
     pub(super) growth: Growth,
+    /// Where claims come from.
+    pub(super) opening: Opening,
+    /// When it is given up.
+    pub(super) gait: Gait,
+}
+
+/// When a pass is given up before its end. Prices only grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gait {
+    /// Never: others are held to its pace.
+    Sets,
+    /// When it cannot win any more, or was not ahead of the pace at some quarter of the way: it looks further than the pass
+    /// that sets it, which takes its time.
+    Keeps,
+    /// When it cannot win any more.
+    Free,
 }
 
 /// In which order classes come, those with more priority always first.
@@ -49,6 +64,17 @@ pub(super) enum Growth {
     },
 }
 
+/// From which of the pools that have the same weight a claim comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// From the one where it costs least.
+    Cheapest,
+    /// From the first by name that can have one.
+    First,
+    /// From the last by name that can have one.
+    Last,
+}
+
 /// A pass.
 #[derive(Debug)]
 pub(super) struct Run<'p, 'a> {
@@ -66,30 +92,10 @@ pub(super) struct Run<'p, 'a> {
     pub(super) price: u64,
     /// The types that templates sell under certain requirements, as far as reasons have asked.
     pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
+    shapes: shapes::Shapes,
     types: Vec<u64>,
     /// What a claim would have to have room for; kept so that looking needs no memory of its own.
     total: Vec<i64>,
-}
-
-/// What a pass is measured against while it is made.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mark<'m> {
-    /// How good the best pass is that was made so far.
-    pub(super) best: &'m Best,
-    /// What a pass in the same order had cost after each class; empty if there is none.
-    pub(super) pace: &'m [u64],
-}
-
-impl Mark<'_> {
-    /// Whether a pass that has left out so many pods and costs so much after so many of all classes will not win. Prices
-    /// only grow. A pass that looks further than another must be ahead of it at every quarter of the way, where there is
-    /// a way: with few classes there is no time to be saved.
-    fn is_out_of_reach(&self, left_out: usize, price: u64, (done, of): (usize, usize)) -> bool {
-        let beaten = self.best.beats(left_out, price);
-        let quarter = of >= CLASSES_PACED && done < of && done.is_multiple_of(of / 4);
-        let before = done.checked_sub(1).and_then(|at| self.pace.get(at));
-        beaten || (quarter && before.is_some_and(|before| price >= *before))
-    }
 }
 
 /// What a pass has done, without the problem.
@@ -112,6 +118,7 @@ pub(super) struct Claim {
     /// The type it is planned to be, and for how much.
     pub(super) kind: usize,
     pub(super) price: u64,
+    shape: shapes::ShapeId,
     /// What its pods ask for together.
     pub(super) used: Vec<i64>,
     pub(super) pods: Vec<usize>,
@@ -145,6 +152,8 @@ pub(super) struct Turn<'t> {
     pub(super) hosts: super::topology::Hosts,
     /// What the turns of other pods of this class have shown of bins.
     pub(super) known: &'t mut Known,
+    /// The labels and taints that were looked at last, and what came of it.
+    last: Option<((ReqId, u32), Verdict)>,
 }
 
 /// What is known of bins from pods of the same class at the same stage.
@@ -201,6 +210,7 @@ impl<'p, 'a> Run<'p, 'a> {
             volumes: std::collections::BTreeSet::new(),
             price: 0,
             sold: std::collections::BTreeMap::new(),
+            shapes: shapes::Shapes::default(),
             types: Vec::new(),
             total: Vec::new(),
             problem,
@@ -234,13 +244,14 @@ impl<'p, 'a> Run<'p, 'a> {
             volumes: done.volumes,
             price: done.price,
             sold: std::collections::BTreeMap::new(),
+            shapes: shapes::Shapes::default(),
             types: Vec::new(),
             total: Vec::new(),
         }
     }
 
-    /// Places what can be placed while `budget` allows it, and while that may win against `mark`.
-    pub(super) fn place_all(&mut self, budget: Budget<'_>, mark: Mark<'_>) -> Rest {
+    /// Places what can be placed while `budget` allows it, and while that may win against the best of other passes.
+    pub(super) fn place_all(&mut self, budget: Budget<'_>, best: &Best) -> Rest {
         let mut waiting: Vec<(usize, Vec<usize>)> = self
             .order()
             .into_iter()
@@ -270,7 +281,13 @@ impl<'p, 'a> Run<'p, 'a> {
                 if done.pace.len() < classes {
                     done.pace.push(self.price);
                 }
-                if mark.is_out_of_reach(left_out, self.price, (done.pace.len(), classes)) {
+                let beaten = || best.beats(left_out, self.price);
+                let out_of_reach = match self.policy.gait {
+                    Gait::Sets => false,
+                    Gait::Keeps => beaten() || best.falls_behind(&done.pace) == Some(true),
+                    Gait::Free => beaten(),
+                };
+                if out_of_reach {
                     done.given_up = true;
                     return done;
                 }
@@ -340,6 +357,7 @@ impl<'p, 'a> Run<'p, 'a> {
             wanted: Vec::with_capacity(asked.nodes.len()),
             hosts: super::topology::Hosts::default(),
             known,
+            last: None,
         };
         if asked.pins.is_empty() && of.feared.is_empty() && asked.asks.is_empty() {
             turn.wanted

@@ -1,6 +1,7 @@
 //! What a claim would be, and for how much, if it took a pod.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 
 use super::super::MinValuesPolicy;
 use super::super::bits;
@@ -9,7 +10,7 @@ use super::super::space::ReqId;
 use super::super::template::{Template, offer_columns};
 use super::super::topology::Over;
 use super::search::{Becomes, Spot};
-use super::{Run, Turn};
+use super::{Opening, Run, Turn};
 use crate::model::HostPort;
 
 /// What a claim must have room for.
@@ -44,12 +45,13 @@ impl Load {
 }
 
 impl Run<'_, '_> {
-    /// What a claim that is there becomes by taking a pod.
+    /// What a claim that is there becomes by taking a pod, where `floor`, if known, is what it costs then at least.
     pub(super) fn become_with(
         &mut self,
         turn: &Turn<'_>,
         claim: usize,
         (req, part): (ReqId, ReqId),
+        floor: Option<u64>,
     ) -> Option<Becomes> {
         let bin = self.nodes() + claim;
         let mut total = std::mem::take(&mut self.total);
@@ -61,7 +63,7 @@ impl Run<'_, '_> {
         let mut load = Load {
             template: held.template,
             total,
-            floor: OnceCell::new(),
+            floor: floor.map_or_else(OnceCell::new, OnceCell::from),
             ports: Vec::new(),
             volumes: self.load_of(held.template, turn.class, Some(bin)),
             before: Some((held.kind, held.price)),
@@ -76,39 +78,53 @@ impl Run<'_, '_> {
 
     /// The volumes that a claim would attach with a pod.
     fn load_of(&self, template: usize, class: usize, bin: Option<usize>) -> Vec<(String, u32)> {
+        if self.volumes.is_empty() && self.problem.classes[class].volumes.is_empty() {
+            return Vec::new();
+        }
         let all = self.attached(template, Some(class), bin).into_iter();
         all.map(|(driver, count)| (driver.to_owned(), count)).collect()
     }
 
-    /// Whether a claim that is there costs certainly more than `most` more if it takes a pod, whatever labels are asked for.
-    pub(super) fn grows_beyond(&self, turn: &Turn<'_>, claim: usize, most: u64) -> bool {
+    /// What a claim that is there costs at least if it takes a pod, whatever labels are asked for, and how much more.
+    pub(super) fn grown_at_least(&self, turn: &Turn<'_>, claim: usize) -> (u64, u64) {
         let held = &self.claims[claim];
         let requests = &self.problem.classes[turn.class].requests;
         let sums = held.used.iter().zip(requests).map(|(used, more)| used + more);
-        let template = &self.problem.templates[held.template];
-        template.costs_beyond(sums, held.price.saturating_add(most))
+        let floor = self.problem.templates[held.template].floor_for(sums);
+        (floor, floor.saturating_sub(held.price))
     }
 
-    /// A claim of its own, from the first pools by weight that can have one, and the cheapest of those.
+    /// A claim of its own, from the pools with most weight that can have one.
     pub(super) fn open(&mut self, turn: &Turn<'_>) -> Option<(Spot, u64)> {
         if !turn.hosts.empty_will_do() {
             return None;
         }
-        let mut best: Option<(Spot, u64)> = None;
-        let mut weight = None;
-        for template in 0..self.problem.templates.len() {
-            let of_pool = self.problem.snapshot.pools[self.problem.templates[template].pool].weight;
-            if best.is_some() && weight != Some(of_pool) {
-                break;
+        let mut begin = 0;
+        while begin < self.problem.templates.len() {
+            let of_pool = |at: usize| self.problem.snapshot.pools[self.problem.templates[at].pool].weight;
+            let same = (begin..self.problem.templates.len()).take_while(|at| of_pool(*at) == of_pool(begin));
+            let end = begin + same.count();
+            let opened = self.open_among(turn, begin..end);
+            if opened.is_some() {
+                return opened;
             }
-            weight = Some(of_pool);
-            if let Some(becomes) = self.open_from(turn, template)
-                && best.as_ref().is_none_or(|(_, price)| becomes.price < *price)
-            {
-                best = Some((Spot::New { template, becomes }, becomes.price));
-            }
+            begin = end;
         }
-        best
+        None
+    }
+
+    /// A claim of its own from one of these templates, whose pools have the same weight.
+    fn open_among(&mut self, turn: &Turn<'_>, mut among: Range<usize>) -> Option<(Spot, u64)> {
+        let opening = self.policy.opening;
+        let open = |template: usize| {
+            let becomes = self.open_from(turn, template)?;
+            Some((Spot::New { template, becomes }, becomes.price))
+        };
+        match opening {
+            Opening::Cheapest => among.filter_map(open).min_by_key(|(_, price)| *price),
+            Opening::First => among.find_map(open),
+            Opening::Last => among.rev().find_map(open),
+        }
     }
 
     fn open_from(&mut self, turn: &Turn<'_>, template: usize) -> Option<Becomes> {
@@ -242,7 +258,9 @@ impl Run<'_, '_> {
                 let allowed = |kind: usize| free(kind) && within(kind);
                 // Unless what limits allow has changed, nothing cheaper than what it was will do.
                 let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
-                let floor = load.floor.get_or_init(|| template.floor_for(&load.total));
+                let floor = load
+                    .floor
+                    .get_or_init(|| template.floor_for(load.total.iter().copied()));
                 template.cheapest(row, &load.total, least.max(*floor), allowed)?
             }
         };

@@ -4,6 +4,7 @@ use super::super::bins::{BLOCK, Left};
 use super::super::bits;
 use super::super::space::ReqId;
 use super::super::template::UNSOLD;
+use super::shapes::Look;
 use super::{Growth, Run, Turn};
 use crate::model::host_port;
 
@@ -50,6 +51,26 @@ pub(in crate::scheduling) struct Becomes {
     pub(in crate::scheduling) price: u64,
 }
 
+/// What comes of a claim that takes a pod.
+struct Joined {
+    spot: Spot,
+    /// How much more it costs.
+    more: u64,
+    /// How much room it wastes.
+    rest: i64,
+}
+
+/// What the labels and taints of a bin say to a pod.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::scheduling) enum Verdict {
+    /// That it is welcome: what the labels become, and what the pod itself asked of them.
+    Met((ReqId, ReqId)),
+    /// That others stand in its way now.
+    NotNow,
+    /// That it will never be.
+    Never,
+}
+
 impl Run<'_, '_> {
     pub(super) fn search(&mut self, turn: &mut Turn<'_>) -> Option<Spot> {
         if turn.wanted.is_empty() {
@@ -82,44 +103,82 @@ impl Run<'_, '_> {
     /// price, and of those the tightest. Claims that would add more than `most` are passed over; where a class has many pods
     /// they are not counted, now and for the next of them: else the first that are grown up would keep all others small.
     fn scan(&mut self, turn: &mut Turn<'_>, left: Left, look: usize, most: u64) -> Option<(Spot, u64)> {
-        let mut best: Option<(Spot, u64, i64)> = None;
+        let mut best: Option<Joined> = None;
         let mut seen = 0;
-        let many = self.problem.classes[turn.class].members.len() >= MANY;
+        let shapes_tell = self.shapes_tell(turn.class);
+        self.shapes.begin_search();
         for block in 0..self.bins.blocks() {
             let mut fitting = self.fitting(turn, left, block);
             while fitting != 0 {
                 let bin = block * BLOCK + fitting.trailing_zeros() as usize;
                 fitting &= fitting - 1;
-                let Some((req, part)) = self.admit(turn, bin) else {
+                let Some(met) = self.admit(turn, bin) else {
                     continue;
                 };
                 if bin < self.nodes() {
                     return Some((Spot::Node { bin }, 0));
                 }
-                let known = best.as_ref().map(|(_, least, tight)| (*least, *tight));
-                // What cannot be the cheapest need not be worked out.
-                let least = known.map_or(most, |(least, _)| least);
-                let claim = bin - self.nodes();
-                let dearer = left == Left::Reach && self.grows_beyond(turn, claim, least);
-                if dearer && many && (known.is_none() || self.grows_beyond(turn, claim, most)) {
-                    bits::put_growing(&mut turn.known.dear, bin);
-                    continue;
-                }
-                if !dearer {
-                    let Some((spot, more, rest)) = self.join(turn, bin, (req, part), left) else {
+                let shape = self.claims[bin - self.nodes()].shape;
+                let looked = match self.shapes.seen(shape).filter(|_| shapes_tell) {
+                    Some(known) => known,
+                    None => self.look(turn, bin, met, (left, most), &mut best),
+                };
+                self.shapes.note(shape, looked);
+                match looked {
+                    Look::Impossible => continue,
+                    Look::Dear => {
+                        bits::put_growing(&mut turn.known.dear, bin);
                         continue;
-                    };
-                    if known.is_none_or(|known| (more, rest) < known) {
-                        best = Some((spot, more, rest));
                     }
+                    Look::Possible => seen += 1,
                 }
-                seen += 1;
                 if seen >= look {
-                    return best.map(|(spot, more, _)| (spot, more));
+                    return best.map(|best| (best.spot, best.more));
                 }
             }
         }
-        best.map(|(spot, more, _)| (spot, more))
+        best.map(|best| (best.spot, best.more))
+    }
+
+    /// Whether a pod of a class gets the same of claims of the same shape. Ports and volumes are no part of it.
+    fn shapes_tell(&self, class: usize) -> bool {
+        let class = &self.problem.classes[class];
+        let mut templates = self.problem.templates.iter();
+        class.ports.is_empty()
+            && class.volumes.is_empty()
+            && self.volumes.is_empty()
+            && templates.all(|template| template.daemon_ports.is_empty())
+    }
+
+    /// Looks at one claim, which becomes the best if it is.
+    fn look(
+        &mut self,
+        turn: &Turn<'_>,
+        bin: usize,
+        met: (ReqId, ReqId),
+        (left, most): (Left, u64),
+        best: &mut Option<Joined>,
+    ) -> Look {
+        let floor = (left == Left::Reach).then(|| self.grown_at_least(turn, bin - self.nodes()));
+        let beyond = |most: u64| floor.is_some_and(|(_, more)| more > most);
+        let many = self.problem.classes[turn.class].members.len() >= MANY;
+        if many && beyond(most) {
+            return Look::Dear;
+        }
+        // What cannot be the cheapest need not be worked out.
+        if beyond(best.as_ref().map_or(most, |best| best.more)) {
+            return Look::Possible;
+        }
+        let Some(joined) = self.join(turn, bin, met, floor.map(|(floor, _)| floor)) else {
+            return Look::Impossible;
+        };
+        if best
+            .as_ref()
+            .is_none_or(|best| (joined.more, joined.rest) < (best.more, best.rest))
+        {
+            *best = Some(joined);
+        }
+        Look::Possible
     }
 
     /// The bins of a block that have room for a pod and are not known to be out of the question.
@@ -146,19 +205,20 @@ impl Run<'_, '_> {
         self.bins.len() - self.claims.len()
     }
 
-    /// What a claim becomes by taking a pod, how much more it costs then, and how much room it wastes.
+    /// What comes of a claim that takes a pod. Where it may grow, `floor` says what it costs then at least; else it must
+    /// not cost more.
     fn join(
         &mut self,
         turn: &Turn<'_>,
         bin: usize,
         (req, part): (ReqId, ReqId),
-        left: Left,
-    ) -> Option<(Spot, u64, i64)> {
+        floor: Option<u64>,
+    ) -> Option<Joined> {
         let claim = bin - self.nodes();
         let before = (self.claims[claim].kind, self.claims[claim].price);
         let class = &self.problem.classes[turn.class];
         let picky = !class.ports.is_empty() || !class.volumes.is_empty();
-        let same = req == self.bins.req[bin] && left == Left::Slack && !picky;
+        let same = req == self.bins.req[bin] && floor.is_none() && !picky;
         let plain = self.problem.templates[self.claims[claim].template]
             .min_values
             .is_empty();
@@ -170,14 +230,17 @@ impl Run<'_, '_> {
                 price: before.1,
             }
         } else {
-            self.become_with(turn, claim, (req, part))?
+            self.become_with(turn, claim, (req, part), floor)?
         };
         let more = becomes.price.saturating_sub(before.1);
-        if left == Left::Slack && more > 0 {
+        if floor.is_none() && more > 0 {
             return None;
         }
-        let rest = self.waste(claim, turn.class, becomes.kind);
-        Some((Spot::Claim { bin, becomes }, more, rest))
+        Some(Joined {
+            spot: Spot::Claim { bin, becomes },
+            more,
+            rest: self.waste(claim, turn.class, becomes.kind),
+        })
     }
 
     /// How much of a type would stay unused, in thousandths of processors and memory together.
@@ -194,32 +257,47 @@ impl Run<'_, '_> {
 
     /// Whether a bin can take a pod as far as room and price are not concerned, and what its labels are then.
     fn admit(&mut self, turn: &mut Turn<'_>, bin: usize) -> Option<(ReqId, ReqId)> {
-        let problem = &mut *self.problem;
-        let class = &problem.classes[turn.class];
-        let stage = &class.stages[turn.stage];
-        if !problem.tolerance.covers(stage.tolerations, self.bins.taints[bin]) {
-            bits::put_growing(&mut turn.known.dead, bin);
-            return None;
-        }
-        let own = self.bins.req[bin];
-        let mut met = turn.wanted.iter();
-        let met = met.find_map(|(both, part)| Some((problem.space.and(own, *both)?, *part)));
-        let Some(met) = met else {
-            let mut nodes = stage.nodes.iter();
-            if !nodes.any(|nodes| problem.space.and(own, *nodes).is_some()) {
+        let bare = (self.bins.req[bin], self.bins.taints[bin]);
+        let verdict = match turn.last {
+            Some((last, verdict)) if last == bare => verdict,
+            _ => self.judge(turn, bare),
+        };
+        turn.last = Some((bare, verdict));
+        let class = &self.problem.classes[turn.class];
+        let met = match verdict {
+            Verdict::Met(met) => met,
+            Verdict::NotNow => return None,
+            Verdict::Never => {
                 bits::put_growing(&mut turn.known.dead, bin);
+                return None;
             }
-            return None;
         };
         if turn.hosts.refuse(&self.counts, bin).is_some()
-            || host_port::conflict(&class.ports, &self.bins.ports[bin]).is_some()
+            || (!class.ports.is_empty() && host_port::conflict(&class.ports, &self.bins.ports[bin]).is_some())
         {
             bits::put_growing(&mut turn.known.dead, bin);
             return None;
         }
-        if turn.hosts.lonely(&self.counts, bin).is_some() || !self.volumes_fit(turn.class, bin) {
-            return None;
+        let attached = class.volumes.is_empty() || self.volumes_fit(turn.class, bin);
+        (attached && turn.hosts.lonely(&self.counts, bin).is_none()).then_some(met)
+    }
+
+    /// What labels and taints make of a bin. Many have the same, so that it is seldom asked anew.
+    fn judge(&mut self, turn: &Turn<'_>, (own, taints): (ReqId, u32)) -> Verdict {
+        let problem = &mut *self.problem;
+        let stage = &problem.classes[turn.class].stages[turn.stage];
+        if !problem.tolerance.covers(stage.tolerations, taints) {
+            return Verdict::Never;
         }
-        Some(met)
+        let mut met = turn.wanted.iter();
+        if let Some(met) = met.find_map(|(both, part)| Some((problem.space.and(own, *both)?, *part))) {
+            return Verdict::Met(met);
+        }
+        let mut nodes = stage.nodes.iter();
+        if nodes.any(|nodes| problem.space.and(own, *nodes).is_some()) {
+            Verdict::NotNow
+        } else {
+            Verdict::Never
+        }
     }
 }

@@ -34,6 +34,28 @@ fn a_claim_in_flight_is_filled_too() {
     assert_eq!(solved.place("p").as_deref(), Some("flying"));
 }
 
+/// Where it is lost to whom a claim was promised, its pods wait again while it comes up: it is enough for them.
+#[test]
+fn pods_that_wait_again_get_the_claims_that_were_made_for_them_and_no_others() {
+    let waiting = || pods(20, |name| pod(name, "1"));
+    let first = cluster().with(waiting()).solve();
+    let mut later = cluster().with(waiting());
+    for (at, claim) in first.plan.claims.iter().enumerate() {
+        let planned = &later.pools[claim.pool].types[claim.cheapest.instance_type];
+        let flying = Node {
+            pool: Some("default".to_owned()),
+            kind: NodeKind::ClaimInFlight,
+            capacity: planned.capacity.clone(),
+            allocatable: planned.allocatable.clone(),
+            ..node(&format!("flying-{at}"), 0, &[])
+        };
+        later = later.node(flying);
+    }
+    let second = later.solve();
+    assert_eq!((first.claims(), second.claims()), (2, 0));
+    assert!(second.all_placed());
+}
+
 #[test]
 fn a_node_that_leaves_takes_nobody() {
     let mut leaves = node("leaves", 4, &[]);

@@ -152,52 +152,26 @@ proptest! {
         prop_assert_eq!(before.plan.pods_left_out(), after.plan.pods_left_out());
         prop_assert!(after.plan.price_nanos() <= before.plan.price_nanos());
     }
-
-    #[test]
-    fn no_plan_is_dearer_than_first_fit(sizes in prop::collection::vec(1_i64..80, 1..25)) {
-        let plain: Vec<core::Pod> = sizes.iter().enumerate().map(|(at, size)| pod(&format!("p{at}"), &format!("{size}00m"))).collect();
-        let base = cluster().with(plain);
-        let solved = base.solve();
-        prop_assert!(solved.all_placed());
-        prop_assert!(solved.plan.price_nanos() <= first_fit(&base.pools[0], &sizes));
-    }
 }
 
-/// First fit, largest first, into claims that may become any type: what the cheapest types that fit cost together.
-fn first_fit(pool: &Pool, sizes: &[i64]) -> u64 {
-    let largest = pool
-        .types
-        .iter()
-        .map(|kind| kind.allocatable.get(CPU))
-        .max()
-        .unwrap();
-    let mut sorted: Vec<i64> = sizes.iter().map(|size| size * 100).collect();
-    sorted.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
-    let mut claims: Vec<(i64, i64)> = Vec::new();
-    let most_pods = pool
-        .types
-        .iter()
-        .map(|kind| kind.allocatable.get(PODS))
-        .max()
-        .unwrap();
-    for size in sorted {
-        match claims
-            .iter_mut()
-            .find(|(used, pods)| used + size <= largest && *pods < most_pods)
-        {
-            Some((used, pods)) => (*used, *pods) = (*used + size, *pods + 1),
-            None => claims.push((size, 1)),
-        }
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// With so many classes, passes are held to the pace of another, which may be made at the same time.
+    #[test]
+    fn two_hands_find_the_plan_that_one_finds_where_passes_are_given_up(
+        sizes in prop::collection::vec((1_u32..60, prop::bool::weighted(0.3)), 100..160)
+    ) {
+        let alone = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
+        let sized = sizes.iter().enumerate().map(|(at, (size, apart))| {
+            let fields = if *apart { alone.clone() } else { json!({}) };
+            let app = if *apart { "a" } else { "b" };
+            let own = json!({"app": app, "number": at.to_string()});
+            labelled(pod_with(&format!("p{at:03}"), &format!("{size}00m"), &fields), &own)
+        });
+        let mut cluster = cluster().with(sized);
+        let alone = cluster.solve().plan;
+        cluster.options.hands = Hands::Two;
+        prop_assert_eq!(alone, cluster.solve().plan);
     }
-    let price = |(used, pods): &(i64, i64)| {
-        let fits =
-            |kind: &&InstanceType| kind.allocatable.get(CPU) >= *used && kind.allocatable.get(PODS) >= *pods;
-        let prices = pool
-            .types
-            .iter()
-            .filter(fits)
-            .flat_map(|kind| kind.available().filter_map(|offering| offering.price));
-        prices.min().unwrap().nanos()
-    };
-    claims.iter().map(price).sum()
 }

@@ -38,6 +38,48 @@ fn nodes_are_counted_within_one_plan() {
     assert_eq!(limited("nodes", 2).with(many).solve().claims(), 2);
 }
 
+/// A burst of pods that each need a node, while two of the three nodes that the pool may have are on their way.
+#[test]
+fn nodes_in_flight_count_against_a_burst() {
+    let apart = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
+    let burst = pods(12, |name| {
+        labelled(pod_with(name, "1", &apart), &json!({"app": "a"}))
+    });
+    let mut base = limited("nodes", 3).with(burst);
+    for name in ["one", "two"] {
+        base = base.node(Node {
+            pool: Some("default".to_owned()),
+            kind: crate::model::NodeKind::ClaimInFlight,
+            ..node(name, 4, &[])
+        });
+    }
+    let solved = base.solve();
+    assert_eq!((solved.claims(), solved.plan.pods_left_out()), (1, 9));
+}
+
+#[test]
+fn a_limit_below_what_is_there_buys_nothing() {
+    let mut there = node("there", 4, &[]);
+    there.pool = Some("default".to_owned());
+    there.used = there.allocatable.clone();
+    for (resource, amount) in [(CPU, 2000), ("nodes", 0)] {
+        let solved = limited(resource, amount)
+            .node(there.clone())
+            .with([pod("p", "1")])
+            .solve();
+        assert_eq!(
+            (solved.claims(), solved.plan.pods_left_out()),
+            (0, 1),
+            "{resource}"
+        );
+        assert!(
+            solved.words().iter().any(|said| said.contains("limit")),
+            "{:?}",
+            solved.words()
+        );
+    }
+}
+
 #[test]
 fn what_is_there_in_flight_or_leaving_counts() {
     let mut there = node("there", 4, &[]);

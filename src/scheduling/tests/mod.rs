@@ -2,8 +2,10 @@
 
 mod daemons;
 mod existing;
+mod first_fit;
 mod laws;
 mod limits;
+mod min_values;
 mod neighbors;
 mod nodes;
 mod packing;
