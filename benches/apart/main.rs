@@ -2,9 +2,10 @@
 //! measured is what it needs itself, in real time.
 //!
 //! `cargo bench --bench apart -- --claims=1000` buys a thousand machines at once; `--drain=100` lets a hundred nodes of
-//! thirty pods leave at once; `--pods=1000` (with `--spread` over hostnames) is the way from pods to claims. The cluster
-//! is the embedded one, or where CONTROL_PLANE_URL is set (`hack/bench-control-plane`) a real one.
+//! thirty pods leave at once; `--pods=1000` (with `--spread` over hostnames) is the way from pods to claims, which are
+//! looked at a second time. The cluster is the embedded one, or where CONTROL_PLANE_URL is set (`hack/bench-control-plane`) a real one.
 
+mod again;
 mod nodes;
 mod place;
 mod process;
@@ -176,7 +177,9 @@ async fn from_pods(place: &Place, operator: &Operator, count: usize, spread: Spr
         last.1.saturating_duration_since(last_pod).as_secs_f64(),
         operator.cpu_seconds()? - before,
         operator.cost()?,
-    ))
+    ))?;
+    again::look(&claims.list(&ListParams::default()).await?.items, count, spread)?;
+    say("every pod has its place, and no machine is too small")
 }
 
 /// Half of them are small, and may be spread over hostnames; half are large.
