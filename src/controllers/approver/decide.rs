@@ -204,7 +204,7 @@ fn renewal(request: &CertificateSigningRequest, node: &str, seen: &Seen<'_>) -> 
         return Verdict::Leave;
     }
     match seen.subject {
-        Err(malformed) => Verdict::Deny(malformed.clone().into()),
+        Err(malformed) => Verdict::Deny((*malformed).into()),
         Ok(subject) if subject != node => Verdict::Deny(Denial::OtherCredential),
         Ok(_) if !is_for_a_client(request) => Verdict::Deny(Denial::Usages),
         Ok(_) => Verdict::Approve(Grounds::Renewal),

@@ -10,7 +10,7 @@ use http::{Method, Request, Response};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
 use karpenter_ibm::operator::{Edges, factory_of};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
@@ -86,6 +86,8 @@ pub(super) fn panics(registry: &prometheus::Registry, decision: &str) -> f64 {
     counted.map(|metric| metric.get_counter().get_value()).sum()
 }
 
+/// kubernetes-sigs/karpenter#3121, aws#6355: two claims for the same pods.
+///
 /// A pod is changed by others and the provisioner is restarted, again and again, while the claim that was made for it
 /// comes up: what was promised is written on the claim, so nothing is bought twice.
 #[tokio::test(start_paused = true)]
@@ -117,6 +119,46 @@ async fn a_pod_that_a_claim_was_made_for_gets_no_other_after_a_restart_or_a_chan
     assert_eq!(world.living().len(), 1, "one machine was bought");
 }
 
+/// aws#8066: a webhook changed what pods ask for, and each change was bought another node.
+///
+/// A pod comes back as another that asks for more, again and again, while the machine that was bought for the first is on
+/// its way: what fits onto it is left to it.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_back_changed_is_left_to_the_machine_on_its_way() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let first = world.launched_for_a_pod().await;
+            for round in 1..=4 {
+                let at_once = DeleteParams::default().grace_period(0);
+                world.pods().delete("a", &at_once).await.unwrap();
+                let requests = json!({"cpu": format!("{}m", 1000 + 100 * round), "memory": "1Gi"});
+                let asks = json!([{"name": "a", "image": "a", "resources": {"requests": requests}}]);
+                world.waiting("a", json!({"containers": asks})).await;
+                world.clock.sleep(Duration::from_mins(1)).await;
+                let claims = world.all_claims().await;
+                let [only] = claims.as_slice() else {
+                    panic!("{} claims after {round} changes", claims.len());
+                };
+                assert_eq!(only.name_any(), first.name_any());
+            }
+            // What it cannot hold is bought another for, so the claim was not merely taken for all pods.
+            world
+                .pods()
+                .delete("a", &DeleteParams::default().grace_period(0))
+                .await
+                .unwrap();
+            let asks = json!([{"name": "a", "image": "a", "resources": {"requests": {"cpu": "6"}}}]);
+            world.waiting("a", json!({"containers": asks})).await;
+            world.until_claims(2).await;
+        }),
+    )
+    .await;
+}
+
+/// kubernetes-sigs/karpenter#2915, #2657: parallel creates read no usage, and the limit on nodes was ignored.
+///
 /// Many pods at once, each of which needs a node of its own, under two replicas that both believe to lead.
 #[tokio::test(start_paused = true)]
 async fn a_burst_gets_no_more_nodes_than_the_limit_says() {

@@ -146,7 +146,7 @@ async fn limits_that_allow_nothing_make_nothing_and_delete_nothing() {
     .await;
 }
 
-/// A claim is made and deleted by others before any watch shows it; once that left a provisioner waiting for a day.
+/// kubernetes-sigs/karpenter#3176: a claim is made and deleted by others before any watch shows it; once that left a provisioner waiting for a day.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_came_and_went_unseen_blocks_nobody() {
     let world = World::new();
