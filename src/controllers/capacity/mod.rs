@@ -5,7 +5,7 @@
 //! machine bought for a pod, found too small, given back, forgotten and bought again. A Node counts only if its claim is
 //! initialized and has its provider id, and only as far as that is credible ([`credible`]).
 //!
-//! Plans look at the nodes themselves besides ([`learnt`]), so what was not written yet counts as well. Looks at what is
+//! Plans look at the nodes themselves besides (`learnt`), so what was not written yet counts as well. Looks at what is
 //! known of the cluster, and asks the API server only when there is something to write.
 
 use std::collections::BTreeMap;
