@@ -67,7 +67,7 @@ impl World {
         let cluster = Cluster::new(setup.seed, &setup.scenario.region);
         let recorder = Recorder::new(&cluster.clock, setup.keep, REQUESTS_MAX);
         for observer in setup.observers {
-            recorder.show(observer);
+            recorder.trace(observer);
         }
         cluster.audit(&recorder);
         let mut surroundings = cluster.install(&setup.scenario.region).await?;
