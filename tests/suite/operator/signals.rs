@@ -20,6 +20,7 @@ use serde_json::json;
 use tower::ServiceExt;
 
 use super::preemption::{pod_on_spot, run_on};
+use super::unheard::Unheard;
 use super::{World, while_working};
 
 const SECRET: &str = "correct horse battery staple";
@@ -124,6 +125,68 @@ async fn successor(world: &World, of: &str) -> String {
     staying().await.unwrap()
 }
 
+async fn until_bought(world: &World, name: &str) {
+    let is_bought = async || {
+        let status = world.read(name).await.unwrap().status;
+        status.and_then(|it| it.allocation?.instance_id).is_some()
+    };
+    world.until("bought", Duration::from_mins(2), is_bought).await;
+}
+
+/// A preemption was told on that claim, once, and not as a shortage.
+async fn told_once_of(world: &World, claim: &str) {
+    let about = format!("NodeClaim {claim}");
+    let told = world.told("SpotPreemption").await;
+    let told: Vec<_> = told.into_iter().filter(|it| it.0 == about).collect();
+    let [(_, kind, note)] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(kind, "Warning");
+    assert!(note.starts_with("Spot instance preempted by IBM Cloud"), "{note}");
+    assert!(world.told("InsufficientCapacity").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_preempted_while_it_launches_goes_only_when_that_is_told_and_by_what_it_is() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    while_working(replica, async {
+        world.claim("a").await;
+        until_bought(&world, "a").await;
+        assert!(!world.is_true("a", "Launched").await);
+        let machine = world.machine_of("a").await;
+        let name = world.cloud.instance(&machine).unwrap().name;
+        // What was written down is not what it is.
+        let elsewhere = json!({"status": {"allocation": {"zone": "us-south-3"}}});
+        let params = PatchParams::default();
+        let claims = world.claims();
+        claims
+            .patch_status("a", &params, &Patch::Merge(elsewhere))
+            .await
+            .unwrap();
+        unheard.begin();
+        world.cloud.preempt(&machine).unwrap();
+        world.clock.sleep(Duration::from_mins(3)).await;
+        assert_eq!(
+            world.cloud.instance(&machine).unwrap().name,
+            name,
+            "it is the proof, and nobody was told yet"
+        );
+        unheard.end();
+        world
+            .until("another runs", Duration::from_mins(15), async || {
+                world.is_true("a", "Launched").await && world.machine_of("a").await != machine
+            })
+            .await;
+        told_once_of(&world, "a").await;
+        assert_eq!(
+            withheld(&world).await,
+            BTreeSet::from(["spot.bxf-2x8.us-south-1".to_owned()])
+        );
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_replacement_that_is_preempted_too_is_replaced_and_never_by_what_is_withheld() {
     let world = World::new();
@@ -133,11 +196,7 @@ async fn a_replacement_that_is_preempted_too_is_replaced_and_never_by_what_is_wi
         world.preempt(&first).await;
         // The replacement, before it was seen to run.
         let second = successor(&world, &first).await;
-        let is_bought = async || {
-            let status = world.read(&second).await.unwrap().status;
-            status.and_then(|it| it.allocation?.instance_id).is_some()
-        };
-        world.until("bought", Duration::from_mins(2), is_bought).await;
+        until_bought(&world, &second).await;
         let while_launching = bought_as(&world, &second).await;
         assert!(!lost.contains(&while_launching), "{while_launching}");
         let machine = world.machine_of(&second).await;
@@ -149,7 +208,9 @@ async fn a_replacement_that_is_preempted_too_is_replaced_and_never_by_what_is_wi
                 world.is_true(&name, "Launched").await && world.machine_of(&name).await != machine
             })
             .await;
+        lost.insert(while_launching.clone());
         assert!(withheld(&world).await.is_superset(&lost));
+        told_once_of(&world, &second).await;
         // The one after that, when it runs.
         let third = successor(&world, &first).await;
         let when_running = bought_as(&world, &third).await;
