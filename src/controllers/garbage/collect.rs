@@ -15,26 +15,28 @@ use crate::controllers::removal::{self, Judged};
 /// What an event lists at most.
 const TOLD_MAX: usize = 10;
 
-/// Removes what was found.
+/// Removes what was found. What cannot be told of stays, and so does what cannot be removed; neither holds up the rest.
 pub(super) async fn collect(
     context: &Context,
     classes: &[IBMNodeClass],
     garbage: Garbage,
 ) -> Result<(), Error> {
     tell_left(context, classes, &garbage).await;
+    let mut outcome = Ok(());
     for machine in &garbage.machines {
-        delete_machine(context, classes, machine).await?;
+        outcome = outcome.and(delete_machine(context, classes, machine).await);
     }
     for leftover in &garbage.leftovers {
-        delete_leftover(context, classes, leftover).await?;
+        outcome = outcome.and(delete_leftover(context, classes, leftover).await);
     }
     for (claim, end) in garbage.claims.values() {
-        delete_claim(context, claim, end).await?;
+        outcome = outcome.and(delete_claim(context, claim, end).await);
     }
     for node in garbage.nodes.values() {
-        lost_node::release(context, node).await?;
+        let released = lost_node::release(context, node).await;
+        outcome = outcome.and(released.map_err(Error::from));
     }
-    Ok(())
+    outcome
 }
 
 /// Tells what would be removed.
@@ -50,15 +52,7 @@ pub(super) async fn report(context: &Context, classes: &[IBMNodeClass], garbage:
         .map(|it| format!("{} {} ({})", it.kind, it.id, it.name));
     for found in machines.chain(leftovers) {
         let note = format!("{found} belongs to no claim; nothing is collected, as configured");
-        tell(
-            context,
-            classes,
-            Kind::Warning,
-            names::REASON_GARBAGE_FOUND,
-            note,
-            found,
-        )
-        .await;
+        tell(context, classes, names::REASON_GARBAGE_FOUND, note, found).await;
     }
     for (claim, end) in garbage.claims.values() {
         let (_, note) = words(end);
@@ -122,15 +116,7 @@ pub(super) async fn alert(context: &Context, classes: &[IBMNodeClass], garbage: 
         names::CONFIRM_COLLECTION,
     );
     tracing::error!(orphans, vanished, confirm, "a sweep has stopped");
-    tell(
-        context,
-        classes,
-        Kind::Warning,
-        names::REASON_COLLECTION_STOPPED,
-        note,
-        confirm,
-    )
-    .await;
+    tell(context, classes, names::REASON_COLLECTION_STOPPED, note, confirm).await;
 }
 
 async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Machine]) {
@@ -140,36 +126,42 @@ async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Ma
             machine.id, machine.name
         );
         let id = machine.id.clone();
-        tell(
-            context,
-            classes,
-            Kind::Warning,
-            names::REASON_GARBAGE_FOUND,
-            note,
-            id,
-        )
-        .await;
+        tell(context, classes, names::REASON_GARBAGE_FOUND, note, id).await;
     }
 }
 
-/// What belongs to no claim is told on a class: there is nothing nearer that is left.
-pub(super) async fn tell(
+/// Like [`try_tell`], where nothing hangs on it.
+async fn tell(
     context: &Context,
     classes: &[IBMNodeClass],
-    kind: Kind,
     reason: &'static str,
     note: String,
     transition: String,
 ) {
+    if let Err(error) = try_tell(context, classes, reason, note, transition).await {
+        tracing::warn!(%error, reason, "cannot write an event");
+    }
+}
+
+/// What belongs to no claim is told on a class: there is nothing nearer that is left. Whoever removes it then must not when
+/// this fails.
+pub(super) async fn try_tell(
+    context: &Context,
+    classes: &[IBMNodeClass],
+    reason: &'static str,
+    note: String,
+    transition: String,
+) -> kube::Result<()> {
     let story = Story {
-        kind,
+        kind: Kind::Warning,
         reason,
         action: "Collect",
         note,
         transition,
     };
-    if let Some(class) = classes.iter().min_by_key(|class| class.name_any()) {
-        context.events.tell(class, story).await;
+    match classes.iter().min_by_key(|class| class.name_any()) {
+        Some(class) => context.events.try_tell(class, story).await,
+        None => Ok(()),
     }
 }
 
@@ -193,7 +185,7 @@ async fn delete_machine(context: &Context, classes: &[IBMNodeClass], judged: &Ma
         "deleting a machine without a claim"
     );
     let id = judged.id.clone();
-    tell(context, classes, Kind::Warning, names::REASON_COLLECTED, note, id).await;
+    try_tell(context, classes, names::REASON_COLLECTED, note, id).await?;
     match context.cloud.delete(&judged.id).await {
         // The next sweep looks again.
         Ok(()) | Err(cloud::Error::NotFound(_) | cloud::Error::Conflict(_)) => {
@@ -214,7 +206,7 @@ async fn delete_leftover(
         leftover.kind, leftover.id, leftover.name
     );
     let id = leftover.id.clone();
-    tell(context, classes, Kind::Warning, names::REASON_COLLECTED, note, id).await;
+    try_tell(context, classes, names::REASON_COLLECTED, note, id).await?;
     match context.cloud.remove(leftover).await {
         Ok(()) | Err(cloud::Error::NotFound(_) | cloud::Error::Conflict(_)) => {
             context.metrics.collected("leftover");

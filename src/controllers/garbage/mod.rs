@@ -20,7 +20,6 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::context::{Collecting, Context};
-use super::events::Kind;
 use crate::api::IBMNodeClass;
 use crate::cloud::{self, ClusterId};
 pub(super) use breaker::Verdict;
@@ -79,7 +78,7 @@ pub async fn sweep(context: &Context, cluster: ClusterId) -> Result<(), Error> {
     }
 }
 
-/// Tells of a machine of nobody that is deleted elsewhere, or left there, as configured.
+/// Tells of a machine of nobody that is deleted elsewhere, or left there, as configured. It is not deleted when this fails.
 pub(super) async fn tell_of_orphan(
     context: &Context,
     reason: &'static str,
@@ -87,8 +86,7 @@ pub(super) async fn tell_of_orphan(
     id: &str,
 ) -> Result<(), Error> {
     let classes = classes(context).await?;
-    collect::tell(context, &classes, Kind::Warning, reason, note, id.to_owned()).await;
-    Ok(())
+    Ok(collect::try_tell(context, &classes, reason, note, id.to_owned()).await?)
 }
 
 /// All classes.

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use karpenter_ibm::api::{CapacityType, IBMNodeClass};
+use karpenter_ibm::cloud::InstanceName;
 use karpenter_ibm::controllers::context::Collecting;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::kube::write;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
+use super::unheard::Unheard;
 use super::{World, while_working};
 
 /// Two sweeps and their second looks.
@@ -35,6 +38,85 @@ impl World {
         })
         .await;
     }
+}
+
+/// One of each that a sweep removes, besides the claim `lost`, whose machine is gone, and the Node `left`, which is being
+/// deleted and which nobody answers for.
+struct Litter {
+    /// A machine of nobody.
+    machine: String,
+    /// What an order left behind that failed half way.
+    part: String,
+}
+
+impl World {
+    async fn litter(&self) -> Litter {
+        self.claim("lost").await;
+        self.until_launched("lost").await;
+        let part = self.part(2).await;
+        let machine = self.orphan(1, CapacityType::OnDemand).await;
+        let lost = self.machine_of("lost").await;
+        self.seen().delete(&lost).await.unwrap();
+        let left = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "left", "finalizers": ["karpenter.sh/termination"]},
+            "spec": {"providerID": "ibm:///us-south/0717_0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4"},
+        });
+        write::insert(&self.kube, left);
+        let params = DeleteParams::default();
+        self.nodes().delete("left", &params).await.unwrap();
+        Litter { machine, part }
+    }
+
+    /// What is left of an order for a claim that is not there.
+    async fn part(&self, number: u32) -> String {
+        let before = self.cloud.orphans();
+        self.cloud.faults().start(Fault::new(FaultKind::PartialCreate));
+        let uid = format!("00000000-0000-4000-8000-{number:012}");
+        let name = InstanceName::new(self.cluster_id().await, &uid).unwrap();
+        let order = self.order(&name.to_string(), CapacityType::OnDemand);
+        self.seen().create(&order).await.unwrap_err();
+        self.cloud.faults().clear();
+        let after = self.cloud.orphans();
+        after.into_iter().find(|id| !before.contains(id)).unwrap()
+    }
+
+    /// Whether all of it is where it was.
+    async fn is_untouched(&self, litter: &Litter) -> bool {
+        let lies = self.living().iter().any(|machine| machine.id == litter.machine)
+            && self.cloud.orphans().contains(&litter.part);
+        let left = self.nodes().get_opt("left").await.unwrap();
+        lies && !self.is_deleting("lost").await && left.is_some()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_of_which_nobody_can_be_told_and_later_it_goes_with_its_events() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    while_working(replica, async {
+        unheard.begin();
+        let litter = world.litter().await;
+        world.clock.sleep(Duration::from_mins(8)).await;
+        assert!(world.is_untouched(&litter).await);
+        unheard.end();
+        world
+            .until("clean", TWO_SWEEPS, async || {
+                let left = world.nodes().get_opt("left").await.unwrap();
+                let cloud_is_clean = world.cloud.instances().is_empty() && world.cloud.orphans().is_empty();
+                cloud_is_clean && left.is_none() && world.read("lost").await.is_none()
+            })
+            .await;
+        let told = world.told("GarbageCollected").await;
+        assert_eq!(told.len(), 3, "{told:?}");
+        for found in [&litter.machine, &litter.part] {
+            assert!(told.iter().any(|(_, _, note)| note.contains(found)), "{told:?}");
+        }
+        assert!(told.iter().any(|(about, _, _)| about == "Node left"), "{told:?}");
+        let told = world.told("MachineVanished").await;
+        assert!(told.len() == 1 && told[0].0 == "NodeClaim lost", "{told:?}");
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
