@@ -236,6 +236,8 @@ pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
 pub const REASON_NOMINATED: &str = "Nominated";
 /// Reason of an event on a pod: nothing can be bought or found for it.
 pub const REASON_FAILED_SCHEDULING: &str = "FailedScheduling";
+/// Reason of an event on a pod: what it asks for with `karpenter.sh/do-not-disrupt` cannot be read, and protects nothing.
+pub const REASON_WISH_UNREADABLE: &str = "DoNotDisruptUnreadable";
 /// Reason of an event on a NodeClaim: its machine is in the cloud no more.
 pub const REASON_MACHINE_VANISHED: &str = "MachineVanished";
 /// Reason of an event on a NodeClaim: its machine was switched off, and stays so.
