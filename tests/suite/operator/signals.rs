@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -16,7 +17,7 @@ use karpenter_ibm::ibm::secret::Secret;
 use karpenter_ibm::operator::{self, factory_of, push};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::preemption::{pod_on_spot, run_on};
@@ -26,7 +27,7 @@ use super::{World, while_working};
 const SECRET: &str = "correct horse battery staple";
 
 #[tokio::test(start_paused = true)]
-async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_15_seconds() {
+async fn a_word_pushed_to_the_leader_taints_the_node_and_claims_a_replacement_within_15_seconds() {
     assert!(World::settings("one").push.is_none(), "it is off by default");
     let (world, notices) = (World::new(), Notices::default());
     let router = push::router(
@@ -34,12 +35,24 @@ async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_1
         notices.clone(),
         world.clock.clone(),
     );
-    let heard = move |mut context: operator::Context| {
-        context.notices = notices.clone();
-        context
+    let elsewhere = Notices::default();
+    let standby = push::router(
+        Secret::new(SECRET.to_owned()),
+        elsewhere.clone(),
+        world.clock.clone(),
+    );
+    let replica = |identity: &str, notices: Notices| {
+        let heard = move |mut context: operator::Context| {
+            context.notices = notices.clone();
+            context
+        };
+        factory_of(World::settings(identity), |edges| edges, heard)(world.edges())
     };
-    let replica = factory_of(World::settings("one"), |edges| edges, heard)(world.edges());
-    while_working(replica, async {
+    let (one, two) = (replica("one", notices), replica("two", elsewhere));
+    let replicas = async {
+        tokio::join!(biased; one, two);
+    };
+    while_working(replicas, async {
         let name = pod_on_spot(&world).await;
         let machine = world.machine_of(&name).await;
         world.cloud.preempt(&machine).unwrap();
@@ -47,11 +60,8 @@ async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_1
             "id": "1", "time": world.clock.now().to_string(), "specversion": "1.0",
             "data": {"logs": [{"messageID": "instance.00002", "target": format!("crn:v1:::instance:{machine}")}]},
         });
-        let call = Request::post(push::PATH)
-            .header(push::SECRET_HEADER, SECRET)
-            .body(Body::from(body.to_string()))
-            .unwrap();
-        assert_eq!(router.oneshot(call).await.unwrap().status(), 202);
+        assert_eq!(push_to(&standby, &body).await, 503);
+        assert_eq!(push_to(&router, &body).await, 202);
         world
             .until("tainted and replaced", Duration::from_secs(15), async || {
                 world.is_tainted(&name).await && world.all_claims().await.len() == 2
@@ -59,6 +69,14 @@ async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_1
             .await;
     })
     .await;
+}
+
+async fn push_to(router: &Router, body: &Value) -> u16 {
+    let call = Request::post(push::PATH)
+        .header(push::SECRET_HEADER, SECRET)
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    router.clone().oneshot(call).await.unwrap().status().as_u16()
 }
 
 #[tokio::test(start_paused = true)]
