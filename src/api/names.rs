@@ -256,8 +256,8 @@ pub const REASON_REPAIR_BLOCKED: &str = "NodeRepairBlocked";
 pub const REASON_COLLECTED: &str = "GarbageCollected";
 /// Reason of an event on an `IBMNodeClass`, NodeClaim or Node: something belongs to nobody, and is left where it is.
 pub const REASON_GARBAGE_FOUND: &str = "GarbageFound";
-/// Reason of an event on an `IBMNodeClass`: so many machines belong to no claim, or so many claims have a machine that the
-/// cloud does not know, that a person must confirm their deletion.
+/// Reason of an event on an `IBMNodeClass`: so many machines, or remains of them, belong to no claim, or so many claims have a
+/// machine that the cloud does not know or no Node any more, that a person must confirm their deletion.
 pub const REASON_COLLECTION_STOPPED: &str = "CollectionStopped";
 
 /// Reason of an event on any object: looking after it ended in a panic, a mistake in this program. Others do not wait for it.

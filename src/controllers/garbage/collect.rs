@@ -12,8 +12,10 @@ use crate::controllers::events::{Kind, Story};
 use crate::controllers::lost_node;
 use crate::controllers::removal::{self, Judged};
 
-/// What an event lists at most.
+/// What an event lists at most: ten ids of 41 characters. An event has room for 1024 bytes, and what is said besides takes
+/// less than 600.
 const TOLD_MAX: usize = 10;
+const TOLD_BYTES_MAX: usize = 430;
 
 /// Removes what was found. What cannot be told of stays, and so does what cannot be removed; neither holds up the rest.
 pub(super) async fn collect(
@@ -89,34 +91,64 @@ async fn tell_found<K: Resource<DynamicType = ()>>(context: &Context, about: &K,
 /// Says that the sweep has stopped, and how it goes on.
 pub(super) async fn alert(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage, all: Population) {
     let confirm = fingerprint(garbage);
-    let (orphans, vanished) = (breaker::orphans(garbage), breaker::vanished(garbage));
-    let mut found = Vec::new();
-    if orphans > 0 {
-        found.push(format!(
-            "{orphans} of {} machines belong to no claim, {} of them with a ready node.",
-            all.machines,
-            garbage.working.len()
-        ));
-    }
-    if vanished > 0 {
-        found.push(format!(
-            "{vanished} of {} claims have a machine that the cloud does not know, {} of them with a ready node.",
-            all.claims,
-            garbage.contradicted.len()
-        ));
-    }
+    let found = counted(garbage, all).join(" ");
     let machines = garbage.machines.iter().map(|it| it.id.clone());
+    let leftovers = garbage.leftovers.iter().map(|it| it.id.clone());
     let claims = breaker::given_up(garbage).map(|(_, claim)| claim.name_any());
-    let few: Vec<String> = machines.chain(claims).take(TOLD_MAX).collect();
     let note = format!(
-        "{} Was a backup restored, a definition removed, or the key of another account given? Nothing is collected. To \
+        "{found} Was a backup restored, a definition removed, or the key of another account given? Nothing is collected. To \
          delete those without a ready node ({}), annotate this class with {}={confirm}",
-        found.join(" "),
-        few.join(", "),
+        few(machines.chain(leftovers).chain(claims)),
         names::CONFIRM_COLLECTION,
     );
-    tracing::error!(orphans, vanished, confirm, "a sweep has stopped");
+    tracing::error!(found, confirm, "a sweep has stopped");
     tell(context, classes, names::REASON_COLLECTION_STOPPED, note, confirm).await;
+}
+
+/// How much of what was found, in sentences.
+fn counted(garbage: &Garbage, all: Population) -> Vec<String> {
+    let Population { machines, claims } = all;
+    let (orphans, remains) = (breaker::orphans(garbage), breaker::remains(garbage));
+    let (vanished, nodeless) = (breaker::vanished(garbage), breaker::nodeless(garbage));
+    let (working, contradicted) = (garbage.working.len(), garbage.contradicted.len());
+    let sentences = [
+        (
+            orphans,
+            format!(
+                "{orphans} of {machines} machines belong to no claim, {working} of them with a ready node."
+            ),
+        ),
+        (
+            remains,
+            format!("{remains} claims that are not there left interfaces or volumes behind."),
+        ),
+        (
+            vanished,
+            format!(
+                "{vanished} of {claims} claims have a machine that the cloud does not know, {contradicted} of them with \
+                 a ready node."
+            ),
+        ),
+        (
+            nodeless,
+            format!("{nodeless} of {claims} claims have lost their node."),
+        ),
+    ];
+    let found = sentences.into_iter().filter(|(count, _)| *count > 0);
+    found.map(|(_, sentence)| sentence).collect()
+}
+
+/// The first of these, as far as they leave room in an event for what is to be done.
+fn few(all: impl Iterator<Item = String>) -> String {
+    let mut few = String::new();
+    for one in all.take(TOLD_MAX) {
+        if few.len() + one.len() > TOLD_BYTES_MAX {
+            break;
+        }
+        few.push_str(if few.is_empty() { "" } else { ", " });
+        few.push_str(&one);
+    }
+    few
 }
 
 async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Machine]) {

@@ -6,9 +6,10 @@
 //! resource group, and is looked at once more by its id before it is deleted by its id.
 //!
 //! A machine whose Node is ready works for somebody: it is reported and never collected; nor is the claim of a ready Node
-//! given up because the cloud does not know its machine. More machines of nobody than a few mean that the cluster has
-//! forgotten them (a backup was restored, a definition removed), and more claims without a machine that the cloud is asked
-//! with the wrong key: the sweep stops until a person confirms exactly these, by an annotation on a class.
+//! given up because the cloud does not know its machine. More machines of nobody than a few, or what is left of so many, mean
+//! that the cluster has forgotten them (a backup was restored, a definition removed); more claims without a machine that the
+//! cloud is asked with the wrong key; more without a Node that somebody forces Nodes out. Then the sweep stops until a person
+//! confirms exactly these, by an annotation on a class.
 
 mod breaker;
 mod collect;

@@ -61,6 +61,8 @@ pub(super) struct Garbage {
     pub(super) working: Vec<Machine>,
     /// What machines left behind.
     pub(super) leftovers: Vec<Leftover>,
+    /// The claims that such was made for and that are not there, by uid.
+    pub(super) forgotten: BTreeSet<String>,
     /// Claims that have come to their end, by uid.
     pub(super) claims: BTreeMap<String, (NodeClaim, End)>,
     /// Claims whose machine is nowhere although its Node is ready, by uid: never given up.
@@ -118,13 +120,17 @@ impl View {
         let ended = ended.filter_map(|claim| Some((claim.uid()?, (claim.clone(), self.end_of(claim)?))));
         let leftovers = self.leftovers.iter();
         let leftovers = leftovers.filter(|it| self.is_leftover(it) && is_of_age(it.created_at, now));
+        let leftovers: Vec<Leftover> = leftovers.cloned().collect();
+        let owners = leftovers.iter().map(|it| it.made_for.claim_uid());
+        let forgotten = owners.filter(|uid| !by_uid.contains_key(uid)).collect();
         let keyed = |node: &Node| Some((node.uid()?, node.clone()));
         let held = self.nodes.iter().filter(|node| self.is_held(node));
         let strangers = self.nodes.iter().filter(|node| self.is_stranger(node));
         Garbage {
             machines,
             working,
-            leftovers: leftovers.cloned().collect(),
+            leftovers,
+            forgotten,
             claims: ended.collect(),
             contradicted: BTreeMap::new(),
             nodes: held.filter_map(keyed).collect(),

@@ -40,6 +40,27 @@ impl World {
     }
 }
 
+impl World {
+    /// Somebody confirms what is to be collected.
+    async fn confirm(&self, value: &str) {
+        let classes: Api<IBMNodeClass> = Api::all(self.kube.admin());
+        let patch = json!({"metadata": {"annotations": {"karpenter-ibm.sh/confirm-collection": value}}});
+        classes
+            .patch("default", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+}
+
+/// What an alert says that must be confirmed.
+fn confirmation(told: &[(String, String, String)]) -> String {
+    let (_, confirm) = told[0]
+        .2
+        .rsplit_once("karpenter-ibm.sh/confirm-collection=")
+        .unwrap();
+    confirm.to_owned()
+}
+
 /// One of each that a sweep removes, besides the claim `lost`, whose machine is gone, and the Node `left`, which is being
 /// deleted and which nobody answers for.
 struct Litter {
@@ -203,29 +224,78 @@ async fn a_restored_backup_whose_claims_have_new_uids_costs_no_machine_until_som
             told[0].2.contains("5 of 5 machines belong to no claim"),
             "{told:?}"
         );
-        let (_, confirm) = told[0]
-            .2
-            .rsplit_once("karpenter-ibm.sh/confirm-collection=")
-            .unwrap();
-        let classes: Api<IBMNodeClass> = Api::all(world.kube.admin());
-        let annotate = async |value: &str| {
-            let patch = json!({"metadata": {"annotations": {"karpenter-ibm.sh/confirm-collection": value}}});
-            classes
-                .patch("default", &PatchParams::default(), &Patch::Merge(patch))
-                .await
-                .unwrap();
-        };
-        annotate("true").await;
+        world.confirm("true").await;
         world.clock.sleep(TWO_SWEEPS).await;
         assert_eq!(
             world.living().len(),
             5,
             "these machines must be confirmed, not any"
         );
-        annotate(confirm).await;
+        world.confirm(&confirmation(&told)).await;
         world
             .until("collected", Duration::from_mins(10), async || {
                 world.cloud.instances().is_empty()
+            })
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_forced_out_all_at_once_cost_no_machine_until_somebody_confirms() {
+    let world = World::new();
+    let names = ["a", "b", "c", "d", "e"];
+    while_working(world.replica(), async {
+        for name in names {
+            world.ready_node(name).await;
+        }
+        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        for name in names {
+            let (nodes, params) = (world.nodes(), PatchParams::default());
+            nodes.patch(name, &params, &bare).await.unwrap();
+            nodes.delete(name, &DeleteParams::default()).await.unwrap();
+        }
+        world.clock.sleep(Duration::from_mins(20)).await;
+        assert!(world.all_nodes().await.is_empty());
+        for name in names {
+            assert!(!world.is_deleting(name).await, "{name}");
+        }
+        assert_eq!(world.living().len(), 5);
+        let told = world.told("CollectionStopped").await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].2.contains("5 of 5 claims have lost their node"),
+            "{told:?}"
+        );
+        world.confirm(&confirmation(&told)).await;
+        world
+            .until("collected", Duration::from_mins(10), async || {
+                world.cloud.instances().is_empty() && world.all_claims().await.is_empty()
+            })
+            .await;
+        assert_eq!(world.told("NodeDeleted").await.len(), 5);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_many_claims_that_are_not_there_stays_until_somebody_confirms() {
+    let world = World::new();
+    let mut parts = Vec::new();
+    for number in 1..=5 {
+        parts.push(world.part(number).await);
+    }
+    while_working(world.replica(), async {
+        world.clock.sleep(Duration::from_mins(20)).await;
+        assert_eq!(world.cloud.orphans().len(), 5);
+        let told = world.told("CollectionStopped").await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].2.contains("5 claims that are not there"), "{told:?}");
+        assert!(parts.iter().all(|part| told[0].2.contains(part)), "{told:?}");
+        world.confirm(&confirmation(&told)).await;
+        world
+            .until("collected", Duration::from_mins(10), async || {
+                world.cloud.orphans().is_empty()
             })
             .await;
     })
