@@ -58,7 +58,16 @@ pub(super) async fn report(context: &Context, classes: &[IBMNodeClass], garbage:
     }
     for (claim, end) in garbage.claims.values() {
         let (_, note) = words(end);
-        tell_found(context, claim, note).await;
+        tell_found(
+            context,
+            claim,
+            format!("{note}; nothing is collected, as configured"),
+        )
+        .await;
+    }
+    for node in garbage.nodes.values() {
+        let note = "its claim and its machine are gone, and it waits for us to let it go; nothing is collected, as configured";
+        tell_found(context, node, note.to_owned()).await;
     }
 }
 

@@ -184,17 +184,25 @@ async fn a_machine_without_a_claim_whose_node_is_ready_is_reported_and_never_col
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_only_reports_are_wanted_nothing_is_collected() {
+async fn where_only_reports_are_wanted_everything_is_reported_once_and_nothing_is_touched() {
     let world = World::new();
-    let orphan = world.orphan(1, CapacityType::OnDemand).await;
     let mut settings = World::settings("one");
     settings.controllers.collecting = Collecting::Report;
     let replica = operator::factory(settings)(world.edges());
     while_working(replica, async {
-        world.clock.sleep(Duration::from_mins(20)).await;
-        assert_eq!(world.living().len(), 1);
+        let litter = world.litter().await;
+        world.clock.sleep(Duration::from_mins(8)).await;
+        assert!(world.is_untouched(&litter).await);
         let told = world.told("GarbageFound").await;
-        assert!(told.len() == 1 && told[0].2.contains(&orphan), "{told:?}");
+        let about: Vec<&str> = told.iter().map(|(about, _, _)| about.as_str()).collect();
+        let class = "IBMNodeClass default";
+        assert_eq!(about, [class, class, "Node left", "NodeClaim lost"], "{told:?}");
+        for found in [&litter.machine, &litter.part] {
+            assert!(told.iter().any(|(_, _, note)| note.contains(found)), "{told:?}");
+        }
+        for reason in ["GarbageCollected", "MachineVanished", "CollectionStopped"] {
+            assert!(world.told(reason).await.is_empty(), "{reason}");
+        }
     })
     .await;
 }
