@@ -51,7 +51,8 @@ pub async fn run(context: Context, cluster: ClusterId) {
 
 /// One sweep: looks, waits, looks again, and removes what was garbage both times.
 pub async fn sweep(context: &Context, cluster: ClusterId) -> Result<(), Error> {
-    let first = View::read(context, cluster).await?.garbage(context);
+    let first = View::read(context, cluster).await?;
+    let first = first.garbage(context).await?;
     if first.is_empty() {
         context.metrics.found_garbage(&first.counts());
         context.metrics.collection_stopped(Verdict::Go);
@@ -62,7 +63,8 @@ pub async fn sweep(context: &Context, cluster: ClusterId) -> Result<(), Error> {
     let view = View::read(context, cluster).await?;
     let classes = view.classes.clone();
     let population = view.population();
-    let second = view.garbage(context).among(&first).confirmed(context).await?;
+    let second = view.garbage(context).await?;
+    let second = second.among(&first).confirmed(context).await?;
     context.metrics.found_garbage(&second.counts());
     if context.settings.collecting == Collecting::Report {
         collect::report(context, &classes, &second).await;
