@@ -312,7 +312,7 @@ mod tests {
             write::insert(
                 &stage.server,
                 json!({
-                    "apiVersion": "v1", "kind": "Event", "metadata": {"name": missed.id, "namespace": "default"},
+                    "apiVersion": "v1", "kind": "Event", "metadata": {"name": reason.to_lowercase(), "namespace": "default"},
                     "reason": reason, "message": format!("to delete these ({})", missed.id),
                 }),
             );
