@@ -236,6 +236,8 @@ pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
 pub const REASON_NOMINATED: &str = "Nominated";
 /// Reason of an event on a pod: nothing can be bought or found for it.
 pub const REASON_FAILED_SCHEDULING: &str = "FailedScheduling";
+/// Reason of an event on a pod: what it asks for with `karpenter.sh/do-not-disrupt` cannot be read, and protects nothing.
+pub const REASON_WISH_UNREADABLE: &str = "DoNotDisruptUnreadable";
 /// Reason of an event on a NodeClaim: its machine is in the cloud no more.
 pub const REASON_MACHINE_VANISHED: &str = "MachineVanished";
 /// Reason of an event on a NodeClaim: its machine was switched off, and stays so.
@@ -254,8 +256,8 @@ pub const REASON_REPAIR_BLOCKED: &str = "NodeRepairBlocked";
 pub const REASON_COLLECTED: &str = "GarbageCollected";
 /// Reason of an event on an `IBMNodeClass`, NodeClaim or Node: something belongs to nobody, and is left where it is.
 pub const REASON_GARBAGE_FOUND: &str = "GarbageFound";
-/// Reason of an event on an `IBMNodeClass`: so many machines belong to no claim, or so many claims have a machine that the
-/// cloud does not know, that a person must confirm their deletion.
+/// Reason of an event on an `IBMNodeClass`: so many machines, or remains of them, belong to no claim, or so many claims have a
+/// machine that the cloud does not know or no Node any more, that a person must confirm their deletion.
 pub const REASON_COLLECTION_STOPPED: &str = "CollectionStopped";
 
 /// Reason of an event on any object: looking after it ended in a panic, a mistake in this program. Others do not wait for it.

@@ -23,6 +23,7 @@ pub mod node_class;
 pub mod node_pool;
 mod pace;
 mod passes;
+mod preemption;
 pub mod provisioning;
 mod removal;
 pub mod server_time;

@@ -38,6 +38,14 @@ pub enum Step {
     Launched(Machine),
     /// Keeps everybody from buying for a while what was found not to be had.
     Withhold(Withholding),
+    /// The cloud took an attempt's machine back before it ran: withholds what it was, tells of it, and frees its name, in
+    /// that order. The machine is the proof, so it goes last, and whoever does it again does the rest.
+    TakenBack {
+        /// The machine.
+        machine: Machine,
+        /// The attempt it was.
+        attempt: u32,
+    },
     /// Writes what went wrong with an attempt.
     NoteFault(String),
     /// Writes that nothing is left to buy; others have their turn, and it is tried once more.
@@ -120,8 +128,6 @@ pub enum Volumes {
 pub enum Withholding {
     /// The allocated offering: there is no hardware for it.
     Shortage,
-    /// The allocated offering: the cloud took the machine back before it ran.
-    Preempted,
     /// The allocated subnet: it has no address left.
     Subnet,
 }
@@ -184,6 +190,7 @@ impl Step {
             Self::Label(_) => "label",
             Self::Launched(_) => "launched",
             Self::Withhold(_) => "withhold",
+            Self::TakenBack { .. } => "taken-back",
             Self::NoteFault(_) => "note-fault",
             Self::NoteShortage(_) => "note-shortage",
             Self::GiveUp(_) => "give-up",

@@ -37,7 +37,7 @@ impl Index {
         self.pods
             .waiting()
             .any(|(uid, seen)| self.counts(seen) && is_needy(uid))
-            || self.left_behind().any(is_needy)
+            || self.left_behind(now).any(is_needy)
     }
 
     /// The cluster at `now`, given the types of each pool that can be used. Pods in `but` are left out of it.
@@ -46,7 +46,7 @@ impl Index {
         let mut nodes = places(self, types, &storage);
         let holds = Holds::of(&self.claims);
         let held = self.kept_promises(&holds.at(now), &mut nodes, &storage);
-        let needy = self.needy(&held, but);
+        let needy = self.needy(&held, but, now);
         let bound = self.bound(&nodes, &held, &needy);
         let (pools, written) = self.usable_pools(types);
         let daemons = self.daemons.iter();
@@ -93,9 +93,9 @@ impl Index {
     }
 
     /// The pods on nodes that go, of which others will need a place.
-    fn left_behind(&self) -> impl Iterator<Item = &str> {
-        leaving(self).flat_map(|name| {
-            let pods = self.pods.on(name).filter(|(_, seen)| seen.comes_back());
+    fn left_behind(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+        leaving(self).flat_map(move |name| {
+            let pods = self.pods.on(name).filter(move |(_, seen)| seen.comes_back(now));
             pods.map(|(uid, _)| uid.as_str())
         })
     }
@@ -131,11 +131,16 @@ impl Index {
         kept
     }
 
-    fn needy(&self, held: &BTreeMap<String, String>, but: &BTreeSet<String>) -> BTreeSet<String> {
+    fn needy(
+        &self,
+        held: &BTreeMap<String, String>,
+        but: &BTreeSet<String>,
+        now: Timestamp,
+    ) -> BTreeSet<String> {
         let waiting = self.pods.waiting().filter(|(_, seen)| self.counts(seen));
         let waiting = waiting.map(|(uid, _)| uid.as_str());
         waiting
-            .chain(self.left_behind())
+            .chain(self.left_behind(now))
             .filter(|uid| !held.contains_key(*uid) && !but.contains(*uid))
             .map(str::to_owned)
             .collect()

@@ -131,6 +131,20 @@ fn pods_that_nobody_makes_anew_or_that_must_stay_are_not_planned_for_elsewhere()
 }
 
 #[test]
+fn a_pod_that_must_stay_for_a_time_is_planned_for_when_that_is_over() {
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let started = now() - jiff::SignedDuration::from_mins(60);
+    for (wish, planned) in [("1.5h", false), ("2h", false), ("30m", true), ("soon", true)] {
+        let mut stays = pod("a", Some("c"));
+        stays.metadata.annotations = Some([(names::DO_NOT_DISRUPT.to_owned(), wish.to_owned())].into());
+        let status = stays.status.get_or_insert_default();
+        status.start_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(started));
+        let index = index(&[stays], &[claim("c", "", &going)]);
+        assert_eq!(!pending(&seen(&index)).is_empty(), planned, "{wish}");
+    }
+}
+
+#[test]
 fn a_pod_that_others_are_removed_for_waits_for_them_as_long_as_the_node_is_there() {
     let mut preempting = pod("a", None);
     preempting.status.as_mut().unwrap().nominated_node_name = Some("n".to_owned());

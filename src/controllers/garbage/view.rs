@@ -61,6 +61,8 @@ pub(super) struct Garbage {
     pub(super) working: Vec<Machine>,
     /// What machines left behind.
     pub(super) leftovers: Vec<Leftover>,
+    /// The claims that such was made for and that are not there, by uid.
+    pub(super) forgotten: BTreeSet<String>,
     /// Claims that have come to their end, by uid.
     pub(super) claims: BTreeMap<String, (NodeClaim, End)>,
     /// Claims whose machine is nowhere although its Node is ready, by uid: never given up.
@@ -102,29 +104,40 @@ impl View {
         })
     }
 
-    /// What looks like garbage in this view.
-    pub(super) fn garbage(self, context: &Context) -> Garbage {
-        let now = context.clock.now();
+    /// What looks like garbage in this view, and has an age. The API server's clock says what time it is: ours may be wrong,
+    /// and then what is new would be taken for old, or what is old would be left for as long as we are behind.
+    pub(super) async fn garbage(self, context: &Context) -> Result<Garbage, Error> {
+        let garbage = self.looking_so();
+        if garbage.machines.is_empty() && garbage.working.is_empty() && garbage.leftovers.is_empty() {
+            return Ok(garbage);
+        }
+        Ok(garbage.of_age(context.server_time.now().await?))
+    }
+
+    /// What looks like garbage, whatever its age.
+    fn looking_so(self) -> Garbage {
         let by_uid: BTreeMap<String, &NodeClaim> = self
             .claims
             .iter()
             .filter_map(|claim| Some((claim.uid()?, claim)))
             .collect();
-        let orphans = self.machines.values();
-        let orphans = orphans.filter(|it| is_orphan(it, &by_uid) && is_of_age(it.created_at, now));
+        let orphans = self.machines.values().filter(|it| is_orphan(it, &by_uid));
         let ready = self.ready();
         let (working, machines) = orphans.cloned().partition(|machine| ready.contains(&machine.id));
         let ended = self.claims.iter();
         let ended = ended.filter_map(|claim| Some((claim.uid()?, (claim.clone(), self.end_of(claim)?))));
-        let leftovers = self.leftovers.iter();
-        let leftovers = leftovers.filter(|it| self.is_leftover(it) && is_of_age(it.created_at, now));
+        let leftovers = self.leftovers.iter().filter(|it| self.is_leftover(it));
+        let leftovers: Vec<Leftover> = leftovers.cloned().collect();
+        let owners = leftovers.iter().map(|it| it.made_for.claim_uid());
+        let forgotten = owners.filter(|uid| !by_uid.contains_key(uid)).collect();
         let keyed = |node: &Node| Some((node.uid()?, node.clone()));
         let held = self.nodes.iter().filter(|node| self.is_held(node));
         let strangers = self.nodes.iter().filter(|node| self.is_stranger(node));
         Garbage {
             machines,
             working,
-            leftovers: leftovers.cloned().collect(),
+            leftovers,
+            forgotten,
             claims: ended.collect(),
             contradicted: BTreeMap::new(),
             nodes: held.filter_map(keyed).collect(),
@@ -232,6 +245,14 @@ impl Garbage {
             ("node", self.nodes.len()),
             ("stranger", self.strangers.len()),
         ]
+    }
+
+    /// Without the machines, and what is left of them, that may still be in the making.
+    fn of_age(mut self, now: Timestamp) -> Self {
+        self.machines.retain(|it| is_of_age(it.created_at, now));
+        self.working.retain(|it| is_of_age(it.created_at, now));
+        self.leftovers.retain(|it| is_of_age(it.created_at, now));
+        self
     }
 
     /// Only what `earlier` has too.

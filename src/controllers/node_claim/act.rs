@@ -14,6 +14,7 @@ use crate::cloud::{self, InstanceName, Machine, ProviderId};
 use crate::controllers::context::Context;
 use crate::controllers::events::{Kind, Story};
 use crate::controllers::node_class;
+use crate::controllers::preemption;
 use crate::controllers::unavailable::Cause;
 use crate::lifecycle::{Blocker, End, Step, status};
 
@@ -52,6 +53,7 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::Withhold(withholding) => return purchase::withhold(shared, known, withholding).await,
         Step::Label(labels) => write::label(context, known, &labels).await?,
         Step::Launched(machine) => launched(context, known, seen, &machine).await?,
+        Step::TakenBack { machine, attempt } => return taken_back(context, known, &machine, attempt).await,
         Step::Retire { id, attempt } => return retire(context, known, &id, attempt).await,
         Step::Delete { id } => return delete(context, &id).await,
         Step::NoteAbsence(since) => {
@@ -194,6 +196,24 @@ async fn tag(context: &Context, known: &Known, machine: &Machine) {
     if let Err(error) = context.cloud.tag(machine, &tags).await {
         tracing::warn!(%error, id = machine.id, "a machine is not tagged");
     }
+}
+
+/// The cloud took the machine back before it ran. The same is withheld and told as of one that ran.
+async fn taken_back(
+    context: &Context,
+    known: &Known,
+    machine: &Machine,
+    attempt: u32,
+) -> Result<Outcome, Error> {
+    let withheld = preemption::withhold(context, machine, Cause::Preempted).await;
+    withheld.map_err(|source| Error::Withhold(Box::new(source)))?;
+    // An event that is not written now would never be: the proof goes with the machine.
+    let story = preemption::story(context, machine);
+    let told = context.events.try_tell(&known.claim, story).await;
+    told.map_err(Error::kube("telling that the machine was taken back"))?;
+    let outcome = retire(context, known, &machine.id, attempt).await?;
+    context.metrics.interrupted("preempted");
+    Ok(outcome)
 }
 
 /// Frees the name, which is faster than waiting for the machine to be gone; where that is refused, deletes it.

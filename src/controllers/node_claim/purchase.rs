@@ -185,7 +185,6 @@ pub(super) async fn withhold(
     };
     let cause = match withholding {
         Withholding::Shortage => Cause::Shortage,
-        Withholding::Preempted => Cause::Preempted,
         Withholding::Subnet => {
             let note = format!("subnet {} has no address left", allocation.subnet);
             say(shared, known, allocation, "NoAddress", note).await;

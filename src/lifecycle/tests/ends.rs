@@ -35,7 +35,6 @@ fn a_shortage_is_withheld_before_the_machine_goes_and_the_next_attempt_follows_a
     let claim = allocated(Some(ID));
     for (reason, expected) in [
         (StatusReason::NoCapacity, Withholding::Shortage),
-        (StatusReason::Preempted, Withholding::Preempted),
         (StatusReason::NoAddress, Withholding::Subnet),
     ] {
         let failed = failed_for(reason);
@@ -50,6 +49,18 @@ fn a_shortage_is_withheld_before_the_machine_goes_and_the_next_attempt_follows_a
         second.price.map(|price| price.to_string()).as_deref(),
         Some("0.05")
     );
+}
+
+#[test]
+fn a_machine_that_was_taken_back_before_it_ran_is_told_of_whether_or_not_its_offering_is_withheld() {
+    let claim = allocated(Some(ID));
+    let taken = failed_for(StatusReason::Preempted);
+    for observed in [taken.clone(), lost(taken)] {
+        let Step::TakenBack { machine, attempt } = next(&claim, &observed, &LIMITS, at(3)) else {
+            panic!("it is not told");
+        };
+        assert_eq!((machine.id.as_str(), attempt), (ID, 1));
+    }
 }
 
 #[test]

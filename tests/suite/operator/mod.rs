@@ -35,6 +35,7 @@ mod shortage;
 mod signals;
 mod spoofing;
 mod twins;
+mod unheard;
 
 use std::pin::Pin;
 use std::sync::Arc;
