@@ -135,7 +135,7 @@ pub const UNREGISTERED_TAINT: &str = "karpenter.sh/unregistered";
 /// Finalizer on NodeClaims and Nodes: the machine must be gone first.
 pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
 
-/// Finalizer on an `IBMNodeClass`: no NodeClaim may use it any more.
+/// Finalizer on an `IBMNodeClass`: no NodeClaim may use it any more, and no machine of ours be left that only it shows.
 pub const NODE_CLASS_FINALIZER: &str = "karpenter-ibm.sh/termination";
 
 /// Keys of tags that begin like this are ours: nobody's tags may pretend to be.

@@ -51,7 +51,9 @@ pub async fn run(context: Context, cluster: ClusterId) {
     let claims = kept_up(&context, "nodeclaims", move |context| {
         node_claim::run(context, cluster)
     });
-    let classes = kept_up(&context, "nodeclasses", node_class::run);
+    let classes = kept_up(&context, "nodeclasses", move |context| {
+        node_class::run(context, cluster)
+    });
     let drift = kept_up(&context, "drift", move |context| drift::run(context, cluster));
     let approver = kept_up(&context, "approver", approve);
     let capacity = kept_up(&context, "capacity", capacity::run);

@@ -16,6 +16,7 @@ mod drift;
 mod effects;
 mod endings;
 mod examples;
+mod groups;
 mod halves;
 mod harm;
 mod incidents;

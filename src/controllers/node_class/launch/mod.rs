@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::api::{Allocation, BlockDeviceMapping, IBMNodeClass, NodeClaim, names};
 use crate::cloud::{self, Afterwards, InstanceName, Order, VolumeOrder};
 use crate::controllers::context::Context;
+use crate::controllers::node_class::group_of;
 use crate::lifecycle::Unresolved;
 
 /// A class, as an order needs it.
@@ -43,15 +44,7 @@ pub async fn read(context: &Context, claim: &NodeClaim) -> Result<Option<Resolve
         return Ok(None);
     };
     let image = class.resolution().and_then(|it| it.resolved_image_id.clone());
-    let known = class
-        .resolution()
-        .and_then(|it| it.resolved_resource_group_id.clone());
-    let resource_group = if known.is_some() {
-        known
-    } else {
-        let written = class.spec.resource_group.as_deref();
-        context.cloud.resource_group(written).await?
-    };
+    let resource_group = group_of(context, &class).await?;
     Ok(Some(Resolved {
         class,
         image,
@@ -74,6 +67,10 @@ pub fn usable(class: Option<&Resolved>, name: &str) -> Result<Result<(), Unresol
     let Some(class) = class.map(|resolved| &resolved.class) else {
         return Ok(Err(Unresolved(format!("there is no IBMNodeClass {name}"))));
     };
+    // Whoever lets it go looks for claims and machines before, and would not see this one.
+    if class.metadata.deletion_timestamp.is_some() {
+        return Ok(Err(Unresolved(format!("IBMNodeClass {name} is being deleted"))));
+    }
     let Some(ready) = class.readiness() else {
         return Err(ReadError::Unresolved(name.to_owned()));
     };
