@@ -188,7 +188,11 @@ mod tests {
         let (none, first) = (json!({}), json!({"resolvedResourceGroupID": "a"}));
         assert_eq!(found(&none, Some("a")).as_deref(), Some("a"));
         assert_eq!(found(&first, Some("b")).as_deref(), Some("a"));
-        assert_eq!(found(&first, None).as_deref(), Some("a"), "a class that is wrong otherwise");
+        assert_eq!(
+            found(&first, None).as_deref(),
+            Some("a"),
+            "a class that is wrong otherwise"
+        );
     }
 
     #[test]

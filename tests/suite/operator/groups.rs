@@ -20,7 +20,9 @@ impl World {
         let mut definition = serde_json::to_value(definitions.get(name).await.unwrap()).unwrap();
         change(&mut definition);
         let definition = serde_json::from_value(definition).unwrap();
-        let replaced = definitions.replace(name, &PostParams::default(), &definition).await;
+        let replaced = definitions
+            .replace(name, &PostParams::default(), &definition)
+            .await;
         replaced.unwrap();
     }
 
@@ -42,8 +44,10 @@ impl World {
     }
 
     async fn until_no_class(&self, name: &str, within: Duration) {
-        self.until("the class is gone", within, async || self.class_now(name).await.is_none())
-            .await;
+        self.until("the class is gone", within, async || {
+            self.class_now(name).await.is_none()
+        })
+        .await;
     }
 }
 
@@ -96,9 +100,19 @@ async fn where_the_definition_lets_the_group_change_nothing_is_bought_and_machin
                 world.living().len() == 1
             })
             .await;
-        assert!(world.read("a").await.unwrap().metadata.deletion_timestamp.is_none());
+        assert!(
+            world
+                .read("a")
+                .await
+                .unwrap()
+                .metadata
+                .deletion_timestamp
+                .is_none()
+        );
         assert_eq!(world.orders(), 2, "the first, and the one of this test");
-        world.change_class("default", &json!({"resourceGroup": null})).await;
+        world
+            .change_class("default", &json!({"resourceGroup": null}))
+            .await;
         world.until_launched("b").await;
         world.delete("a").await;
         world.until_gone("a").await;

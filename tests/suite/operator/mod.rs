@@ -1,6 +1,7 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
 mod allocation;
+mod allowed;
 mod audited;
 mod bad_input;
 mod capacity;
