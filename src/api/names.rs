@@ -225,6 +225,8 @@ pub const REASON_REGISTRATION_TIMEOUT: &str = "RegistrationTimeout";
 pub const REASON_INITIALIZATION_TIMEOUT: &str = "InitializationTimeout";
 /// Reason of an event on a NodeClaim: a breaker holds its purchase back.
 pub const REASON_HELD_BACK: &str = "LaunchHeldBack";
+/// Reason of an event on a NodeClaim: the cluster's definition of NodeClaims does not keep what is bought for it.
+pub const REASON_FOREIGN_DEFINITIONS: &str = "ForeignDefinitions";
 /// Reason of a NodeClaim's end, and before it of its condition: the cloud refuses its order, and would refuse it again.
 pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
 /// Reason of an event on a NodeClaim, or on a certificate request that is for none: the certificate was refused.

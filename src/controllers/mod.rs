@@ -8,6 +8,7 @@ pub mod capacity;
 pub mod compute;
 pub mod context;
 pub mod credentials;
+pub mod definitions;
 pub mod discounts;
 pub mod drift;
 pub mod events;
@@ -32,6 +33,7 @@ pub mod zones;
 
 pub use compute::Compute;
 pub use context::{Context, Settings};
+pub use definitions::Definitions;
 pub use discounts::Discounts;
 pub use interruption::Notices;
 pub use server_time::ServerTime;

@@ -77,6 +77,7 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::End(end) => return conclude(context, known, &end).await,
         Step::ReleaseFinalizer => {
             write::release_finalizer(context, known).await?;
+            context.definitions.forget(&known.claim);
             // What was bought and is gone has made room in the quota; a claim that never had a machine has not.
             if has_machine(&known.claim) {
                 context.unavailable.lift(Cause::Quota).await;

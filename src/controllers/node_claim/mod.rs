@@ -40,6 +40,7 @@ use crate::api::{NodeClaim, names};
 use crate::bootstrap::Version;
 use crate::cloud::{self, ClusterId};
 use crate::controllers::credentials::MintError;
+use crate::controllers::definitions::DROPPED;
 use crate::controllers::node_class::ReadError;
 use crate::controllers::unavailable;
 use crate::lifecycle::facts::Facts;
@@ -104,9 +105,7 @@ pub enum Error {
     #[error("IBMNodeClass {0} is not resolved yet")]
     ClassUnresolved(String),
     /// The intent to buy was not kept by the API server: nothing may be bought.
-    #[error(
-        "the definition of NodeClaim in this cluster drops status.allocation: apply the CRDs of this release"
-    )]
+    #[error("{}", DROPPED)]
     ForeignDefinitions,
 }
 
@@ -165,6 +164,7 @@ impl Shared {
 
     /// What must be forgotten of a claim that is gone.
     fn forget(&self, claim: &NodeClaim) {
+        self.context.definitions.forget(claim);
         self.attempts.forget(claim);
         self.departures.forget(claim);
         self.tokens.forget(claim);

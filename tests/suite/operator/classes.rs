@@ -4,7 +4,6 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use karpenter_ibm::api::{Condition, IBMNodeClass};
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};

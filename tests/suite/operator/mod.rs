@@ -12,6 +12,7 @@ mod collecting;
 mod contradictions;
 mod crashes;
 mod crowds;
+mod definitions;
 mod draining;
 mod drift;
 mod effects;
