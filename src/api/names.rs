@@ -223,13 +223,33 @@ pub const REASON_LAUNCH_FAILED: &str = "LaunchFailed";
 pub const REASON_REGISTRATION_TIMEOUT: &str = "RegistrationTimeout";
 /// Reason of a NodeClaim's end: its Node has joined and did not become ready for work in time.
 pub const REASON_INITIALIZATION_TIMEOUT: &str = "InitializationTimeout";
-/// Reason of an event on a NodeClaim: a breaker holds its purchase back.
+/// Reason of the condition [`LAUNCHED`] that is not known yet, and of an event: somebody must act before anything is
+/// bought.
+pub const REASON_LAUNCH_BLOCKED: &str = "LaunchBlocked";
+/// The same: its machine's name is held by a machine that is not provably ours.
+pub const REASON_NAME_TAKEN: &str = "NameTaken";
+/// Reason of the condition [`NODE_REGISTERED`] that is not known yet: no Node of its name has appeared.
+pub const REASON_NODE_NOT_FOUND: &str = "NodeNotFound";
+/// The same, and of an event: the Node of its name is not that of its machine.
+pub const REASON_NODE_MISMATCH: &str = "NodeMismatch";
+/// The same: its machine does not run any more.
+pub const REASON_MACHINE_NOT_RUNNING: &str = "MachineNotRunning";
+/// Reason of the condition [`NODE_INITIALIZED`] that is not known yet: its Node is not ready.
+pub const REASON_NODE_NOT_READY: &str = "NodeNotReady";
+/// The same: somebody has yet to take a startup taint off.
+pub const REASON_STARTUP_TAINTS: &str = "StartupTaintsExist";
+/// The same: Kubernetes has yet to take a taint off.
+pub const REASON_EPHEMERAL_TAINTS: &str = "KnownEphemeralTaintsExist";
+/// The same: its Node does not report a resource that its pods want.
+pub const REASON_RESOURCE_NOT_REGISTERED: &str = "ResourceNotRegistered";
+/// Reason of the condition [`LAUNCHED`] that is not known yet, and of an event: a breaker holds its purchase back.
 pub const REASON_HELD_BACK: &str = "LaunchHeldBack";
 /// Reason of an event on a NodeClaim: the cluster's definition of NodeClaims does not keep what is bought for it.
 pub const REASON_FOREIGN_DEFINITIONS: &str = "ForeignDefinitions";
 /// Reason of a NodeClaim's end, and before it of its condition: the cloud refuses its order, and would refuse it again.
 pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
-/// Reason of an event on a NodeClaim, or on a certificate request that is for none: the certificate was refused.
+/// Reason of an event on a NodeClaim, or on a certificate request that is for none, and of the condition
+/// [`NODE_REGISTERED`] that is not known yet: the certificate was refused.
 pub const REASON_CERTIFICATE_REFUSED: &str = "CertificateRefused";
 /// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
 pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
@@ -238,7 +258,8 @@ pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
 pub const REASON_NOMINATED: &str = "Nominated";
 /// Reason of an event on a pod: nothing can be bought or found for it.
 pub const REASON_FAILED_SCHEDULING: &str = "FailedScheduling";
-/// Reason of an event on a NodeClaim: its machine is in the cloud no more.
+/// Reason of an event on a NodeClaim, and of the condition [`NODE_REGISTERED`] that is not known yet: its machine is in the
+/// cloud no more.
 pub const REASON_MACHINE_VANISHED: &str = "MachineVanished";
 /// Reason of an event on a NodeClaim: its machine was switched off, and stays so.
 pub const REASON_MACHINE_STOPPED: &str = "MachineStopped";

@@ -16,6 +16,7 @@ mod market;
 mod nodes;
 mod observe;
 mod purchase;
+mod requests;
 mod roll;
 mod tokens;
 mod upkeep;
@@ -51,6 +52,7 @@ use departures::Departures;
 use market::Market;
 use observe::Known;
 pub(super) use observe::look;
+use requests::Requests;
 use roll::Roll;
 use tokens::Tokens;
 use upkeep::{Due, Upkeep};
@@ -144,6 +146,7 @@ struct Shared {
     departures: Departures,
     market: Market,
     roll: Roll,
+    requests: Requests,
     tokens: Tokens,
     upkeep: Upkeep,
     version: OnceCell<Version>,
@@ -199,6 +202,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         departures: Departures::default(),
         market: Market::default(),
         roll: Roll::default(),
+        requests: Requests::default(),
         tokens: Tokens::default(),
         upkeep,
         version: OnceCell::new(),

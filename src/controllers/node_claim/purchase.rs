@@ -13,7 +13,7 @@ use crate::controllers::unavailable::Cause;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{Blocker, Unresolved, Withholding, launch_limit, status};
 
-use super::act::{Outcome, block, soon};
+use super::act::{Outcome, soon, tell_blocked};
 use super::observe::{Known, Seen};
 use super::tokens::Need;
 use super::user_data::{self, Unmade};
@@ -108,7 +108,8 @@ pub(super) async fn create(
     let user_data = match made {
         Ok(user_data) => user_data,
         Err(Unmade(why)) => {
-            return Ok(block(context, known, &Blocker::Unresolved(Unresolved(why))).await);
+            // Not in the conditions: what is said there of a claim on order is taken back before it is ordered again.
+            return Ok(tell_blocked(context, known, &Blocker::Unresolved(Unresolved(why))).await);
         }
     };
     let Some(order) = order(shared, known, seen, class, allocation, user_data, within) else {

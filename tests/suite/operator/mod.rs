@@ -38,6 +38,7 @@ mod shortage;
 mod signals;
 mod spoofing;
 mod twins;
+mod words;
 
 use std::pin::Pin;
 use std::sync::Arc;
