@@ -15,8 +15,6 @@ pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 pub const REGISTERED: &str = "karpenter.sh/registered";
 /// Label, `true` on a Node that is ready for work.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
-/// Label, `true` on a Node whose bootstrap sets its taints itself.
-pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
 /// Label: the `IBMNodeClass` that a NodeClaim or Node was made from; also how one of our Nodes is recognized.
 pub const NODE_CLASS: &str = "karpenter-ibm.sh/ibmnodeclass";
 

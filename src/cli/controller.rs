@@ -45,7 +45,8 @@ pub struct Args {
     /// Address of the API server as machines reach it, https://host:port [default: the one that this process uses]
     #[arg(long, env = "CLUSTER_ENDPOINT")]
     cluster_endpoint: Option<String>,
-    /// Addresses of the cluster's name servers, separated by commas [default: those of the image]
+    /// Addresses of the cluster's name servers, separated by commas [default: the address of the
+    /// Service kube-system/kube-dns]
     #[arg(long, value_delimiter = ',')]
     cluster_dns: Vec<String>,
     /// Most machines at once; more are not bought [default: 2000]

@@ -159,7 +159,12 @@ async fn resolve(context: &Context, class: &IBMNodeClass) -> Result<Verdict, clo
     let facts = Facts::read(context.cloud.as_ref(), class).await?;
     let mut verdict = judge::judge(class, &facts, &settings.allowed);
     let image = verdict.image.as_ref().map(|(_, image)| image);
-    verdict.problems.extend(joining::problem(class, image, settings));
+    let (problem, note) = (
+        joining::problem(class, image, settings),
+        joining::note(class, image, settings),
+    );
+    verdict.problems.extend(problem);
+    verdict.notes.extend(note);
     Ok(verdict)
 }
 
