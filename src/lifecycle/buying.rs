@@ -25,10 +25,15 @@ pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now:
         limits,
         now,
     };
-    match claim.allocation() {
+    let step = match claim.allocation() {
         None => buying.allocate(None, 1),
         Some(allocation) if allocation.instance_id.is_none() => buying.buy(allocation),
         Some(allocation) => buying.launch(allocation),
+    };
+    match step {
+        // What may be said next is reckoned from, and would keep the time of what is said now.
+        Step::Create { .. } | Step::NoteShortage(_) if claim.is_blocked() => Step::Unblock,
+        step => step,
     }
 }
 

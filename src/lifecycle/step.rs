@@ -84,6 +84,10 @@ pub enum Step {
     Drained,
     /// Writes that nothing holds the machine any more, and that it is deleted now.
     Vacated(Volumes),
+    /// Writes what the claim waits for.
+    Explain(Word),
+    /// Takes back why nothing was bought: now something is.
+    Unblock,
     /// Writes that the machine has joined.
     Register,
     /// Writes that the Node is ready for work.
@@ -154,6 +158,17 @@ impl End {
     ];
 }
 
+/// What a claim says of a condition that is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The condition.
+    pub condition: &'static str,
+    /// Why it is not true yet, as one word.
+    pub reason: &'static str,
+    /// The same for people.
+    pub message: String,
+}
+
 /// Why a claim does not get on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Blocker {
@@ -174,6 +189,26 @@ pub enum Blocker {
     /// A Node has the claim's name, but not its machine's identity.
     #[error("node {0} has the claim's name, but not the provider id and address of its machine")]
     Impostor(String),
+}
+
+impl Blocker {
+    /// What does not become true because of it.
+    pub fn condition(&self) -> &'static str {
+        match self {
+            Self::Unresolved(_) | Self::HeldBack(_) | Self::Stranger { .. } => names::LAUNCHED,
+            Self::Impostor(_) => names::NODE_REGISTERED,
+        }
+    }
+
+    /// As one word.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Unresolved(_) => names::REASON_LAUNCH_BLOCKED,
+            Self::HeldBack(_) => names::REASON_HELD_BACK,
+            Self::Stranger { .. } => names::REASON_NAME_TAKEN,
+            Self::Impostor(_) => names::REASON_NODE_MISMATCH,
+        }
+    }
 }
 
 impl Step {
@@ -206,6 +241,8 @@ impl Step {
             Self::Await(..) => "await",
             Self::Drained => "drained",
             Self::Vacated(_) => "vacated",
+            Self::Explain(_) => "explain",
+            Self::Unblock => "unblock",
             Self::Register => "register",
             Self::Initialize => "initialize",
             Self::DeleteNode { .. } => "delete-node",

@@ -23,6 +23,7 @@ use kube::api::ListParams;
 use super::context::{Collecting, Context};
 use crate::api::IBMNodeClass;
 use crate::cloud::{self, ClusterId};
+use crate::controllers::node_class::group_of;
 pub(super) use breaker::Verdict;
 pub(super) use view::Counts;
 use view::{Garbage, View};
@@ -106,8 +107,7 @@ pub(super) async fn groups(context: &Context) -> Result<BTreeSet<String>, Error>
 async fn groups_of(context: &Context, classes: &[IBMNodeClass]) -> Result<BTreeSet<String>, Error> {
     let mut groups = BTreeSet::new();
     for class in classes {
-        let written = class.spec.resource_group.as_deref();
-        groups.extend(context.cloud.resource_group(written).await?);
+        groups.extend(group_of(context, class).await?);
     }
     Ok(groups)
 }

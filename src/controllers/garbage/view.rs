@@ -18,12 +18,10 @@ use crate::cloud::{
 use crate::controllers::context::Context;
 use crate::controllers::lost_node::{is_absent, machine_of};
 use crate::controllers::node_claim::look;
-use crate::lifecycle::Sighting;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::interruption::{Interruption, interruption};
+use crate::lifecycle::{Limits, Sighting};
 
-/// What is younger may still be in the making: an order is carried out within a minute, and shows some seconds later.
-const AGE_MIN: Duration = Duration::from_secs(75);
 /// Clocks are wrong by hours, not by days.
 const NONSENSE_AFTER: Duration = Duration::from_hours(24);
 /// A kubelet says how it is every five minutes where nothing changes; one report may be lost.
@@ -111,7 +109,8 @@ impl View {
         if garbage.machines.is_empty() && garbage.working.is_empty() && garbage.leftovers.is_empty() {
             return Ok(garbage);
         }
-        Ok(garbage.of_age(context.server_time.now().await?))
+        let age_min = age_min(&context.settings.limits);
+        Ok(garbage.of_age(age_min, context.server_time.now().await?))
     }
 
     /// What looks like garbage, whatever its age.
@@ -248,10 +247,10 @@ impl Garbage {
     }
 
     /// Without the machines, and what is left of them, that may still be in the making.
-    fn of_age(mut self, now: Timestamp) -> Self {
-        self.machines.retain(|it| is_of_age(it.created_at, now));
-        self.working.retain(|it| is_of_age(it.created_at, now));
-        self.leftovers.retain(|it| is_of_age(it.created_at, now));
+    fn of_age(mut self, age_min: Duration, now: Timestamp) -> Self {
+        self.machines.retain(|it| is_of_age(it.created_at, age_min, now));
+        self.working.retain(|it| is_of_age(it.created_at, age_min, now));
+        self.leftovers.retain(|it| is_of_age(it.created_at, age_min, now));
         self
     }
 
@@ -360,11 +359,16 @@ fn readiness(node: &Node) -> Option<&NodeCondition> {
         .filter(|_| node.metadata.deletion_timestamp.is_none())
 }
 
+/// What is younger may still be in the making: an order is carried out that late, and shows some seconds later.
+fn age_min(limits: &Limits) -> Duration {
+    limits.late_create + limits.visibility
+}
+
 /// What does not say when it was made is judged by its second sighting alone; so is what says that it is made tomorrow or
 /// later, which is nonsense and would never be of age.
-fn is_of_age(created_at: Option<Timestamp>, now: Timestamp) -> bool {
+fn is_of_age(created_at: Option<Timestamp>, age_min: Duration, now: Timestamp) -> bool {
     let sensible = created_at.filter(|created_at| *created_at <= later(now, NONSENSE_AFTER));
-    sensible.is_none_or(|created_at| later(created_at, AGE_MIN) <= now)
+    sensible.is_none_or(|created_at| later(created_at, age_min) <= now)
 }
 
 fn instance_id(claim: &NodeClaim) -> Option<String> {
@@ -386,8 +390,13 @@ mod tests {
             ("9999-12-30T22:00:00Z", true),
             ("1970-01-01T00:00:00Z", true),
         ] {
-            assert_eq!(is_of_age(Some(made.parse().unwrap()), now), of_age, "{made}");
+            let age_min = age_min(&Limits::USUAL);
+            assert_eq!(
+                is_of_age(Some(made.parse().unwrap()), age_min, now),
+                of_age,
+                "{made}"
+            );
         }
-        assert!(is_of_age(None, now));
+        assert!(is_of_age(None, Duration::from_mins(1), now));
     }
 }

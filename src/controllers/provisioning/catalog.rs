@@ -60,7 +60,7 @@ impl Catalog {
                 let Some(subnets) = self.subnets(context, &class).await else {
                     continue;
                 };
-                let resolved = resolved(taught(context, class, &kinds));
+                let resolved = Resolved::new(taught(context, class, &kinds), None, &context.settings.allowed);
                 let facts = resolved.facts(resolved.subnets(&subnets, &BTreeSet::new()));
                 let sold = self.sold(&name, facts, &kinds, &withheld, &factors, now);
                 by_class.insert(name.clone(), sold);
@@ -140,7 +140,9 @@ fn usable(context: &Context) -> Vec<(NodePool, IBMNodeClass)> {
             let Verdict::Ready = judge(pool, class) else {
                 return None;
             };
-            Some((pool.clone(), class?.clone()))
+            // Ready by the lists of the last life, perhaps: before it is judged anew the cloud is not asked about it.
+            let class = class.filter(|class| context.settings.allowed.refusal(class).is_none())?;
+            Some((pool.clone(), class.clone()))
         });
         ready.collect()
     })
@@ -155,15 +157,6 @@ fn taught(context: &Context, mut class: IBMNodeClass, kinds: &[Kind]) -> IBMNode
         status.observed_capacity = Some(learnt);
     }
     class
-}
-
-fn resolved(class: IBMNodeClass) -> Resolved {
-    let resolution = class.resolution();
-    Resolved {
-        image: resolution.and_then(|it| it.resolved_image_id.clone()),
-        resource_group: resolution.and_then(|it| it.resolved_resource_group_id.clone()),
-        class,
-    }
 }
 
 #[cfg(test)]
