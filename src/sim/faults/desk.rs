@@ -36,7 +36,7 @@ pub struct Parts {
     pub cloud: Cloud,
     /// The user that the operator is, in the cluster.
     pub operator: String,
-    /// The wall clocks of the operator's replicas; nobody else's.
+    /// The wall clocks of the operator's replicas, by their number; nobody else's.
     pub clocks: Vec<Clock>,
     /// An API key of the account, for what people do there.
     pub api_key: String,
@@ -245,16 +245,17 @@ impl Desk {
         }
     }
 
+    /// Of several that are wrong for a replica the latest holds.
     fn apply_skew(&self) {
-        let latest = self.latest(|fault| matches!(fault, Fault::Skew { .. }));
-        let seconds = match latest.map(|injection| injection.fault) {
-            Some(Fault::Skew { seconds }) => seconds,
-            _ => 0,
-        };
-        if seconds != 0 {
-            self.strike(FaultName::Skew, &format!("{seconds:+} s"));
-        }
-        for clock in &self.parts().clocks {
+        for (number, clock) in self.parts().clocks.iter().enumerate() {
+            let its_own = |fault: &Fault| matches!(fault, Fault::Skew { replica, .. } if replica.is_none_or(|whose| whose == number));
+            let seconds = match self.latest(its_own).map(|injection| injection.fault) {
+                Some(Fault::Skew { seconds, .. }) => seconds,
+                _ => 0,
+            };
+            if seconds != 0 {
+                self.strike(FaultName::Skew, &format!("{seconds:+} s for replica {number}"));
+            }
             clock.set_skew(SignedDuration::from_secs(seconds));
         }
     }

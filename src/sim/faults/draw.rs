@@ -61,17 +61,27 @@ impl Side {
 
 /// The kinds that watches show and lists hide. Disruption budgets are not among them: nobody watches them, they are read
 /// when a pod is to leave.
-const WATCHED: [&str; 5] = ["nodeclaims", "nodes", "ibmnodeclasses", "pods", "nodepools"];
+const WATCHED: [&str; 6] = [
+    "nodeclaims",
+    "nodes",
+    "ibmnodeclasses",
+    "pods",
+    "nodepools",
+    "unavailableofferings",
+];
 
 /// What is bought in drawn worlds: what else is withdrawn, nobody misses.
 const BOUGHT: [&str; 3] = ["bxf-4x16", "bxf-8x32", "bx2-4x16"];
 /// The zones that it is bought in.
 const ZONES: [&str; 3] = ["us-south-1", "us-south-2", "us-south-3"];
 
+/// By which machines are given back.
+const DELETE: &str = "instances.delete";
+
 /// Operations that somebody may lose the right to do, or that alone may fail.
 const OPERATIONS: [&str; 7] = [
     "instances.create",
-    "instances.delete",
+    DELETE,
     "instances.get",
     "instances.list",
     "instances.patch",
@@ -193,7 +203,7 @@ fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> 
         _ => beginning(world, millis, rng),
     };
     let fault = fault(name, world, rng);
-    let span = Duration::from_millis(span(name, rng).min(millis - at));
+    let span = Duration::from_millis(span(&fault, rng).min(millis - at));
     let lasts = if is_momentary(&fault) {
         Duration::ZERO
     } else {
@@ -208,9 +218,11 @@ fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> 
 }
 
 /// In milliseconds: mostly short, sometimes a minute or two, seldom ten. A pause is mostly longer than a Lease, since
-/// nobody notices a shorter one; and pages go wrong for longer than from one sweep of all machines to the next.
-fn span(name: FaultName, rng: &mut Rng) -> u64 {
-    match (name, rng.u8(..10)) {
+/// nobody notices a shorter one; pages go wrong for longer than from one sweep of all machines to the next; and machines
+/// may not go for an hour, or until everything is put right.
+fn span(fault: &Fault, rng: &mut Rng) -> u64 {
+    match (fault.name(), rng.u8(..10)) {
+        (_, 6..) if holds_machines(fault) => rng.u64(600_000..3_600_000),
         (FaultName::Pause, 2..) => rng.u64(20_000..150_000),
         (FaultName::Cloud(kind), _) if is_about_pages(kind) || kind.is_about_prices() => {
             rng.u64(130_000..600_000)
@@ -222,6 +234,16 @@ fn span(name: FaultName, rng: &mut Rng) -> u64 {
         (_, 0..=4) => rng.u64(1_000..20_000),
         (_, 5..=8) => rng.u64(20_000..120_000),
         _ => rng.u64(120_000..600_000),
+    }
+}
+
+/// Whether machines that are given back do not go.
+fn holds_machines(fault: &Fault) -> bool {
+    let Fault::Cloud(fault) = fault else { return false };
+    match fault.kind {
+        FaultKind::DeleteStuck | FaultKind::DeleteConflict => true,
+        FaultKind::ServerError => fault.operation.as_deref() == Some(DELETE),
+        _ => false,
     }
 }
 
@@ -305,7 +327,11 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
             replica,
             upon: [Upon::Now, Upon::Order][rng.usize(..2)],
         },
-        FaultName::Skew => Fault::Skew { seconds: skew(rng) },
+        FaultName::Skew => Fault::Skew {
+            seconds: skew(rng),
+            // Mostly that of one, so that a leader and the next disagree; sometimes all follow the same wrong server.
+            replica: (rng.u8(..4) > 0).then_some(replica),
+        },
     }
 }
 
@@ -361,7 +387,8 @@ fn cloud(kind: FaultKind, rng: &mut Rng) -> ibm::Fault {
     if rng.u8(..4) > 0 && !is_about_starts(kind) {
         fault = fault.probability(f64::from(rng.u8(5..=60)) / 100.0);
     }
-    if rng.bool() {
+    // A machine is stuck for as long as the fault is on: one that ends by striking would hold nothing.
+    if rng.bool() && kind != FaultKind::DeleteStuck {
         fault = fault.times(rng.u32(1..=4));
     }
     fault
@@ -437,6 +464,42 @@ mod tests {
             }
         }
         assert!(seen > 10);
+    }
+
+    #[test]
+    fn machines_do_not_go_for_half_an_hour_in_some_seed_and_never_longer_than_people_do_something() {
+        let long = |kind: FaultKind| {
+            let lasts = plans().flat_map(|plan| {
+                let of_kind = plan.injections.into_iter().filter(move |injection| {
+                    holds_machines(&injection.fault) && injection.fault.name() == FaultName::Cloud(kind)
+                });
+                of_kind.map(|injection| injection.lasts)
+            });
+            lasts.max().unwrap_or_default()
+        };
+        for kind in [
+            FaultKind::DeleteStuck,
+            FaultKind::DeleteConflict,
+            FaultKind::ServerError,
+        ] {
+            assert!(
+                (Duration::from_mins(15)..=LASTS).contains(&long(kind)),
+                "{kind:?}: {:?}",
+                long(kind)
+            );
+        }
+    }
+
+    #[test]
+    fn clocks_are_wrong_for_one_replica_or_for_all() {
+        let skewed = plans().flat_map(|plan| plan.injections);
+        let whose: BTreeSet<Option<usize>> = skewed
+            .filter_map(|injection| match injection.fault {
+                Fault::Skew { replica, .. } => Some(replica),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(whose, BTreeSet::from([None, Some(0), Some(1)]));
     }
 
     #[test]

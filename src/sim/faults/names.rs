@@ -130,7 +130,7 @@ fault_names! {
         Crash = "k1-crash", "a replica dies right after an effect, and starts again with empty memory";
         Pause = "k13-pause", "a replica stands still while its Leases run out, then goes on";
         Handover = "k13-handover", "a replica is asked to stop, gives its Leases back, and starts again";
-        Skew = "k15-skew", "the wall clock of the operator jumps away from everybody else's";
+        Skew = "k15-skew", "the wall clock of a replica, or of all, jumps away from everybody else's";
     }
     cloud {
         LostCreate = "c1-lost-create";
@@ -181,6 +181,8 @@ fault_names! {
         MissingId = "c18-missing-id";
         EmptyList = "c5-empty-list";
         WrongDates = "c18-wrong-dates";
+        PriceNotANumber = "c15-price-not-a-number";
+        LimitEaten = "c7-limit-eaten";
     }
 }
 

@@ -65,6 +65,9 @@ pub enum Fault {
     Skew {
         /// Ahead of everybody else's, or behind if negative.
         seconds: i64,
+        /// Whose, from 0: replicas run on machines of their own. All of them are wrong alike if it names none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replica: Option<usize>,
     },
     /// Somebody else does something.
     ThirdParty(Meddling),

@@ -35,7 +35,7 @@ pub async fn open(
             desk: desk.clone(),
         }),
         cloud: cluster.cloud.clone(),
-        clock: cluster.operator_clock.clone(),
+        clock: cluster.clock.another(),
         desk,
         recorder,
         seed,
@@ -59,7 +59,7 @@ fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
         server: cluster.server.clone(),
         cloud: cluster.cloud.clone(),
         operator: Cluster::operator().name,
-        clocks: vec![cluster.operator_clock.clone()],
+        clocks: Vec::new(),
         api_key: API_KEY.to_owned(),
         sink: Arc::new(move |what| told.add(Who::World, what)),
     })

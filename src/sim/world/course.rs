@@ -19,6 +19,7 @@ use super::replica::{Outside, Replica};
 use super::steps::{self, Play};
 use super::timeline::{Change, timeline};
 use super::{Outcome, Setup, Verdict, actors};
+use crate::clock::Clock;
 use crate::operator::PriceSource;
 use crate::sim::faults::kube::Layer;
 use crate::sim::faults::{Desk, Fault, FaultName, Injection, Parts, Plan, Upon};
@@ -75,7 +76,8 @@ impl World {
         surroundings.prices = prices(&setup.plan);
         actors::start(&cluster, setup.seed);
         let bench = Bench::new(&cluster, &recorder);
-        let desk = desk(&cluster, &recorder);
+        let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();
+        let desk = desk(&cluster, &recorder, clocks.clone());
         let layer = Layer::new(desk.clone());
         let kube = Arc::new(KubeEdge {
             server: cluster.server.clone(),
@@ -84,17 +86,17 @@ impl World {
             recorder: recorder.clone(),
             desk: desk.clone(),
         });
-        let outside = Outside {
-            kube,
+        let outside = |number: usize| Outside {
+            kube: Arc::clone(&kube),
             cloud: cluster.cloud.clone(),
-            clock: cluster.operator_clock.clone(),
+            clock: clocks[number].clone(),
             recorder: recorder.clone(),
             desk: desk.clone(),
             seed: setup.seed,
         };
         let start = |number| {
             let factory = (setup.product)(&surroundings, number)?;
-            Ok(Replica::start(number, factory, outside.clone()))
+            Ok(Replica::start(number, factory, outside(number)))
         };
         let replicas: Result<Vec<Replica>, InstallError> = (0..setup.replicas).map(start).collect();
         let replicas = Arc::new(replicas?);
@@ -289,13 +291,13 @@ fn prices(plan: &Plan) -> PriceSource {
     }
 }
 
-fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
+fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>) -> Desk {
     let told = recorder.clone();
     Desk::new(Parts {
         server: cluster.server.clone(),
         cloud: cluster.cloud.clone(),
         operator: Cluster::operator().name,
-        clocks: vec![cluster.operator_clock.clone()],
+        clocks,
         api_key: super::cluster::API_KEY.to_owned(),
         sink: Arc::new(move |what| told.add(Who::World, what)),
     })

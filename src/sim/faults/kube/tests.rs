@@ -41,7 +41,9 @@ impl Bench {
             server: server.clone(),
             cloud: Cloud::new(ibm::Options::new("us-south", 1, clock.clone())),
             operator: OPERATOR.to_owned(),
-            clocks: vec![Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap())],
+            clocks: [(); 2]
+                .map(|()| Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap()))
+                .to_vec(),
             api_key: "demo-api-key".to_owned(),
             sink: Arc::new(move |what| {
                 if let What::Fault { name, detail } = what {
@@ -333,7 +335,12 @@ async fn the_latest_skew_holds_and_the_servers_clock_is_right() {
     let operator = bench.desk.parts().clocks[0].clone();
     let ahead = || operator.now().duration_since(bench.clock.now()).as_secs();
     let injections: Vec<_> = [60, -30]
-        .map(|seconds| injection(Fault::Skew { seconds }))
+        .map(|seconds| {
+            injection(Fault::Skew {
+                seconds,
+                replica: None,
+            })
+        })
         .into_iter()
         .collect();
     bench.desk.start(&injections[0]).await;
@@ -344,4 +351,24 @@ async fn the_latest_skew_holds_and_the_servers_clock_is_right() {
     assert_eq!(ahead(), 60);
     bench.desk.clear().await;
     assert_eq!(ahead(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clocks_of_two_replicas_are_wrong_each_in_its_own_way() {
+    let bench = Bench::new();
+    let ahead = || {
+        let clocks = bench.desk.parts().clocks.iter();
+        let ahead = clocks.map(|clock| clock.now().duration_since(bench.clock.now()).as_secs());
+        ahead.collect::<Vec<i64>>()
+    };
+    let skewed = |seconds, replica| injection(Fault::Skew { seconds, replica });
+    let second = skewed(-30, Some(1));
+    bench.desk.start(&skewed(60, None)).await;
+    assert_eq!(ahead(), [60, 60]);
+    bench.desk.start(&second).await;
+    assert_eq!(ahead(), [60, -30]);
+    bench.desk.stop(&second).await;
+    assert_eq!(ahead(), [60, 60]);
+    bench.desk.clear().await;
+    assert_eq!(ahead(), [0, 0]);
 }
