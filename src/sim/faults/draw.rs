@@ -8,9 +8,10 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::kube::KubeFault;
-use super::names::{FaultName, KubeKind, MeddlingKind};
+use super::names::{FaultName, KubeKind, MachineKind, MeddlingKind};
 use super::plan::{Fault, Injection, Plan, Upon};
 use super::third_parties::Meddling;
+use crate::sim::actors::kubelet::behavior::Behavior;
 use crate::sim::ibm::{self, FaultKind};
 
 /// What of a world a plan has to know.
@@ -49,7 +50,7 @@ impl Side {
         match self {
             Self::Everything => true,
             Self::Kube => matches!(name, FaultName::Kube(_)),
-            Self::Cloud => matches!(name, FaultName::Cloud(_)),
+            Self::Cloud => matches!(name, FaultName::Cloud(_) | FaultName::Machine(_)),
             Self::Replicas => matches!(
                 name,
                 FaultName::Crash | FaultName::Pause | FaultName::Handover | FaultName::Skew
@@ -226,6 +227,9 @@ fn span(fault: &Fault, rng: &mut Rng) -> u64 {
         }
         // A machine runs half a minute after it was ordered, or has failed by then.
         (FaultName::Cloud(kind), _) if is_about_starts(kind) => rng.u64(60_000..300_000),
+        // Machines begin to run half a minute after they were ordered; how a node is shows over minutes.
+        (FaultName::Machine(MachineKind::Flaps), _) => rng.u64(300_000..1_200_000),
+        (FaultName::Machine(_), _) => rng.u64(60_000..300_000),
         // What is sold is read every ten minutes, what classes name every five.
         (FaultName::Cloud(kind), _) if is_withdrawal(kind) => rng.u64(300_000..1_200_000),
         (_, 0..=4) => rng.u64(1_000..20_000),
@@ -316,6 +320,10 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
         FaultName::Kube(kind) => Fault::Kube(kube(kind, rng)),
         FaultName::Cloud(kind) => Fault::Cloud(cloud(kind, rng)),
         FaultName::Meddling(kind) => Fault::ThirdParty(Meddling::new(kind)),
+        FaultName::Machine(kind) => Fault::Machine {
+            behavior: behavior(kind, rng),
+            machines: rng.u32(1..=2),
+        },
         FaultName::Crash => Fault::Crash {
             replica,
             after_effects: rng.u64(..12),
@@ -332,6 +340,28 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
             seconds: skew(rng),
             // Mostly that of one, so that a leader and the next disagree; sometimes all follow the same wrong server.
             replica: (rng.u8(..4) > 0).then_some(replica),
+        },
+    }
+}
+
+/// How odd a machine is. Machines have a quarter of an hour to join, and some join just then.
+fn behavior(kind: MachineKind, rng: &mut Rng) -> Behavior {
+    match kind {
+        MachineKind::NeverJoins => Behavior::NeverJoins,
+        MachineKind::JoinsLate => Behavior::JoinsLate {
+            seconds: if rng.bool() {
+                rng.u64(30..300)
+            } else {
+                rng.u64(840..930)
+            },
+        },
+        MachineKind::LessMemory => Behavior::LessMemory {
+            percent: rng.u8(3..=25),
+        },
+        // Longer than the 40 seconds after which a node is taken for lost, or shorter.
+        MachineKind::Flaps => Behavior::Flaps {
+            every: rng.u64(30..240),
+            lasts: rng.u64(5..90),
         },
     }
 }

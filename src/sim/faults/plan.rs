@@ -6,8 +6,9 @@ use jiff::fmt::serde::unsigned_duration::friendly::compact;
 use serde::{Deserialize, Serialize};
 
 use super::kube::KubeFault;
-use super::names::FaultName;
+use super::names::{FaultName, MachineKind};
 use super::third_parties::Meddling;
+use crate::sim::actors::kubelet::behavior::Behavior;
 use crate::sim::ibm;
 
 /// Something that goes wrong for a while.
@@ -69,6 +70,13 @@ pub enum Fault {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replica: Option<usize>,
     },
+    /// Something is odd about machines that begin to run.
+    Machine {
+        /// What.
+        behavior: Behavior,
+        /// About how many of them, at most.
+        machines: u32,
+    },
     /// Somebody else does something.
     ThirdParty(Meddling),
 }
@@ -106,6 +114,7 @@ impl Fault {
             Self::Pause { .. } => FaultName::Pause,
             Self::Handover { .. } => FaultName::Handover,
             Self::Skew { .. } => FaultName::Skew,
+            Self::Machine { behavior, .. } => FaultName::Machine(MachineKind::of(*behavior)),
             Self::ThirdParty(meddling) => FaultName::Meddling(meddling.kind),
         }
     }
@@ -171,6 +180,11 @@ injections:
   stream: 9
   fault:
     third-party: {kind: k14-strip-finalizer}
+- at: 4m
+  lasts: 1m
+  stream: 10
+  fault:
+    machine: {behavior: {joins-late: {seconds: 60}}, machines: 1}
 ";
         let plan: Plan = serde_saphyr::from_str(text).unwrap();
         assert_eq!(plan.injections[0].at, Duration::from_secs(90));
@@ -179,8 +193,16 @@ injections:
             .iter()
             .map(|injection| injection.fault.name().as_str())
             .collect();
-        assert_eq!(names, ["k2-answer-lost", "k1-crash", "k14-strip-finalizer"]);
-        assert_eq!(plan.ends(), Duration::from_mins(3));
+        assert_eq!(
+            names,
+            [
+                "k2-answer-lost",
+                "k1-crash",
+                "k14-strip-finalizer",
+                "n1-joins-late"
+            ]
+        );
+        assert_eq!(plan.ends(), Duration::from_mins(5));
         assert!(serde_saphyr::from_str::<Plan>("injections: [{at: soon}]").is_err());
     }
 }

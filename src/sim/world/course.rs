@@ -21,6 +21,7 @@ use super::timeline::{Change, timeline};
 use super::{Outcome, Setup, Verdict, actors};
 use crate::clock::Clock;
 use crate::operator::PriceSource;
+use crate::sim::actors::kubelet::behavior::Oddities;
 use crate::sim::faults::kube::Layer;
 use crate::sim::faults::{Desk, Fault, FaultName, Injection, Parts, Plan, Upon};
 use crate::sim::history::Who;
@@ -74,10 +75,10 @@ impl World {
         let mut surroundings = cluster.install(&setup.scenario.region).await?;
         surroundings.alarm = alarm(&recorder);
         surroundings.prices = prices(&setup.plan);
-        actors::start(&cluster, setup.seed);
         let bench = Bench::new(&cluster, &recorder);
         let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();
         let desk = desk(&cluster, &recorder, clocks.clone());
+        actors::start(&cluster, setup.seed, desk.parts().oddities.clone());
         let layer = Layer::new(desk.clone());
         let kube = Arc::new(KubeEdge {
             server: cluster.server.clone(),
@@ -298,6 +299,7 @@ fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>) -> Desk {
         cloud: cluster.cloud.clone(),
         operator: Cluster::operator().name,
         clocks,
+        oddities: Oddities::default(),
         api_key: super::cluster::API_KEY.to_owned(),
         sink: Arc::new(move |what| told.add(Who::World, what)),
     })

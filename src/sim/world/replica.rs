@@ -276,6 +276,7 @@ mod tests {
     use tower::util::BoxCloneSyncService;
 
     use super::*;
+    use crate::sim::actors::kubelet::behavior::Oddities;
     use crate::sim::faults::Parts;
     use crate::sim::history::{CarriedOut, Entry, Keep, What, Who};
     use crate::sim::ibm;
@@ -305,6 +306,7 @@ mod tests {
             cloud: cloud.clone(),
             operator: "kubernetes-admin".to_owned(),
             clocks: Vec::new(),
+            oddities: Oddities::default(),
             api_key: "demo-api-key".to_owned(),
             sink: Arc::new(move |what| told.add(Who::World, what)),
         });
