@@ -324,10 +324,7 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
             behavior: behavior(kind, rng),
             machines: rng.u32(1..=2),
         },
-        FaultName::Crash => Fault::Crash {
-            replica,
-            after_effects: rng.u64(..12),
-        },
+        FaultName::Crash => crash(replica, rng),
         FaultName::Pause => Fault::Pause {
             replica,
             upon: [Upon::Now, Upon::Order, Upon::Renewal][rng.usize(..3)],
@@ -341,6 +338,20 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
             // Mostly that of one, so that a leader and the next disagree; sometimes all follow the same wrong server.
             replica: (rng.u8(..4) > 0).then_some(replica),
         },
+    }
+}
+
+/// Anywhere, or where the most is at stake: a machine is bought, and nobody knows its id.
+fn crash(replica: usize, rng: &mut Rng) -> Fault {
+    let (after_effects, upon) = if rng.u8(..3) == 0 {
+        (0, Upon::Order)
+    } else {
+        (rng.u64(..12), Upon::Now)
+    };
+    Fault::Crash {
+        replica,
+        after_effects,
+        upon,
     }
 }
 
@@ -515,6 +526,19 @@ mod tests {
                 long(kind)
             );
         }
+    }
+
+    #[test]
+    fn replicas_die_of_an_order_in_some_seeds_and_of_anything_in_more() {
+        let crashes = plans().flat_map(|plan| plan.injections);
+        let upon: Vec<Upon> = crashes
+            .filter_map(|injection| match injection.fault {
+                Fault::Crash { upon, .. } => Some(upon),
+                _ => None,
+            })
+            .collect();
+        let of_orders = upon.iter().filter(|upon| **upon == Upon::Order).count();
+        assert!(of_orders > 10 && of_orders < upon.len() / 2, "{of_orders}");
     }
 
     #[test]

@@ -44,7 +44,11 @@ pub enum Fault {
         /// Which, from 0.
         replica: usize,
         /// After so many more effects of its own: 0 is at once.
+        #[serde(default)]
         after_effects: u64,
+        /// Or by what: of its next order, when that has landed and before the answer is there.
+        #[serde(default, skip_serializing_if = "Upon::is_now")]
+        upon: Upon,
     },
     /// A replica stands still until the injection ends.
     Pause {

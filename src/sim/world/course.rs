@@ -204,9 +204,13 @@ impl World {
             Fault::Crash {
                 replica,
                 after_effects,
+                upon,
             } => {
                 if let Some(replica) = self.replicas.get(replica) {
-                    replica.crash_after(after_effects);
+                    match upon {
+                        Upon::Order => replica.crash_upon(upon),
+                        Upon::Now | Upon::Renewal | Upon::Effects(_) => replica.crash_after(after_effects),
+                    }
                 }
             }
             Fault::Pause { replica, upon } => {
