@@ -183,6 +183,7 @@ impl Trouble {
         let crash = Fault::Crash {
             replica,
             after_effects: after,
+            upon: Upon::Now,
         };
         (crash, FaultName::Crash)
     }

@@ -44,6 +44,7 @@ use jiff::Timestamp;
 
 pub use book::{Book, ClaimFacts, Machine, Sent};
 pub(super) use claims::is_true;
+pub(super) use limits::is_reached_exactly;
 pub(super) use manners::service;
 pub(super) use ownership::target;
 pub use plans::ILLEGAL_PLAN;

@@ -19,7 +19,9 @@ use super::replica::{Outside, Replica};
 use super::steps::{self, Play};
 use super::timeline::{Change, timeline};
 use super::{Outcome, Setup, Verdict, actors};
+use crate::clock::Clock;
 use crate::operator::PriceSource;
+use crate::sim::actors::kubelet::behavior::Oddities;
 use crate::sim::faults::kube::Layer;
 use crate::sim::faults::{Desk, Fault, FaultName, Injection, Parts, Plan, Upon};
 use crate::sim::history::Who;
@@ -73,9 +75,10 @@ impl World {
         let mut surroundings = cluster.install(&setup.scenario.region).await?;
         surroundings.alarm = alarm(&recorder);
         surroundings.prices = prices(&setup.plan);
-        actors::start(&cluster, setup.seed);
         let bench = Bench::new(&cluster, &recorder);
-        let desk = desk(&cluster, &recorder);
+        let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();
+        let desk = desk(&cluster, &recorder, clocks.clone());
+        actors::start(&cluster, setup.seed, desk.parts().oddities.clone());
         let layer = Layer::new(desk.clone());
         let kube = Arc::new(KubeEdge {
             server: cluster.server.clone(),
@@ -84,17 +87,17 @@ impl World {
             recorder: recorder.clone(),
             desk: desk.clone(),
         });
-        let outside = Outside {
-            kube,
+        let outside = |number: usize| Outside {
+            kube: Arc::clone(&kube),
             cloud: cluster.cloud.clone(),
-            clock: cluster.operator_clock.clone(),
+            clock: clocks[number].clone(),
             recorder: recorder.clone(),
             desk: desk.clone(),
             seed: setup.seed,
         };
         let start = |number| {
             let factory = (setup.product)(&surroundings, number)?;
-            Ok(Replica::start(number, factory, outside.clone()))
+            Ok(Replica::start(number, factory, outside(number)))
         };
         let replicas: Result<Vec<Replica>, InstallError> = (0..setup.replicas).map(start).collect();
         let replicas = Arc::new(replicas?);
@@ -201,9 +204,13 @@ impl World {
             Fault::Crash {
                 replica,
                 after_effects,
+                upon,
             } => {
                 if let Some(replica) = self.replicas.get(replica) {
-                    replica.crash_after(after_effects);
+                    match upon {
+                        Upon::Order => replica.crash_upon(upon),
+                        Upon::Now | Upon::Renewal | Upon::Effects(_) => replica.crash_after(after_effects),
+                    }
                 }
             }
             Fault::Pause { replica, upon } => {
@@ -289,13 +296,14 @@ fn prices(plan: &Plan) -> PriceSource {
     }
 }
 
-fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
+fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>) -> Desk {
     let told = recorder.clone();
     Desk::new(Parts {
         server: cluster.server.clone(),
         cloud: cluster.cloud.clone(),
         operator: Cluster::operator().name,
-        clocks: vec![cluster.operator_clock.clone()],
+        clocks,
+        oddities: Oddities::default(),
         api_key: super::cluster::API_KEY.to_owned(),
         sink: Arc::new(move |what| told.add(Who::World, what)),
     })
