@@ -84,6 +84,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::NeverStops, "L5", 161),
     at(Mutant::NeverGone, "L3", 16),
     at(Mutant::Unwrapped, "S20", 16),
+    at(Mutant::AnyLeftover, "S2", 0),
 ];
 
 impl Hunt {

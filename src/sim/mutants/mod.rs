@@ -89,6 +89,8 @@ pub enum Mutant {
     Doubled,
     /// A machine that stops is the end.
     Startled,
+    /// Interfaces of others are taken for what our machines left behind.
+    AnyLeftover,
 }
 
 /// There is no such mutant.
@@ -98,7 +100,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -133,6 +135,7 @@ impl Mutant {
         Self::NeverStops,
         Self::NeverGone,
         Self::Unwrapped,
+        Self::AnyLeftover,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -177,6 +180,7 @@ impl Mutant {
             Self::Crowding => "crowding",
             Self::Doubled => "doubled",
             Self::Startled => "startled",
+            Self::AnyLeftover => "any-leftover",
         }
     }
 
@@ -228,6 +232,9 @@ impl Mutant {
             Self::Crowding => "puts all pods of a plan where the first of them is",
             Self::Doubled => "makes two claims where a plan has one",
             Self::Startled => "panics when it finds a spot machine that stops, and tells nobody",
+            Self::AnyLeftover => {
+                "takes every interface in its resource group that is on no machine of its own for garbage"
+            }
         }
     }
 
@@ -272,6 +279,7 @@ impl Mutant {
             | Self::NeverGone
             | Self::Unwrapped
             | Self::LeftoversUnseen
+            | Self::AnyLeftover
             | Self::Dawdling
             | Self::Crowding
             | Self::Startled => {}
@@ -301,6 +309,7 @@ impl Mutant {
             Self::NeverGone => cloud::Flaw::never_gone(),
             Self::Unwrapped => cloud::Flaw::Unwrapped,
             Self::LeftoversUnseen => cloud::Flaw::LeftoversUnseen,
+            Self::AnyLeftover => cloud::Flaw::AnyLeftover,
             Self::Startled => cloud::Flaw::Startled,
             Self::Dawdling => return planning::dawdling(context),
             Self::Crowding => return planning::crowding(context),
