@@ -85,6 +85,9 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::NeverGone, "L3", 16),
     at(Mutant::Unwrapped, "S20", 16),
     at(Mutant::AnyLeftover, "S2", 0),
+    at(Mutant::CarelessEvictions, "S7", 16),
+    at(Mutant::LateTaints, "S7", 16),
+    at(Mutant::InFlightUnseen, "S4", 24),
 ];
 
 impl Hunt {

@@ -10,6 +10,7 @@ mod kube;
 mod leaving;
 mod orders;
 mod planning;
+mod tainting;
 
 use std::fmt;
 use std::str::FromStr;
@@ -91,6 +92,12 @@ pub enum Mutant {
     Startled,
     /// Interfaces of others are taken for what our machines left behind.
     AnyLeftover,
+    /// Evictions do not say which pod was judged.
+    CarelessEvictions,
+    /// Taints are said to be there before they are.
+    LateTaints,
+    /// What is bought but does not run yet is not counted.
+    InFlightUnseen,
 }
 
 /// There is no such mutant.
@@ -100,7 +107,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 38] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -136,6 +143,9 @@ impl Mutant {
         Self::NeverGone,
         Self::Unwrapped,
         Self::AnyLeftover,
+        Self::CarelessEvictions,
+        Self::LateTaints,
+        Self::InFlightUnseen,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -181,6 +191,9 @@ impl Mutant {
             Self::Doubled => "doubled",
             Self::Startled => "startled",
             Self::AnyLeftover => "any-leftover",
+            Self::CarelessEvictions => "careless-evictions",
+            Self::LateTaints => "late-taints",
+            Self::InFlightUnseen => "in-flight-unseen",
         }
     }
 
@@ -235,6 +248,11 @@ impl Mutant {
             Self::AnyLeftover => {
                 "takes every interface in its resource group that is on no machine of its own for garbage"
             }
+            Self::CarelessEvictions => "evicts whichever pod bears the name by now, changed or made anew",
+            Self::LateTaints => {
+                "looks who is left on a node less than five seconds after nobody can come any more"
+            }
+            Self::InFlightUnseen => "counts only machines that run against the limits of the NodePool",
         }
     }
 
@@ -269,6 +287,9 @@ impl Mutant {
                 edges.kube = leaving::with_the_token(edges.kube, overheard);
             }
             Self::Doubled => edges.kube = planning::doubled(edges.kube),
+            Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
+            Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),
+            Self::InFlightUnseen => edges.kube = hearsay::without_what_is_in_flight(edges.kube),
             Self::ErrorAsAbsence
             | Self::NoNameLookUp
             | Self::FinalizerFirst
