@@ -88,6 +88,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::CarelessEvictions, "S7", 16),
     at(Mutant::LateTaints, "S7", 16),
     at(Mutant::InFlightUnseen, "S4", 24),
+    at(Mutant::Whispering, "S16", 0),
 ];
 
 impl Hunt {

@@ -98,6 +98,8 @@ pub enum Mutant {
     LateTaints,
     /// What is bought but does not run yet is not counted.
     InFlightUnseen,
+    /// The log has the token in it.
+    Whispering,
 }
 
 /// There is no such mutant.
@@ -107,7 +109,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -146,6 +148,7 @@ impl Mutant {
         Self::CarelessEvictions,
         Self::LateTaints,
         Self::InFlightUnseen,
+        Self::Whispering,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -194,6 +197,7 @@ impl Mutant {
             Self::CarelessEvictions => "careless-evictions",
             Self::LateTaints => "late-taints",
             Self::InFlightUnseen => "in-flight-unseen",
+            Self::Whispering => "whispering",
         }
     }
 
@@ -253,6 +257,7 @@ impl Mutant {
                 "looks who is left on a node less than five seconds after nobody can come any more"
             }
             Self::InFlightUnseen => "counts only machines that run against the limits of the NodePool",
+            Self::Whispering => "logs its requests to IBM Cloud with the token that they carry",
         }
     }
 
@@ -287,6 +292,7 @@ impl Mutant {
                 edges.kube = leaving::with_the_token(edges.kube, overheard);
             }
             Self::Doubled => edges.kube = planning::doubled(edges.kube),
+            Self::Whispering => edges.ibm.cloud = orders::whispering(edges.ibm.cloud),
             Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
             Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),
             Self::InFlightUnseen => edges.kube = hearsay::without_what_is_in_flight(edges.kube),

@@ -15,6 +15,7 @@ mod course;
 pub mod edges;
 pub mod effects;
 pub mod life;
+mod logs;
 pub mod product;
 pub mod recorder;
 pub mod replica;
@@ -117,5 +118,8 @@ pub fn run(setup: Setup) -> Result<Outcome, InstallError> {
         .start_paused(true)
         .build()
         .expect("a runtime that only keeps time can be built");
-    runtime.block_on(course::live(setup))
+    let ear = logs::Ear::default();
+    // One thread does it all, so what it logs is this world's.
+    let _listens = ear.listen();
+    runtime.block_on(course::live(setup, ear))
 }
