@@ -89,6 +89,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::LateTaints, "S7", 16),
     at(Mutant::InFlightUnseen, "S4", 24),
     at(Mutant::Whispering, "S16", 0),
+    at(Mutant::ForNobody, "L11", 16),
 ];
 
 impl Hunt {

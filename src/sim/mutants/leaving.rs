@@ -194,7 +194,7 @@ pub(super) fn with_the_token(inner: Client, overheard: Overheard) -> Client {
 }
 
 /// A client whose requests are changed before they are sent.
-fn said(
+pub(super) fn said(
     inner: Client,
     change: impl Fn(&mut http::request::Parts, Bytes) -> Bytes + Clone + Send + Sync + 'static,
 ) -> Client {

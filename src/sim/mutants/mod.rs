@@ -100,6 +100,8 @@ pub enum Mutant {
     InFlightUnseen,
     /// The log has the token in it.
     Whispering,
+    /// What is bought serves nobody.
+    ForNobody,
 }
 
 /// There is no such mutant.
@@ -109,7 +111,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -149,6 +151,7 @@ impl Mutant {
         Self::LateTaints,
         Self::InFlightUnseen,
         Self::Whispering,
+        Self::ForNobody,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -198,6 +201,7 @@ impl Mutant {
             Self::LateTaints => "late-taints",
             Self::InFlightUnseen => "in-flight-unseen",
             Self::Whispering => "whispering",
+            Self::ForNobody => "for-nobody",
         }
     }
 
@@ -258,6 +262,7 @@ impl Mutant {
             }
             Self::InFlightUnseen => "counts only machines that run against the limits of the NodePool",
             Self::Whispering => "logs its requests to IBM Cloud with the token that they carry",
+            Self::ForNobody => "buys for a pod, again and again, where the pod cannot go",
         }
     }
 
@@ -292,6 +297,7 @@ impl Mutant {
                 edges.kube = leaving::with_the_token(edges.kube, overheard);
             }
             Self::Doubled => edges.kube = planning::doubled(edges.kube),
+            Self::ForNobody => edges.kube = planning::for_nobody(edges.kube),
             Self::Whispering => edges.ibm.cloud = orders::whispering(edges.ibm.cloud),
             Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
             Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),

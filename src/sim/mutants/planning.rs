@@ -9,6 +9,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
+use super::hearsay::changed;
+use super::leaving::said;
 use crate::operator::Context;
 
 /// Pods are gathered until none has come for an hour.
@@ -56,4 +58,18 @@ pub(super) fn doubled(inner: Client) -> Client {
         }
     });
     Client::new(service, namespace)
+}
+
+/// Claims are made with a taint that no plan knew of, so that nobody can go where a place was bought for him.
+pub(super) fn for_nobody(inner: Client) -> Client {
+    said(inner, |head, body| {
+        if head.method != Method::POST || !head.uri.path().ends_with("/nodeclaims") {
+            return body;
+        }
+        changed(&body, |claim| {
+            let mut taints = claim["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            taints.push(json!({"key": "example.com/nobody", "effect": "NoSchedule"}));
+            claim["spec"]["taints"] = json!(taints);
+        })
+    })
 }
