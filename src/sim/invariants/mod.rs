@@ -38,6 +38,7 @@ mod synced;
 mod trust;
 mod writes;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -246,6 +247,11 @@ impl Judge {
     /// Everything that was found, in order.
     pub fn violations(&self) -> &[Violation] {
         &self.found.0
+    }
+
+    /// The names of claims to which nothing happened.
+    pub fn sound(&self) -> BTreeSet<String> {
+        self.book.sound()
     }
 
     /// What rare things were seen.

@@ -102,6 +102,8 @@ pub enum Mutant {
     Whispering,
     /// What is bought serves nobody.
     ForNobody,
+    /// A node that works is given up.
+    Discontent,
 }
 
 /// There is no such mutant.
@@ -111,7 +113,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -152,6 +154,7 @@ impl Mutant {
         Self::InFlightUnseen,
         Self::Whispering,
         Self::ForNobody,
+        Self::Discontent,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -202,6 +205,7 @@ impl Mutant {
             Self::InFlightUnseen => "in-flight-unseen",
             Self::Whispering => "whispering",
             Self::ForNobody => "for-nobody",
+            Self::Discontent => "discontent",
         }
     }
 
@@ -263,6 +267,7 @@ impl Mutant {
             Self::InFlightUnseen => "counts only machines that run against the limits of the NodePool",
             Self::Whispering => "logs its requests to IBM Cloud with the token that they carry",
             Self::ForNobody => "buys for a pod, again and again, where the pod cannot go",
+            Self::Discontent => "deletes the first claim of its life as soon as that takes pods",
         }
     }
 
@@ -298,6 +303,7 @@ impl Mutant {
             }
             Self::Doubled => edges.kube = planning::doubled(edges.kube),
             Self::ForNobody => edges.kube = planning::for_nobody(edges.kube),
+            Self::Discontent => edges.kube = planning::discontent(edges.kube),
             Self::Whispering => edges.ibm.cloud = orders::whispering(edges.ibm.cloud),
             Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
             Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),

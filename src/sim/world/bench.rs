@@ -1,5 +1,6 @@
 //! The judge at his bench: shown every entry together with both servers.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +62,11 @@ impl Bench {
     pub(super) fn findings(&self) -> (Vec<Violation>, Probes) {
         let judge = self.judge();
         (judge.violations().to_vec(), judge.probes().clone())
+    }
+
+    /// The names of claims to which nothing happened.
+    pub(super) fn sound(&self) -> BTreeSet<String> {
+        self.judge().sound()
     }
 
     fn truth(&self, since_start: Duration) -> Truth<'_> {

@@ -264,6 +264,7 @@ impl World {
             simulated: self.recorder.elapsed(),
             trace: history.hash(),
             counts: tally.deeds,
+            sound: self.bench.sound(),
             history,
         }
     }

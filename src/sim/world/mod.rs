@@ -24,7 +24,7 @@ pub mod story;
 pub mod timeline;
 pub mod workloads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::sim::faults::Plan;
@@ -88,6 +88,8 @@ pub struct Outcome {
     pub trace: u64,
     /// Effects of replicas, by what they did.
     pub counts: Counts,
+    /// Claims that joined and to which nothing happened, by name.
+    pub sound: BTreeSet<String>,
     /// What is remembered.
     pub history: History,
 }
