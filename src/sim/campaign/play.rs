@@ -162,9 +162,7 @@ pub struct Played {
 pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<Played> {
     let cast = cast(ask)?;
     let mut outcome = run(ask.seed, &cast, world::quiet(ask.seed), keep, observers)?;
-    // A mutant that is caught already need not be caught twice.
-    let is_caught = cast.mutant.is_some() && !outcome.violations.is_empty();
-    if !is_caught && (!cast.plan.injections.is_empty() || cast.mutant.is_some()) {
+    if !cast.plan.injections.is_empty() || cast.mutant.is_some() {
         let calm = Cast {
             plan: Plan::none(),
             mutant: None,

@@ -176,7 +176,7 @@ fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
 
 /// Whether the sweep answers for it: interfaces and boot volumes are named after their machine. Volumes for data are kept,
 /// since somebody may have wished it.
-fn is_swept(part: &PartTruth, book: &Book) -> bool {
+pub(super) fn is_swept(part: &PartTruth, book: &Book) -> bool {
     let machine = part.name.strip_suffix("-vni").or(part.name.strip_suffix("-boot"));
     let name = machine.and_then(InstanceName::of_machine);
     part.resource_group == book.settings.resource_group

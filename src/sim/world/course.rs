@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use super::bench::Bench;
 use super::cluster::{Cluster, InstallError};
 use super::edges::{KubeEdge, Way};
+use super::logs::Ear;
 use super::product::Alarm;
 use super::recorder::Recorder;
 use super::replica::{Outside, Replica};
@@ -52,9 +53,9 @@ pub(super) struct World {
 }
 
 /// Plays everything.
-pub(super) async fn live(setup: Setup) -> Result<Outcome, InstallError> {
+pub(super) async fn live(setup: Setup, ear: Ear) -> Result<Outcome, InstallError> {
     let lasts = setup.scenario.lasts.max(setup.plan.ends());
-    let mut world = World::begin(setup).await?;
+    let mut world = World::begin(setup, ear).await?;
     let recorder = world.recorder.clone();
     let verdict = tokio::select! {
         biased;
@@ -65,7 +66,7 @@ pub(super) async fn live(setup: Setup) -> Result<Outcome, InstallError> {
 }
 
 impl World {
-    async fn begin(setup: Setup) -> Result<Self, InstallError> {
+    async fn begin(setup: Setup, ear: Ear) -> Result<Self, InstallError> {
         let cluster = Cluster::new(setup.seed, &setup.scenario.region);
         let recorder = Recorder::new(&cluster.clock, setup.keep, REQUESTS_MAX);
         for observer in setup.observers {
@@ -75,7 +76,7 @@ impl World {
         let mut surroundings = cluster.install(&setup.scenario.region).await?;
         surroundings.alarm = alarm(&recorder);
         surroundings.prices = prices(&setup.plan);
-        let bench = Bench::new(&cluster, &recorder);
+        let bench = Bench::new(&cluster, &recorder, ear);
         let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();
         let desk = desk(&cluster, &recorder, clocks.clone());
         actors::start(&cluster, setup.seed, desk.parts().oddities.clone());
@@ -270,6 +271,7 @@ impl World {
             simulated: self.recorder.elapsed(),
             trace: history.hash(),
             counts: tally.deeds,
+            sound: self.bench.sound(),
             history,
         }
     }

@@ -15,6 +15,7 @@ mod course;
 pub mod edges;
 pub mod effects;
 pub mod life;
+mod logs;
 pub mod product;
 pub mod recorder;
 pub mod replica;
@@ -23,7 +24,7 @@ pub mod story;
 pub mod timeline;
 pub mod workloads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::sim::faults::Plan;
@@ -102,6 +103,8 @@ pub struct Outcome {
     pub trace: u64,
     /// Effects of replicas, by what they did.
     pub counts: Counts,
+    /// Claims that joined and to which nothing happened, by name.
+    pub sound: BTreeSet<String>,
     /// What is remembered.
     pub history: History,
 }
@@ -132,7 +135,10 @@ pub fn run(setup: Setup) -> Result<Outcome, InstallError> {
         .start_paused(true)
         .build()
         .expect("a runtime that only keeps time can be built");
-    runtime.block_on(course::live(setup))
+    let ear = logs::Ear::default();
+    // One thread does it all, so what it logs is this world's.
+    let _listens = ear.listen();
+    runtime.block_on(course::live(setup, ear))
 }
 
 #[cfg(test)]
