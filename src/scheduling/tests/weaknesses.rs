@@ -18,11 +18,12 @@ fn priced(name: &str, cpu: i64, dollars: f64) -> InstanceType {
 
 /// How often the solver looked whether there is time left, which it does once for every class it tries.
 fn turns(cluster: &Cluster) -> usize {
-    let turns = AtomicUsize::new(0);
-    solve(&cluster.snapshot(), cluster.options, &|| {
+    let (turns, snapshot) = (AtomicUsize::new(0), cluster.snapshot());
+    let plan = solve(&snapshot, cluster.options, &|| {
         turns.fetch_add(1, Ordering::Relaxed);
         true
     });
+    assert_eq!(crate::audit::plan(&snapshot, &plan), [], "a legal plan");
     turns.into_inner()
 }
 

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
-use karpenter_ibm::operator::{Edges, factory_of};
+use karpenter_ibm::operator::Edges;
+use karpenter_ibm::sim::kube::watching::{Delivery, Who};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -56,7 +57,7 @@ impl World {
         };
         let edges = self.edges();
         let registry = edges.registry.clone();
-        let factory = factory_of(Self::settings("one"), poison, |context| context);
+        let factory = audited::factory_of(Self::settings("one"), poison, |context| context);
         (factory(edges), met, registry)
     }
 

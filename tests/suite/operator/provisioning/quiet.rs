@@ -8,13 +8,13 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use karpenter_ibm::cluster::Cluster;
 use karpenter_ibm::controllers::compute::{Compute, Place};
-use karpenter_ibm::operator::{self, factory_of};
+use karpenter_ibm::operator;
 use karpenter_ibm::scheduling;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::super::effects::Effects;
-use super::super::{World, while_working};
+use super::super::{World, audited, while_working};
 
 /// A replica that can be looked into: how often it has planned, what it has written, what it knows.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ impl Glass {
                 ..context
             }
         };
-        let replica = factory_of(World::settings(identity), |edges| edges, look)(edges);
+        let replica = audited::factory_of(World::settings(identity), |edges| edges, look)(edges);
         (glass, replica)
     }
 
