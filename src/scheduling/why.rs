@@ -138,9 +138,9 @@ impl Why {
             Self::Port(_) => 4,
             Self::VolumeLimit { .. } => 5,
             Self::Resource { .. } => 6,
-            Self::MinValues { .. } => 7,
-            Self::Withheld { .. } => 8,
-            Self::Limit { .. } => 9,
+            Self::Withheld { .. } => 7,
+            Self::Limit { .. } => 8,
+            Self::MinValues { .. } => 9,
             Self::Spread { .. } | Self::Near { .. } | Self::Far { .. } | Self::Feared { .. } => 10,
             Self::Taken | Self::OutOfTime => 11,
         }
