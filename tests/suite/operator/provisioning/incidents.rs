@@ -158,6 +158,44 @@ async fn a_pod_that_comes_back_changed_is_left_to_the_machine_on_its_way() {
     .await;
 }
 
+/// kubernetes-sigs/karpenter#3176: a claim was made and deleted unseen, and nothing was provisioned for most of a day.
+///
+/// The provisioner's own claim is deleted by somebody before its watch tells of it, and what came and went is never told:
+/// its pod is left to it no longer than it takes to find out.
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_our_own_that_came_and_went_unseen_is_made_anew() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.clock.sleep(Duration::from_secs(30)).await;
+            let unseen = Delivery::Coalesced(Duration::from_hours(1));
+            world
+                .kube
+                .watching()
+                .deliver(Who::kind("karpenter.sh", "nodeclaims"), unseen);
+            world.waiting("a", json!({})).await;
+            let [first] = world.until_claims(1).await.try_into().unwrap();
+            world.delete(&first.name_any()).await;
+            assert!(
+                world.all_claims().await.is_empty(),
+                "nobody has looked after it yet"
+            );
+            let another = async || {
+                let claims = world.all_claims().await;
+                claims.first().is_some_and(|claim| claim.uid() != first.uid())
+            };
+            world
+                .until("another claim", Duration::from_mins(1), another)
+                .await;
+            world.clock.sleep(Duration::from_mins(5)).await;
+            assert_eq!(world.all_claims().await.len(), 1);
+        }),
+    )
+    .await;
+}
+
 /// kubernetes-sigs/karpenter#2915, #2657: parallel creates read no usage, and the limit on nodes was ignored.
 ///
 /// Many pods at once, each of which needs a node of its own, under two replicas that both believe to lead.
