@@ -168,6 +168,100 @@ fn what_was_chosen_for_a_claim_says_what_its_node_will_have_before_it_is_there()
     assert_eq!(node.volume_limits.get("d"), Some(&12), "until its driver says so");
 }
 
+pub(super) fn kind_of(name: &str, cpu: i64) -> crate::model::InstanceType {
+    let mut requirements = crate::model::Requirements::new();
+    requirements.narrow(names::INSTANCE_TYPE, &crate::model::Values::one_of([name]));
+    let has = crate::resources::Resources::new()
+        .with("cpu", cpu * 1000)
+        .with("pods", 10);
+    crate::model::InstanceType {
+        name: name.to_owned(),
+        requirements,
+        capacity: has.clone(),
+        allocatable: has,
+        volume_limits: BTreeMap::new(),
+        offerings: vec![crate::model::Offering {
+            zone: "z".to_owned(),
+            capacity_type: crate::api::CapacityType::OnDemand,
+            price: crate::money::Price::from_usd(0.1),
+            availability: crate::model::Availability::Available,
+        }],
+    }
+}
+
+pub(super) fn limited_pool(cpu: &str) -> NodePool {
+    serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {
+        "limits": {"cpu": cpu},
+        "template": {"spec": {
+            "requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "n"},
+        }},
+    }}))
+    .unwrap()
+}
+
+/// Four pods come one after another, each after a plan for the one before, and nothing is chosen for any claim: each asks
+/// for one processor, and no machine has less than two.
+#[test]
+fn claims_that_nothing_was_chosen_for_count_with_the_smallest_machine_that_they_can_become() {
+    let types: Types = [(
+        "p".to_owned(),
+        Arc::new(vec![
+            kind_of("a-large", 4),
+            kind_of("small", 2),
+            kind_of("tiny", 1),
+        ]),
+    )]
+    .into();
+    let open = |name: &str, pod: &str| {
+        let named = json!([{"key": names::INSTANCE_TYPE, "operator": "In", "values": ["a-large", "small"]}]);
+        claim(
+            name,
+            pod,
+            &json!({"spec": {"requirements": named, "resources": {"requests": {"cpu": "1", "pods": "1"}}}}),
+        )
+    };
+    let mut index = index(&[], &[]);
+    index.apply(&limited_pool("4"));
+    let mut made = 0;
+    for at in 0..4 {
+        let uid = format!("pod-{at}");
+        index.apply_pod(&pod(&uid, None));
+        let situation = index.situation(&types, &BTreeSet::new(), now());
+        let plan = crate::scheduling::solve(
+            &situation.snapshot,
+            crate::scheduling::Options::default(),
+            &|| true,
+        );
+        if !plan.claims.is_empty() {
+            made += 1;
+            index.apply(&open(&format!("claim-{at}"), &uid));
+        }
+    }
+    assert_eq!(made, 2, "a limit of four processors is two machines of two");
+    let situation = index.situation(&types, &BTreeSet::new(), now());
+    let counted: Vec<i64> = situation
+        .snapshot
+        .nodes
+        .iter()
+        .map(|node| node.capacity.get("cpu"))
+        .collect();
+    assert_eq!(counted, [2000, 2000]);
+    assert_eq!(
+        situation.snapshot.nodes[0].allocatable.get("cpu"),
+        1000,
+        "room is promised for no more than it asks"
+    );
+}
+
+#[test]
+fn a_claim_that_asks_for_more_than_any_type_has_counts_with_what_it_asks_for() {
+    let types: Types = [("p".to_owned(), Arc::new(vec![kind_of("small", 1)]))].into();
+    let mut index = index(&[], &[claim("c", "", &json!({}))]);
+    index.apply(&limited_pool("4"));
+    let situation = index.situation(&types, &BTreeSet::new(), now());
+    assert_eq!(situation.snapshot.nodes[0].capacity.get("cpu"), 2000);
+}
+
 #[test]
 fn a_daemon_set_that_cannot_be_read_is_not_counted_and_keeps_no_plan_from_being_made() {
     let daemon_set = |name: &str, operator: &str| -> k8s_openapi::api::apps::v1::DaemonSet {
