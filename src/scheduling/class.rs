@@ -90,6 +90,10 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// What a class asks at each stage, or why it cannot be placed at all.
     pub(super) fn read(&mut self, class: &mut Class, pod: &Pod) {
+        if let Some(claim) = pod.devices.first() {
+            class.trouble = Some(Why::Devices(claim.clone()));
+            return;
+        }
         let terms = pod.node_terms.iter();
         let own: Vec<(ReqId, &Requirements)> = terms
             .filter_map(|term| Some((self.space.id_of(term)?, term)))
