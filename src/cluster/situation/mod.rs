@@ -56,6 +56,8 @@ impl Index {
         Situation {
             snapshot: Snapshot {
                 pools,
+                // Whoever knows what is sold knows why some pools sell nothing.
+                closed: Vec::new(),
                 nodes,
                 pending: self.set(needy.iter().map(|uid| (uid.as_str(), None))),
                 bound: self.set(

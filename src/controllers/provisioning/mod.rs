@@ -164,13 +164,14 @@ impl Provisioner {
     /// One pass over all pods that wait.
     async fn pass(&mut self) -> Result<Completeness, Error> {
         for _ in 0..TRIES_MAX {
-            let types = self.catalog.read(&self.context).await?;
+            let sold = self.catalog.read(&self.context).await?;
             let but = self.quarantined();
             let now = self.context.clock.now();
-            let situation = self
+            let mut situation = self
                 .context
                 .cluster
-                .with(|index| index.situation(&types, &but, now));
+                .with(|index| index.situation(&sold.types, &but, now));
+            situation.snapshot.closed = sold.closed;
             if situation.snapshot.pending.members.is_empty() {
                 self.telling.keep(&situation);
                 return Ok(Completeness::Whole);
