@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{NodeClaim, NodePool};
+use crate::api::{NodeClaim, NodePool, names};
 use crate::cluster::holds::{Holds, made_for};
 use crate::cluster::index::Index;
 use crate::cluster::places::{Types, leaving, load, places};
 use crate::cluster::pods::{Ending, Place, Seen};
+use crate::lifecycle::facts::Facts;
+use crate::model::budget::forbid;
 use crate::model::pod::{ClassId, Member};
 use crate::model::storage::Storage;
 use crate::model::{Node, NodeKind, Pod, PodSet, Pool, Snapshot, Standing};
@@ -96,10 +98,28 @@ impl Index {
 
     /// The pods on nodes that go, of which others will need a place.
     fn left_behind(&self) -> impl Iterator<Item = &str> {
-        leaving(self).flat_map(|name| {
+        leaving(self).flat_map(move |name| {
             let pods = self.pods.on(name).filter(|(_, seen)| seen.comes_back());
+            let pods = pods.filter(move |(_, seen)| !self.is_held_fast(name, seen));
             pods.map(|(uid, _)| uid.as_str())
         })
+    }
+
+    /// Whether budgets keep a pod on a node that goes for good, so that nobody will ever need another place for it. A node
+    /// that has a deadline, or whose machine is taken away, loses its pods in any case.
+    fn is_held_fast(&self, node: &str, seen: &Seen) -> bool {
+        let Some(claim) = self.claims.get(node).filter(|_| !self.budgets.is_empty()) else {
+            return false;
+        };
+        let is_taken = claim.annotations().contains_key(names::INTERRUPTED_SINCE) || claim.end().is_some();
+        let has_deadline = claim.spec.termination_grace_period.is_some();
+        let stays = matches!(&seen.place, Place::On { ending, .. } if *ending == Ending::No);
+        let class = self.pods.class(seen.class).and_then(|read| read.as_ref().ok());
+        let budgets = self.budgets.iter().map(|(_, budget)| budget);
+        !is_taken
+            && !has_deadline
+            && stays
+            && class.is_some_and(|pod| forbid(budgets, &seen.namespace, &pod.labels))
     }
 
     /// Puts the pods that claims were made for on them, as far as they have room; says which.

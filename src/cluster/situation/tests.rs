@@ -130,6 +130,34 @@ fn pods_that_nobody_makes_anew_or_that_must_stay_are_not_planned_for_elsewhere()
     assert!(pending(&seen(&index)).is_empty());
 }
 
+/// As upstream's "should not reschedule pods from a deleting node when pods are blocked due to fully blocking PDBs".
+#[test]
+fn a_pod_that_a_budget_holds_on_its_node_for_good_is_not_planned_for_elsewhere() {
+    let going = |more: Value| {
+        let mut all = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+        json_patch::merge(&mut all, &more);
+        let mut index = index(&[pod("a", Some("c"))], &[claim("c", "", &all)]);
+        let budget = json!({"metadata": {"name": "b", "namespace": "default"},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {}}}});
+        let budget: k8s_openapi::api::policy::v1::PodDisruptionBudget =
+            serde_json::from_value(budget).unwrap();
+        index.apply(&budget);
+        index
+    };
+    let held = going(json!({}));
+    assert!(pending(&seen(&held)).is_empty());
+    assert!(!held.has_needy(now(), &BTreeSet::new()));
+    let deadline = going(json!({"spec": {"terminationGracePeriod": "5m"}}));
+    assert_eq!(
+        pending(&seen(&deadline)),
+        ["a"],
+        "it goes when the node's time is over"
+    );
+    let taken =
+        going(json!({"metadata": {"annotations": {names::INTERRUPTED_SINCE: "2026-11-16T09:59:00Z"}}}));
+    assert_eq!(pending(&seen(&taken)), ["a"], "no budget stops a preemption");
+}
+
 #[test]
 fn a_pod_that_others_are_removed_for_waits_for_them_as_long_as_the_node_is_there() {
     let mut preempting = pod("a", None);
