@@ -110,7 +110,8 @@ impl Reader<'_> {
                 return;
             }
         };
-        let tolerations = self.tolerance.tolerations(&pod.tolerations, Preferring::Counts);
+        // Where pods are counted, a taint that only prefers keeps no node out: the scheduler honors the others alone.
+        let tolerations = self.tolerance.tolerations(&pod.tolerations, Preferring::Ignored);
         let firm = self.firm(pod, (&own_ids, tolerations));
         class.keeps = firm.far.iter().map(|ask| ask.group).collect();
         let mut wishes = self.wishes(pod, (&own_ids, tolerations));

@@ -234,4 +234,6 @@ fn fits(place: &Node, pod: &Pod) -> bool {
 }
 
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod tests;

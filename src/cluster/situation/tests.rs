@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::names;
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     "2026-11-16T10:00:00Z".parse().unwrap()
 }
 
-fn pod(uid: &str, node: Option<&str>) -> ApiPod {
+pub(super) fn pod(uid: &str, node: Option<&str>) -> ApiPod {
     let status = match node {
         Some(_) => json!({"phase": "Running"}),
         None => json!({"phase": "Pending", "conditions": [
@@ -27,7 +27,7 @@ fn pod(uid: &str, node: Option<&str>) -> ApiPod {
     .unwrap()
 }
 
-fn claim(name: &str, pods: &str, change: &Value) -> NodeClaim {
+pub(super) fn claim(name: &str, pods: &str, change: &Value) -> NodeClaim {
     let mut all = json!({
         "metadata": {
             "name": name, "uid": name, "labels": {"karpenter.sh/nodepool": "p"},

@@ -13,6 +13,7 @@ mod preferences;
 mod reasons;
 mod remedies;
 mod spread;
+mod tiny;
 mod volumes;
 mod weaknesses;
 
