@@ -92,6 +92,31 @@ fn replicas_with_preferences_take_no_more_turns_than_without() {
 }
 
 #[test]
+fn a_pod_with_a_thousand_spreads_or_five_thousand_containers_takes_no_more_turns_than_another() {
+    let spreads: Vec<Value> = (0..1000)
+        .map(|at| {
+            json!({"topologyKey": format!("example.com/key-{at}"), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "a"}}})
+        })
+        .collect();
+    let containers: Vec<Value> = (0..5000)
+        .map(|at| json!({"name": format!("c{at}"), "resources": {"requests": {"cpu": "1m"}}}))
+        .collect();
+    let plain = cluster().with([pod("p", "1"), pod("q", "2")]);
+    let spreading = json!({"topologySpreadConstraints": spreads});
+    let spreading = cluster().with([pod_with("p", "1", &spreading), pod("q", "2")]);
+    let large = cluster().with([
+        pod_with("p", "1", &json!({"containers": containers})),
+        pod("q", "2"),
+    ]);
+    assert!(
+        turns(&spreading) <= 2 * turns(&plain),
+        "what is hopeless is tried once more at most"
+    );
+    assert_eq!(turns(&large), turns(&plain));
+}
+
+#[test]
 fn spreads_that_differ_in_nothing_but_how_many_values_there_must_be_are_told_apart() {
     let labels = json!({"app": "a"});
     let make = |name: &str, least: Option<u32>| {
