@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{NodeClaim, NodePool};
+use crate::api::{NodeClaim, NodePool, names};
 use crate::cluster::holds::{Holds, made_for};
 use crate::cluster::index::Index;
 use crate::cluster::places::{Types, leaving, load, places};
 use crate::cluster::pods::{Ending, Place, Seen};
+use crate::lifecycle::facts::Facts;
+use crate::model::budget::forbid;
 use crate::model::pod::{ClassId, Member};
 use crate::model::storage::Storage;
 use crate::model::{Node, NodeKind, Pod, PodSet, Pool, Snapshot, Standing};
@@ -56,6 +58,8 @@ impl Index {
         Situation {
             snapshot: Snapshot {
                 pools,
+                // Whoever knows what is sold knows why some pools sell nothing.
+                closed: Vec::new(),
                 nodes,
                 pending: self.set(needy.iter().map(|uid| (uid.as_str(), None))),
                 bound: self.set(
@@ -96,8 +100,26 @@ impl Index {
     fn left_behind(&self, now: Timestamp) -> impl Iterator<Item = &str> {
         leaving(self).flat_map(move |name| {
             let pods = self.pods.on(name).filter(move |(_, seen)| seen.comes_back(now));
+            let pods = pods.filter(move |(_, seen)| !self.is_held_fast(name, seen));
             pods.map(|(uid, _)| uid.as_str())
         })
+    }
+
+    /// Whether budgets keep a pod on a node that goes for good, so that nobody will ever need another place for it. A node
+    /// that has a deadline, or whose machine is taken away, loses its pods in any case.
+    fn is_held_fast(&self, node: &str, seen: &Seen) -> bool {
+        let Some(claim) = self.claims.get(node).filter(|_| !self.budgets.is_empty()) else {
+            return false;
+        };
+        let is_taken = claim.annotations().contains_key(names::INTERRUPTED_SINCE) || claim.end().is_some();
+        let has_deadline = claim.spec.termination_grace_period.is_some();
+        let stays = matches!(&seen.place, Place::On { ending, .. } if *ending == Ending::No);
+        let class = self.pods.class(seen.class).and_then(|read| read.as_ref().ok());
+        let budgets = self.budgets.iter().map(|(_, budget)| budget);
+        !is_taken
+            && !has_deadline
+            && stays
+            && class.is_some_and(|pod| forbid(budgets, &seen.namespace, &pod.labels))
     }
 
     /// Puts the pods that claims were made for on them, as far as they have room; says which.
@@ -216,5 +238,7 @@ fn fits(place: &Node, pod: &Pod) -> bool {
     })
 }
 
+#[cfg(test)]
+mod pages;
 #[cfg(test)]
 mod tests;
