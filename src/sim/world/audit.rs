@@ -124,7 +124,8 @@ mod tests {
         quiet.create(&PostParams::default(), &map).await.unwrap();
         maps.create(&PostParams::default(), &named("b")).await.unwrap();
         maps.get("a").await.unwrap();
-        let watch = maps.watch(&WatchParams::default().fields("metadata.name=a"), "0");
+        let only_it = WatchParams::default().fields("metadata.name=a");
+        let watch = maps.watch(&only_it, "0");
         let mut watch = std::pin::pin!(watch.await.unwrap());
         watch.try_next().await.unwrap();
         let history = recorder.history();

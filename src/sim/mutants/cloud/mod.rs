@@ -119,14 +119,15 @@ impl Flawed {
     }
 }
 
-/// An interface as what a machine of ours left behind long ago, whoever made it.
-fn taken_for_left(interface: Interface) -> Leftover {
-    Leftover {
+/// An interface as what a machine of a claim that is gone left behind long ago, whoever made it.
+fn taken_for_left(interface: Interface, ours: &Ours) -> Option<Leftover> {
+    Some(Leftover {
         name: interface.id.clone(),
         id: interface.id,
+        made_for: InstanceName::new(ours.cluster, "00000000-0000-0000-0000-000000000000")?,
         kind: LeftoverKind::Interface,
         created_at: Some(jiff::Timestamp::UNIX_EPOCH),
-    }
+    })
 }
 
 fn not_found(id: &str) -> Error {
@@ -214,7 +215,7 @@ impl Cloud for Flawed {
                 all.extend(
                     interfaces
                         .filter(|it| !known.contains(&it.id))
-                        .map(taken_for_left),
+                        .filter_map(|it| taken_for_left(it, ours)),
                 );
                 Ok(all)
             }
