@@ -84,21 +84,21 @@ fn plan(objects: &Objects, manner: Manner) -> (BTreeMap<String, String>, u64, us
         &objects.pods,
         &mut index,
         |index| index.pods.begin(),
-        |index, pod| index.apply_pod(pod),
+        Index::apply_pod,
     );
     index.pods.finish();
     manner.list(
         &objects.nodes,
         &mut index,
         Index::begin::<ApiNode>,
-        |index, node| index.apply(node),
+        Index::apply::<ApiNode>,
     );
     index.finish::<ApiNode>();
     manner.list(
         &objects.claims,
         &mut index,
         Index::begin::<NodeClaim>,
-        |index, claim| index.apply(claim),
+        Index::apply::<NodeClaim>,
     );
     index.finish::<NodeClaim>();
     let types: Types = [(

@@ -6,7 +6,7 @@ use http::Method;
 
 use super::{Hits, STALE_VIEW};
 use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
-use crate::sim::invariants::{Book, Machine, Sent, target};
+use crate::sim::invariants::{Book, Sent, target};
 
 /// The ids of machines that were said to be gone although they are there and a claim needs them.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +66,7 @@ fn looks(request: &Request) -> bool {
 
 /// Whether a machine is there, for a claim that nobody wants gone.
 fn is_needed(id: &str, book: &Book) -> bool {
-    let machine = book.machines.get(id).filter(|machine| Machine::is_live(machine));
+    let machine = book.machines.get(id).filter(|machine| machine.is_live());
     let claim = machine.and_then(|machine| book.claims.get(machine.claim.as_ref()?));
     claim.is_some_and(|claim| claim.deleting.is_none() && claim.gone.is_none())
 }

@@ -91,8 +91,8 @@ impl World {
         let roles: Api<ClusterRole> = Api::all(self.kube.admin());
         for mut role in roles.list(&ListParams::default()).await.unwrap() {
             let is_status = |rule: &PolicyRule| {
-                let resources = rule.resources.iter().flatten();
-                resources.into_iter().any(|it| it == "ibmnodeclasses/status")
+                let mut resources = rule.resources.iter().flatten();
+                resources.any(|it| it == "ibmnodeclasses/status")
             };
             let Some(rules) = role.rules.as_mut().filter(|rules| rules.iter().any(is_status)) else {
                 continue;

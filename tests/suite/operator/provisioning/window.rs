@@ -154,11 +154,14 @@ async fn pods_whose_claim_ends_for_shortage_are_planned_for_a_second_later() {
                 let claim = of("first").await;
                 claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some() || is_short(&claim))
             };
+            let latest = world.clock.instant() + Duration::from_mins(10);
             while !has_ended().await {
+                assert!(world.clock.instant() < latest, "the claim never ends");
                 world.clock.sleep(MOMENT).await;
             }
             let ended = world.clock.instant();
             while of("second").await.is_none() {
+                assert!(world.clock.instant() < latest, "nothing is made in its place");
                 world.clock.sleep(MOMENT).await;
             }
             let took = world.clock.instant() - ended;
