@@ -58,9 +58,6 @@ pub(super) fn problem(
     image: Option<&ResolvedImage>,
     settings: &Settings,
 ) -> Option<Problem> {
-    if class.spec.user_data.is_none() && settings.user_data.is_some() {
-        return None;
-    }
     let Some(reach) = reach(class, settings) else {
         let message = "nobody says where machines reach the API server and how they know it: set \
                        --cluster-endpoint, or spec.bootstrap.clusterEndpoint and spec.bootstrap.clusterCA";
@@ -162,11 +159,6 @@ mod tests {
         assert_eq!(reason(&half, &untold()), Some("ClusterUnknown"));
         let own = json!({"userData": "#!/bin/sh\n"});
         assert_eq!(reason(&own, &untold()), None, "it joins by means of its own");
-        let fixed = Settings {
-            user_data: Some("#cloud-config\n".to_owned()),
-            ..untold()
-        };
-        assert_eq!(reason(&json!({}), &fixed), None);
     }
 
     #[test]
