@@ -5,6 +5,7 @@
 
 mod calm;
 mod child;
+mod columns;
 pub mod command;
 mod crashes;
 mod line;
