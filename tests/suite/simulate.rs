@@ -316,3 +316,27 @@ fn how_many_seeds_run_at_a_time_changes_nothing_of_what_they_come_to() {
     assert_eq!(alone.1, "2 passed, 0 failed");
     assert_eq!(campaign("2"), alone);
 }
+
+#[test]
+fn a_campaign_that_its_time_ends_has_not_failed() {
+    let ended = [
+        "--seeds",
+        "0..100000",
+        "--for",
+        "1s",
+        "--at-least",
+        "2",
+        "--calm",
+        "--minutes",
+        "1",
+    ];
+    let output = run(&ended);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let passed: u64 = text
+        .lines()
+        .last()
+        .and_then(|last| last.strip_suffix(" passed, 0 failed")?.parse().ok())
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!((2..1000).contains(&passed), "{passed}");
+}

@@ -124,6 +124,11 @@ impl Args {
             calm_plays: self.calm_plays.clone(),
         }
     }
+
+    /// Whether so many seeds, however the campaign ended, must have met everything that is rare.
+    fn must_show_all(&self, seeds: u64) -> bool {
+        seeds >= SEEDS_FOR_PROBES && self.mutant.is_none() && self.scenario.is_none()
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -236,8 +241,7 @@ async fn sample(args: &Args, scratch: &Path, trial: &dyn Trial) -> anyhow::Resul
     let mut never = report.never_hit(&registered);
     let expected: Vec<&str> = FaultName::expected().map(FaultName::as_str).collect();
     never.extend(report.never_struck(&expected));
-    let hole =
-        seeds >= SEEDS_FOR_PROBES && args.mutant.is_none() && args.scenario.is_none() && !never.is_empty();
+    let hole = args.must_show_all(seeds) && !never.is_empty();
     if !never.is_empty() {
         let weight = if hole {
             "and must have"
@@ -382,4 +386,26 @@ pub(super) fn status(holds: bool) -> ExitCode {
 
 pub(super) fn say(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{line}").context("cannot write the report")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_campaign_that_its_time_ends_must_show_all_that_is_rare_from_five_hundred_seeds_on() {
+        let campaign = [
+            "simulate",
+            "--seeds",
+            "0..100000",
+            "--for",
+            "8m",
+            "--at-least",
+            "500",
+        ];
+        let args = Args::parse_from(campaign);
+        assert!(args.must_show_all(args.at_least) && !args.must_show_all(args.at_least - 1));
+        let mutant = Args::parse_from([&campaign[..], &["--mutant", "deaf"]].concat());
+        assert!(!mutant.must_show_all(100_000), "it need not get far");
+    }
 }
