@@ -23,7 +23,7 @@ struct Inner {
     skew_nanos: AtomicI64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Wall {
     System,
     Simulated {
@@ -51,6 +51,13 @@ impl Clock {
             started: Instant::now(),
             speed,
         })
+    }
+
+    /// Another clock that shows the right time as this one does, and may be wrong in its own way: that of another
+    /// machine.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::of(self.0.wall.clone())
     }
 
     fn of(wall: Wall) -> Self {
@@ -145,6 +152,16 @@ mod tests {
         let clock = Clock::simulated(epoch());
         clock.sleep(Duration::from_hours(24)).await;
         assert_eq!(clock.now().to_string(), "2026-11-17T00:00:00Z");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_clock_shows_the_same_and_is_wrong_in_its_own_way() {
+        let clock = Clock::simulated(epoch());
+        clock.sleep(Duration::from_hours(1)).await;
+        let another = clock.another();
+        assert_eq!(another.now(), clock.now());
+        another.set_skew(SignedDuration::from_secs(60));
+        assert_eq!(another.now().duration_since(clock.now()).as_secs(), 60);
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@
 
 mod condition;
 pub mod crd;
+mod do_not_disrupt;
 mod duration;
 mod ibm_node_class;
 pub mod names;
@@ -33,7 +34,8 @@ mod wanted_node;
 mod wire;
 
 pub use condition::Condition;
-pub use duration::{Expiry, parse_duration, parse_expiry};
+pub use do_not_disrupt::DoNotDisrupt;
+pub use duration::{Expiry, parse_duration, parse_expiry, parse_go_duration};
 pub use ibm_node_class::{
     BlockDeviceMapping, Bootstrap, IBMNodeClass, IBMNodeClassSpec, IBMNodeClassStatus, ImageSelector,
     Ingredients, KubeletSettings, NODE_CLASS_HASH_VERSION, ObservedCapacity, PlacementKind,

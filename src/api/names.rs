@@ -15,8 +15,6 @@ pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 pub const REGISTERED: &str = "karpenter.sh/registered";
 /// Label, `true` on a Node that is ready for work.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
-/// Label, `true` on a Node whose bootstrap sets its taints itself.
-pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
 /// Label: the `IBMNodeClass` that a NodeClaim or Node was made from; also how one of our Nodes is recognized.
 pub const NODE_CLASS: &str = "karpenter-ibm.sh/ibmnodeclass";
 
@@ -135,7 +133,7 @@ pub const UNREGISTERED_TAINT: &str = "karpenter.sh/unregistered";
 /// Finalizer on NodeClaims and Nodes: the machine must be gone first.
 pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
 
-/// Finalizer on an `IBMNodeClass`: no NodeClaim may use it any more.
+/// Finalizer on an `IBMNodeClass`: no NodeClaim may use it any more, and no machine of ours be left that only it shows.
 pub const NODE_CLASS_FINALIZER: &str = "karpenter-ibm.sh/termination";
 
 /// Keys of tags that begin like this are ours: nobody's tags may pretend to be.
@@ -223,11 +221,33 @@ pub const REASON_LAUNCH_FAILED: &str = "LaunchFailed";
 pub const REASON_REGISTRATION_TIMEOUT: &str = "RegistrationTimeout";
 /// Reason of a NodeClaim's end: its Node has joined and did not become ready for work in time.
 pub const REASON_INITIALIZATION_TIMEOUT: &str = "InitializationTimeout";
-/// Reason of an event on a NodeClaim: a breaker holds its purchase back.
+/// Reason of the condition [`LAUNCHED`] that is not known yet, and of an event: somebody must act before anything is
+/// bought.
+pub const REASON_LAUNCH_BLOCKED: &str = "LaunchBlocked";
+/// The same: its machine's name is held by a machine that is not provably ours.
+pub const REASON_NAME_TAKEN: &str = "NameTaken";
+/// Reason of the condition [`NODE_REGISTERED`] that is not known yet: no Node of its name has appeared.
+pub const REASON_NODE_NOT_FOUND: &str = "NodeNotFound";
+/// The same, and of an event: the Node of its name is not that of its machine.
+pub const REASON_NODE_MISMATCH: &str = "NodeMismatch";
+/// The same: its machine does not run any more.
+pub const REASON_MACHINE_NOT_RUNNING: &str = "MachineNotRunning";
+/// Reason of the condition [`NODE_INITIALIZED`] that is not known yet: its Node is not ready.
+pub const REASON_NODE_NOT_READY: &str = "NodeNotReady";
+/// The same: somebody has yet to take a startup taint off.
+pub const REASON_STARTUP_TAINTS: &str = "StartupTaintsExist";
+/// The same: Kubernetes has yet to take a taint off.
+pub const REASON_EPHEMERAL_TAINTS: &str = "KnownEphemeralTaintsExist";
+/// The same: its Node does not report a resource that its pods want.
+pub const REASON_RESOURCE_NOT_REGISTERED: &str = "ResourceNotRegistered";
+/// Reason of the condition [`LAUNCHED`] that is not known yet, and of an event: a breaker holds its purchase back.
 pub const REASON_HELD_BACK: &str = "LaunchHeldBack";
+/// Reason of an event on a NodeClaim: the cluster's definition of NodeClaims does not keep what is bought for it.
+pub const REASON_FOREIGN_DEFINITIONS: &str = "ForeignDefinitions";
 /// Reason of a NodeClaim's end, and before it of its condition: the cloud refuses its order, and would refuse it again.
 pub const REASON_LAUNCH_REFUSED: &str = "LaunchRefused";
-/// Reason of an event on a NodeClaim, or on a certificate request that is for none: the certificate was refused.
+/// Reason of an event on a NodeClaim, or on a certificate request that is for none, and of the condition
+/// [`NODE_REGISTERED`] that is not known yet: the certificate was refused.
 pub const REASON_CERTIFICATE_REFUSED: &str = "CertificateRefused";
 /// Reason of an event on NodeClaim and Node: IBM Cloud took the spot machine back.
 pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
@@ -236,7 +256,10 @@ pub const REASON_SPOT_PREEMPTION: &str = "SpotPreemption";
 pub const REASON_NOMINATED: &str = "Nominated";
 /// Reason of an event on a pod: nothing can be bought or found for it.
 pub const REASON_FAILED_SCHEDULING: &str = "FailedScheduling";
-/// Reason of an event on a NodeClaim: its machine is in the cloud no more.
+/// Reason of an event on a pod: what it asks for with `karpenter.sh/do-not-disrupt` cannot be read, and protects nothing.
+pub const REASON_WISH_UNREADABLE: &str = "DoNotDisruptUnreadable";
+/// Reason of an event on a NodeClaim, and of the condition [`NODE_REGISTERED`] that is not known yet: its machine is in the
+/// cloud no more.
 pub const REASON_MACHINE_VANISHED: &str = "MachineVanished";
 /// Reason of an event on a NodeClaim: its machine was switched off, and stays so.
 pub const REASON_MACHINE_STOPPED: &str = "MachineStopped";
@@ -254,8 +277,8 @@ pub const REASON_REPAIR_BLOCKED: &str = "NodeRepairBlocked";
 pub const REASON_COLLECTED: &str = "GarbageCollected";
 /// Reason of an event on an `IBMNodeClass`, NodeClaim or Node: something belongs to nobody, and is left where it is.
 pub const REASON_GARBAGE_FOUND: &str = "GarbageFound";
-/// Reason of an event on an `IBMNodeClass`: so many machines belong to no claim, or so many claims have a machine that the
-/// cloud does not know, that a person must confirm their deletion.
+/// Reason of an event on an `IBMNodeClass`: so many machines, or remains of them, belong to no claim, or so many claims have a
+/// machine that the cloud does not know or no Node any more, that a person must confirm their deletion.
 pub const REASON_COLLECTION_STOPPED: &str = "CollectionStopped";
 
 /// Reason of an event on any object: looking after it ended in a panic, a mistake in this program. Others do not wait for it.

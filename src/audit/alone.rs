@@ -10,6 +10,9 @@ pub(super) fn look(snapshot: &Snapshot, place: &Place<'_>, pod: &Pod) -> Vec<Bro
     if place.standing == Standing::Leaving {
         broken.push((Rule::Eligible, "the node is leaving".to_owned()));
     }
+    if !pod.devices.is_empty() {
+        broken.push((Rule::Eligible, "the pod claims devices".to_owned()));
+    }
     if let Some(taint) = meaning::repelled(place.taints, &pod.tolerations) {
         broken.push((Rule::Taint, format!("{taint} is not tolerated")));
     }

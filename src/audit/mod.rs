@@ -40,7 +40,7 @@ pub struct Finding {
 pub enum Rule {
     /// Every pod is placed or left out, and one of them once; every claim has pods, and whoever is left out a reason.
     Once,
-    /// A pod that cannot be read, and a node that is leaving, have no part in a plan.
+    /// A pod that cannot be read or claims devices, and a node that is leaving, have no part in a plan.
     Eligible,
     /// What pods ask for fits, daemons included.
     Room,

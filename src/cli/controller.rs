@@ -42,7 +42,8 @@ pub struct Args {
     /// Address of the API server as machines reach it, https://host:port [default: the one that this process uses]
     #[arg(long, env = "CLUSTER_ENDPOINT")]
     cluster_endpoint: Option<String>,
-    /// Addresses of the cluster's name servers, separated by commas [default: those of the image]
+    /// Addresses of the cluster's name servers, separated by commas [default: the address of the
+    /// Service kube-system/kube-dns]
     #[arg(long, value_delimiter = ',')]
     cluster_dns: Vec<String>,
     /// Most machines at once; more are not bought [default: 2000]
@@ -57,6 +58,10 @@ pub struct Args {
     /// How long a node that has joined may take until it is ready for work [default: 30]
     #[arg(long)]
     initialization_minutes: Option<u64>,
+    /// How much later than it was sent an order may be carried out, in seconds; a claim whose order had no answer waits so
+    /// long before it is let go [default: 60]
+    #[arg(long)]
+    late_create_seconds: Option<u64>,
     #[command(flatten)]
     discounts: Discounts,
     /// Security groups that node classes may use, by id, separated by commas [default: all]
@@ -180,6 +185,7 @@ fn raw(args: Args) -> RawSettings {
             Purchases::Allowed
         },
         initialization_minutes: args.initialization_minutes,
+        late_create_seconds: args.late_create_seconds,
         allowed: AllowLists {
             security_groups: listed(&args.allowed_security_groups),
             subnets: listed(&args.allowed_subnets),

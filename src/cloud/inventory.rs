@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::InstanceName;
+
 /// A network that machines belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
@@ -105,6 +107,8 @@ pub struct Leftover {
     pub id: String,
     /// Its name, which says for which machine it was made.
     pub name: String,
+    /// That machine.
+    pub made_for: InstanceName,
     /// What it is.
     pub kind: LeftoverKind,
     /// When it was made.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -17,7 +18,7 @@ use crate::api::{IBMNodeClass, NodeClaim, NodePool};
 use crate::wake::together;
 
 /// Every kind that is watched must have been listed before anything is decided.
-const KINDS: u32 = 11;
+const KINDS: u32 = 12;
 
 /// What is known, in short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +93,7 @@ impl Cluster {
             self.follow::<StorageClass>(client).boxed(),
             self.follow::<CSINode>(client).boxed(),
             self.follow::<Namespace>(client).boxed(),
+            self.follow::<PodDisruptionBudget>(client).boxed(),
         ];
         together(watches).await;
     }

@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
     Namespace, Node, NodeSpec, NodeStatus, PersistentVolume, PersistentVolumeClaim, Pod as ApiPod,
 };
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -15,6 +16,7 @@ use serde::de::DeserializeOwned;
 use super::index::Index;
 use super::store::Store;
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
+use crate::model::budget::Budget;
 use crate::model::pod::{InvalidPod, Pod, Reading};
 use crate::model::storage;
 
@@ -196,6 +198,18 @@ impl Kept for CSINode {
 
     fn store(index: &mut Index) -> &mut Store<Self::Value> {
         &mut index.volume_limits
+    }
+}
+
+impl Kept for PodDisruptionBudget {
+    type Value = Budget;
+
+    fn value(&self) -> Self::Value {
+        Budget::from_api(self)
+    }
+
+    fn store(index: &mut Index) -> &mut Store<Self::Value> {
+        &mut index.budgets
     }
 }
 

@@ -11,8 +11,8 @@ use super::pods::{Keeper, Seen};
 use crate::api::{NodeClaim, names};
 use crate::lifecycle::facts::Facts;
 use crate::model::storage::Storage;
-use crate::model::{InstanceType, Node, Pod, Standing};
-use crate::resources::Resources;
+use crate::model::{InstanceType, Node, Pod, Requirements, Standing};
+use crate::resources::{CPU, MEMORY, Resources};
 
 /// The types that machines of a pool can be of, by pool.
 pub type Types = BTreeMap<String, Arc<Vec<InstanceType>>>;
@@ -28,6 +28,9 @@ pub(super) fn places(index: &Index, types: &Types, storage: &Storage) -> Vec<Nod
         let mut place = Node::from_api(joined, Some(claim));
         if joined.is_none() {
             foresee(&mut place, claim, types, &everything);
+            if is_limited(index, &place) {
+                place.capacity = place.capacity.larger(&least(claim, &place, types));
+            }
         }
         if leaves(Some(claim), node) {
             place.standing = Standing::Leaving;
@@ -97,6 +100,37 @@ fn foresee(place: &mut Node, claim: &NodeClaim, types: &Types, all_daemons: &Res
         place.allocatable = chosen.allocatable.clone();
         place.capacity = chosen.capacity.clone();
     }
+}
+
+/// Whether the pool of a place has limits that it counts against.
+fn is_limited(index: &Index, place: &Node) -> bool {
+    let pool = place.pool.as_ref().and_then(|pool| index.pools.get(pool));
+    pool.is_some_and(|pool| pool.spec.limits.as_ref().is_some_and(|limits| !limits.is_empty()))
+}
+
+/// What a machine has at least, whatever is chosen for its claim: the capacity of the smallest type that it names and that
+/// has room for what it asks for. Until something is chosen, limits are counted with that.
+fn least(claim: &NodeClaim, place: &Node, types: &Types) -> Resources {
+    let is_open = claim.allocation().is_none();
+    let types = place.pool.as_ref().and_then(|pool| types.get(pool));
+    let (Some(types), true) = (types, is_open) else {
+        return Resources::new();
+    };
+    let requirements = Requirements::from_api(&claim.spec.requirements).unwrap_or_default();
+    let named = requirements.get(names::INSTANCE_TYPE);
+    let can_be = |kind: &&InstanceType| {
+        named.is_none_or(|named| named.allows(&kind.name))
+            && place.allocatable.shortage(&kind.allocatable).is_none()
+    };
+    let size = |kind: &&InstanceType| {
+        (
+            kind.capacity.get(CPU),
+            kind.capacity.get(MEMORY),
+            kind.name.clone(),
+        )
+    };
+    let smallest = types.iter().filter(can_be).min_by_key(size);
+    smallest.map(|kind| kind.capacity.clone()).unwrap_or_default()
 }
 
 fn all_daemons(index: &Index) -> Resources {

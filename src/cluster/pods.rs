@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::ResourceExt;
 
 use super::store::{Revision, Store, Told};
-use crate::api::names::{DO_NOT_DISRUPT, NODE_POOL};
+use crate::api::names::NODE_POOL;
+use crate::drain::{Protection, protection};
 use crate::model::pod::{ClassId, Interned, InvalidPod, Pod};
 
 /// A pod that matters: it waits for a node, or is on one.
@@ -26,6 +27,8 @@ pub struct Seen {
     pub place: Place,
     /// Who looks after it.
     pub keeper: Keeper,
+    /// Whether it asks to be left where it is.
+    pub protection: Protection,
 }
 
 /// Where a pod stands.
@@ -63,7 +66,7 @@ pub enum Keeper {
     StatefulSet,
     /// A DaemonSet: it belongs to its node.
     Daemon,
-    /// Nobody, or it must not be moved: nothing is planned for it elsewhere.
+    /// Nobody: nothing is planned for it elsewhere.
     Nobody,
 }
 
@@ -76,8 +79,12 @@ impl Seen {
         }
     }
 
-    /// Whether another one must find a place when its node goes.
-    pub fn comes_back(&self) -> bool {
+    /// Whether another one must find a place when its node goes. Not while it must not be moved, by the same judgement as
+    /// that of the drain: when its time is over it is evicted, and waits like any other.
+    pub fn comes_back(&self, now: Timestamp) -> bool {
+        if self.protection.holds(now) {
+            return false;
+        }
         match (&self.place, self.keeper) {
             (Place::On { ending, .. }, Keeper::Controller) => *ending == Ending::No,
             (Place::On { .. }, Keeper::StatefulSet) => true,
@@ -134,6 +141,8 @@ impl Pods {
             class: self.classes.enter(pod),
             place,
             keeper: keeper(pod),
+            // At the beginning of time no protection is over yet.
+            protection: protection(pod, Timestamp::MIN),
         };
         let class = seen.class;
         match self.store.apply(uid, revision, seen) {
@@ -276,12 +285,7 @@ fn keeper(pod: &ApiPod) -> Keeper {
     {
         return Keeper::Daemon;
     }
-    let stays = pod
-        .annotations()
-        .get(DO_NOT_DISRUPT)
-        .is_some_and(|value| value == "true");
     match owners.iter().find(|owner| owner.controller == Some(true)) {
-        Some(_) if stays => Keeper::Nobody,
         Some(owner) if owner.kind == "StatefulSet" => Keeper::StatefulSet,
         Some(_) => Keeper::Controller,
         None => Keeper::Nobody,

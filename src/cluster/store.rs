@@ -1,7 +1,9 @@
 //! Objects of one kind, as far as they matter, by key.
 //!
 //! Fed by a watch, and by the answers of our own writes, which come by another way and may come late. The newer revision
-//! wins; an answer that is not newer than what the watch has told already is known, or of something that is gone.
+//! wins; an answer that is not newer than what the watch has told already is known, or of something that is gone. What
+//! only an answer has told of may be gone again without the watch ever telling: it is unconfirmed until a watch or a
+//! consistent list has shown it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +42,8 @@ pub struct Store<T> {
     told: Revision,
     /// While a list is read: what it has not shown yet.
     unseen: Option<BTreeSet<String>>,
+    /// What is known from an answer of ours and from nowhere else.
+    unconfirmed: BTreeSet<String>,
 }
 
 impl<T> Default for Store<T> {
@@ -48,6 +52,7 @@ impl<T> Default for Store<T> {
             objects: BTreeMap::new(),
             told: Revision::default(),
             unseen: None,
+            unconfirmed: BTreeSet::new(),
         }
     }
 }
@@ -63,6 +68,7 @@ impl<T: PartialEq> Store<T> {
         let unseen = self.unseen.take().unwrap_or_default();
         let gone = unseen.into_iter().filter_map(|key| {
             let (_, value) = self.objects.remove(&key)?;
+            self.unconfirmed.remove(&key);
             Some((key, value))
         });
         gone.collect()
@@ -74,6 +80,7 @@ impl<T: PartialEq> Store<T> {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(key);
         }
+        self.unconfirmed.remove(key);
         self.set(key, revision, value)
     }
 
@@ -87,6 +94,7 @@ impl<T: PartialEq> Store<T> {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(key);
         }
+        self.unconfirmed.remove(key);
         self.objects.remove(key).map(|(_, value)| value)
     }
 
@@ -95,8 +103,9 @@ impl<T: PartialEq> Store<T> {
         if revision <= self.told {
             return Told::Nothing;
         }
-        if let Some(unseen) = &mut self.unseen {
-            unseen.remove(key);
+        let spared = self.unseen.as_mut().is_some_and(|unseen| unseen.remove(key));
+        if spared || !self.objects.contains_key(key) {
+            self.unconfirmed.insert(key.to_owned());
         }
         self.set(key, revision, value)
     }
@@ -108,6 +117,8 @@ impl<T: PartialEq> Store<T> {
         let before = self.objects.len();
         self.objects
             .retain(|key, (known, _)| listed.contains(key) || *known > revision);
+        self.unconfirmed
+            .retain(|key| self.objects.get(key).is_some_and(|(known, _)| *known > revision));
         let mut changed = self.objects.len() != before;
         for (key, revision, value) in all {
             changed |= self.set(&key, revision, value) != Told::Nothing;
@@ -141,6 +152,11 @@ impl<T> Store<T> {
     /// All of them, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &T)> {
         self.objects.iter().map(|(key, (_, value))| (key, value))
+    }
+
+    /// The keys of what an answer of ours has told of, and no watch and no list yet.
+    pub fn unconfirmed(&self) -> &BTreeSet<String> {
+        &self.unconfirmed
     }
 
     /// How many there are.
@@ -215,5 +231,30 @@ mod tests {
             ["made", "younger"]
         );
         assert!(!store.settle(at(11), vec![("made".to_owned(), at(8), "x")]));
+    }
+
+    #[test]
+    fn what_only_an_answer_told_of_is_unconfirmed_until_a_watch_or_a_list_tells() {
+        let mut store = Store::default();
+        let unconfirmed = |store: &Store<&str>| store.unconfirmed().iter().cloned().collect::<Vec<_>>();
+        for (key, revision) in [("watched", 1), ("gone", 2), ("listed", 3), ("ghost", 4)] {
+            store.note(key, at(revision), "x");
+        }
+        store.apply("watched", at(1), "x");
+        store.remove("gone", at(6));
+        assert_eq!(unconfirmed(&store), ["ghost", "listed"]);
+        store.begin();
+        store.apply("listed", at(3), "x");
+        store.note("during", at(7), "x");
+        store.note("watched", at(8), "y");
+        store.finish();
+        assert_eq!(
+            unconfirmed(&store),
+            ["during", "watched"],
+            "spared by the list for our word alone"
+        );
+        store.note("younger", at(20), "x");
+        store.settle(at(10), vec![("watched".to_owned(), at(8), "y")]);
+        assert_eq!(unconfirmed(&store), ["younger"], "what is younger may come yet");
     }
 }

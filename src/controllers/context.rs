@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::compute::Compute;
+use super::definitions::Definitions;
 use super::discounts::Discounts;
 use super::events::Events;
 use super::interruption::Notices;
@@ -47,6 +48,8 @@ pub struct Context {
     pub hurry: Arc<tokio::sync::Notify>,
     /// Words about machines that may be about to go.
     pub notices: Notices,
+    /// Whether the cluster's definitions keep what is written.
+    pub definitions: Definitions,
     /// Where people are told what happens.
     pub events: Events,
     /// Where it is counted.

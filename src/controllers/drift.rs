@@ -89,7 +89,7 @@ impl Inventory {
     ) -> Result<Self, Error> {
         let resource_groups: BTreeSet<String> = classes
             .values()
-            .filter_map(|class| class.resolution()?.resolved_resource_group_id.clone())
+            .filter_map(|class| class.recorded_group().map(str::to_owned))
             .collect();
         let mut inventory = Self {
             machines: BTreeMap::new(),

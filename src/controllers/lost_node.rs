@@ -27,7 +27,7 @@ pub(super) async fn is_absent(context: &Context, machine: &str) -> Result<bool, 
     }
 }
 
-/// Takes our finalizer off a Node whose claim and machine are gone, and says so first.
+/// Takes our finalizer off a Node whose claim and machine are gone, and says so first; not when that cannot be said.
 pub(super) async fn release(context: &Context, node: &Node) -> kube::Result<()> {
     let story = Story {
         kind: Kind::Warning,
@@ -36,7 +36,7 @@ pub(super) async fn release(context: &Context, node: &Node) -> kube::Result<()> 
         note: "its claim and its machine are gone: it is let go".to_owned(),
         transition: String::new(),
     };
-    context.events.tell(node, story).await;
+    context.events.try_tell(node, story).await?;
     let kept = node.finalizers().iter();
     let kept: Vec<&String> = kept
         .filter(|name| *name != names::TERMINATION_FINALIZER)

@@ -20,6 +20,7 @@ pub struct Metrics {
     ended: IntCounterVec,
     certificates: IntCounterVec,
     approved_by_others: IntGauge,
+    dropped: IntGauge,
     planning: Planning,
     losing: Losing,
 }
@@ -139,7 +140,13 @@ impl Metrics {
             "Rights by which kube-controller-manager approves the certificate requests of machines that join: should be 0.",
         )?;
         registry.register(Box::new(approved_by_others.clone()))?;
+        let dropped = IntGauge::new(
+            "karpenter_ibm_allocations_dropped",
+            "NodeClaims whose allocation the cluster's definition drops, so that nothing is bought: should be 0.",
+        )?;
+        registry.register(Box::new(dropped.clone()))?;
         Ok(Self {
+            dropped,
             planning: Planning::register(registry)?,
             approved_by_others,
             losing: Losing::register(registry)?,
@@ -281,6 +288,11 @@ impl Metrics {
     /// A certificate request was `approved` or `denied`.
     pub fn certificate(&self, decision: &str) {
         self.certificates.with_label_values(&[decision]).inc();
+    }
+
+    /// The allocations of so many claims are not kept.
+    pub(super) fn claims_dropped(&self, claims: usize) {
+        self.dropped.set(i64::try_from(claims).unwrap_or(i64::MAX));
     }
 
     /// So many rights let others approve what machines ask for.

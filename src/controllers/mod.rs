@@ -8,6 +8,7 @@ pub mod capacity;
 pub mod compute;
 pub mod context;
 pub mod credentials;
+pub mod definitions;
 pub mod discounts;
 pub mod drift;
 pub mod events;
@@ -23,6 +24,7 @@ pub mod node_class;
 pub mod node_pool;
 mod pace;
 mod passes;
+mod preemption;
 pub mod provisioning;
 mod removal;
 pub mod server_time;
@@ -32,6 +34,7 @@ pub mod zones;
 
 pub use compute::Compute;
 pub use context::{Context, Settings};
+pub use definitions::Definitions;
 pub use discounts::Discounts;
 pub use interruption::Notices;
 pub use server_time::ServerTime;
@@ -51,7 +54,9 @@ pub async fn run(context: Context, cluster: ClusterId) {
     let claims = kept_up(&context, "nodeclaims", move |context| {
         node_claim::run(context, cluster)
     });
-    let classes = kept_up(&context, "nodeclasses", node_class::run);
+    let classes = kept_up(&context, "nodeclasses", move |context| {
+        node_class::run(context, cluster)
+    });
     let drift = kept_up(&context, "drift", move |context| drift::run(context, cluster));
     let approver = kept_up(&context, "approver", approver::run);
     let capacity = kept_up(&context, "capacity", capacity::run);

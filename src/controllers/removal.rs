@@ -16,9 +16,9 @@ pub(super) enum Judged {
     Changed,
 }
 
-/// Deletes exactly the claim that was judged, in the version that it was judged in.
+/// Deletes exactly the claim that was judged, in the version that it was judged in, and not when why cannot be told.
 pub(super) async fn delete_claim(context: &Context, claim: &NodeClaim, story: Story) -> kube::Result<Judged> {
-    context.events.tell(claim, story).await;
+    context.events.try_tell(claim, story).await?;
     let as_judged = DeleteParams::default().preconditions(Preconditions {
         uid: claim.uid(),
         resource_version: claim.resource_version(),

@@ -12,7 +12,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
-use super::context::Context;
+use super::context::{Collecting, Context};
 use super::events::{Kind, Story};
 use super::lost_node;
 use super::removal::{self, Judged};
@@ -126,6 +126,10 @@ fn is_of(node: &Node, claim: &NodeClaim) -> bool {
 /// Lets a Node go that no claim answers for, such as one whose claim was forced out, once its machine was found nowhere
 /// twice. A machine that is there is garbage, and swept as such.
 async fn let_go(context: &Context, node: &Node, absent_since: Option<Instant>) -> Result<Outcome, Error> {
+    if context.settings.collecting == Collecting::Report {
+        // The sweep tells of it.
+        return Ok(Outcome::Done);
+    }
     let Some(machine) = lost_node::machine_of(node) else {
         return Ok(Outcome::Done);
     };

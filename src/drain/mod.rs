@@ -35,6 +35,8 @@ pub struct Eviction {
     pub resource_version: Option<String>,
     /// How.
     pub manner: Manner,
+    /// What it asked for with `karpenter.sh/do-not-disrupt`, if nobody could read it.
+    pub unread_wish: Option<String>,
 }
 
 /// Which pod.
@@ -179,6 +181,7 @@ fn eviction(pod: &Pod, manner: Manner) -> Eviction {
         pod: pod::reference(pod),
         resource_version: pod.metadata.resource_version.clone(),
         manner,
+        unread_wish: pod::unread_wish(pod),
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::PodRef;
-use crate::api::{names, parse_duration};
+use crate::api::{DoNotDisrupt, names};
 use crate::clock::later;
 use crate::model::{Effect, Taint, Toleration};
 
@@ -42,6 +42,17 @@ pub enum Protection {
     Until(Timestamp),
     /// Nobody disturbs it.
     Always,
+}
+
+impl Protection {
+    /// Whether nobody disturbs the pod at `now`.
+    pub fn holds(self, now: Timestamp) -> bool {
+        match self {
+            Self::None => false,
+            Self::Until(until) => until > now,
+            Self::Always => true,
+        }
+    }
 }
 
 impl Tier {
@@ -97,15 +108,10 @@ fn stays(pod: &Pod) -> bool {
 /// Whether a pod is protected at `now`. A time counts from when the pod started; one that has not is protected. What
 /// cannot be read protects nothing, as upstream.
 pub fn protection(pod: &Pod, now: Timestamp) -> Protection {
-    let annotations = pod.metadata.annotations.as_ref();
-    let Some(written) = annotations.and_then(|it| it.get(names::DO_NOT_DISRUPT)) else {
-        return Protection::None;
-    };
-    if written == "true" {
-        return Protection::Always;
-    }
-    let Some(length) = parse_duration(written).filter(|length| !length.is_zero()) else {
-        return Protection::None;
+    let length = match wish(pod) {
+        DoNotDisrupt::No | DoNotDisrupt::Unreadable(_) => return Protection::None,
+        DoNotDisrupt::Always => return Protection::Always,
+        DoNotDisrupt::For(length) => length,
     };
     let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
     match started.map(|start| later(start.0, length)) {
@@ -113,6 +119,20 @@ pub fn protection(pod: &Pod, now: Timestamp) -> Protection {
         Some(until) if until > now => Protection::Until(until),
         Some(_) => Protection::None,
     }
+}
+
+/// What a pod asks for that nobody can read, if it does.
+pub(super) fn unread_wish(pod: &Pod) -> Option<String> {
+    match wish(pod) {
+        DoNotDisrupt::Unreadable(written) => Some(written),
+        DoNotDisrupt::No | DoNotDisrupt::Always | DoNotDisrupt::For(_) => None,
+    }
+}
+
+fn wish(pod: &Pod) -> DoNotDisrupt {
+    let annotations = pod.metadata.annotations.as_ref();
+    let written = annotations.and_then(|it| it.get(names::DO_NOT_DISRUPT));
+    DoNotDisrupt::read(written.map(String::as_str))
 }
 
 /// Whether anything about a pod's leaving hangs on what time it is: it is going, or protected for a time.

@@ -137,15 +137,31 @@ fn a_pod_that_is_not_to_be_disrupted_holds_the_node_and_says_until_when() {
         ["default/a: its annotation says that it is not to be disrupted before 2026-11-16T11:00:00Z"]
     );
     assert!(waits(&[annotated("1h")], &[], 3600).is_empty());
-    assert!(
-        waits(&[annotated("soon")], &[], 0).is_empty(),
-        "what cannot be read protects nothing"
-    );
+    for (written, seconds) in [("1.5h", 5400), ("1h0.5m", 3630), ("500ms", 1)] {
+        assert_eq!(
+            waits(&[annotated(written)], &[], seconds - 1).len(),
+            1,
+            "{written}"
+        );
+        assert!(waits(&[annotated(written)], &[], seconds).is_empty(), "{written}");
+    }
     let unborn = pod("a", |pod| {
         pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "1s"});
         pod["status"] = json!({"phase": "Pending"});
     });
     assert_eq!(waits(&[unborn], &[], 9999).len(), 1);
+}
+
+#[test]
+fn a_wish_that_cannot_be_read_protects_nothing_and_is_said_with_the_eviction() {
+    for (written, unread) in [("soon", Some("soon")), ("0s", Some("0s")), ("false", None)] {
+        let pod = pod("a", |pod| {
+            pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": written});
+        });
+        let drain = drain(&[pod], &[], None, 0);
+        assert_eq!(evicted(&drain), ["a"]);
+        assert_eq!(drain.evictions[0].unread_wish.as_deref(), unread);
+    }
 }
 
 #[test]

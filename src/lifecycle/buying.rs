@@ -25,10 +25,15 @@ pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now:
         limits,
         now,
     };
-    match claim.allocation() {
+    let step = match claim.allocation() {
         None => buying.allocate(None, 1),
         Some(allocation) if allocation.instance_id.is_none() => buying.buy(allocation),
         Some(allocation) => buying.launch(allocation),
+    };
+    match step {
+        // What may be said next is reckoned from, and would keep the time of what is said now.
+        Step::Create { .. } | Step::NoteShortage(_) if claim.is_blocked() => Step::Unblock,
+        step => step,
     }
 }
 
@@ -184,10 +189,14 @@ impl Buying<'_> {
             Standing::Lost => retire(machine, allocation),
         };
         let is_for = |reason: StatusReason| machine.reasons.contains(&reason);
-        if is_for(StatusReason::NoCapacity) {
+        if is_for(StatusReason::Preempted) {
+            // Told of each machine, also where another has made the offering be withheld already.
+            Step::TakenBack {
+                machine: machine.clone(),
+                attempt: attempt(allocation),
+            }
+        } else if is_for(StatusReason::NoCapacity) {
             first(Withholding::Shortage)
-        } else if is_for(StatusReason::Preempted) {
-            first(Withholding::Preempted)
         } else if is_for(StatusReason::NoAddress) {
             first(Withholding::Subnet)
         } else {
@@ -303,8 +312,12 @@ fn fault(machine: &Machine) -> String {
 fn retire(machine: &Machine, allocation: &Allocation) -> Step {
     Step::Retire {
         id: machine.id.clone(),
-        attempt: u32::try_from(allocation.attempt).unwrap_or(u32::MAX),
+        attempt: attempt(allocation),
     }
+}
+
+fn attempt(allocation: &Allocation) -> u32 {
+    u32::try_from(allocation.attempt).unwrap_or(u32::MAX)
 }
 
 /// How long a machine may take until it runs. Profiles with GPUs are the families that begin with g: gx2, gx3, gx3d.

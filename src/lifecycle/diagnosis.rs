@@ -11,46 +11,77 @@ use crate::model::MachineStatus;
 /// Where the API server writes with which credential a request was made.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// What is known, for people: the furthest that the machine has come.
+/// What is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// As one word.
+    pub reason: &'static str,
+    /// For people: what the machine does, and the furthest that it has come.
+    pub message: String,
+}
+
+/// What is known of a machine that is waited for.
 pub fn diagnose(
     claim: &NodeClaim,
     machine: &Sighting,
     node: Option<&Node>,
     requests: &[CertificateSigningRequest],
-) -> String {
-    let state = match machine {
-        Sighting::Unknown => "its state is not known",
-        Sighting::Absent => "the machine is not there any more",
-        Sighting::Present(machine) if machine.status == MachineStatus::Running => "the machine runs",
-        Sighting::Present(_) => "the machine does not run",
+) -> Diagnosis {
+    let (reason, progress) = progress(claim, node, requests);
+    let (reason, state) = match machine {
+        Sighting::Unknown => (reason, "its state is not known".to_owned()),
+        Sighting::Absent => (
+            names::REASON_MACHINE_VANISHED,
+            "the machine is not there any more".to_owned(),
+        ),
+        Sighting::Present(machine) if machine.status == MachineStatus::Running => {
+            (reason, "the machine runs".to_owned())
+        }
+        Sighting::Present(machine) => (
+            names::REASON_MACHINE_NOT_RUNNING,
+            format!("the machine is {}", machine.state()),
+        ),
     };
-    format!("{state}; {}", progress(claim, node, requests))
+    Diagnosis {
+        reason,
+        message: format!("{state}; {progress}"),
+    }
 }
 
-fn progress(claim: &NodeClaim, node: Option<&Node>, requests: &[CertificateSigningRequest]) -> String {
+fn progress(
+    claim: &NodeClaim,
+    node: Option<&Node>,
+    requests: &[CertificateSigningRequest],
+) -> (&'static str, String) {
     if node.is_some() {
-        return "a node has the claim's name, but not the provider id and address of its machine".to_owned();
+        let why = "a node has the claim's name, but not the provider id and address of its machine";
+        return (names::REASON_NODE_MISMATCH, why.to_owned());
     }
     let mut own = requests.iter().filter(|request| is_own(claim, request));
     if let Some(why) = own.find_map(refusal) {
-        return format!("its certificate request was refused: {why}");
+        let why = format!("its certificate request was refused: {why}");
+        return (names::REASON_CERTIFICATE_REFUSED, why);
     }
+    (names::REASON_NODE_NOT_FOUND, silence(claim).to_owned())
+}
+
+/// What a machine was heard to do before it fell silent.
+fn silence(claim: &NodeClaim) -> &'static str {
     let is_approved = claim
         .metadata
         .annotations
         .as_ref()
         .is_some_and(|annotations| annotations.contains_key(names::CERTIFICATE_REQUEST));
     if is_approved {
-        return "its certificate request was approved, but no node of its name has appeared".to_owned();
+        return "its certificate request was approved, but no node of its name has appeared";
     }
     let has_credential = claim
         .allocation()
         .is_some_and(|allocation| allocation.credentials.is_some());
     if has_credential {
         "no certificate request was seen with its credential: it did not boot, or does not reach the API server"
-            .to_owned()
     } else {
-        "its user data is not ours, so nothing is known of how it joins".to_owned()
+        "its user data is not ours, so nothing is known of how it joins"
     }
 }
 
@@ -84,6 +115,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::CapacityType;
+    use crate::model::{Machine, StatusReason};
 
     fn claim(annotations: &Value) -> NodeClaim {
         serde_json::from_value(json!({
@@ -110,14 +143,61 @@ mod tests {
     #[test]
     fn the_furthest_that_a_machine_has_come_is_told() {
         let why = |annotations: &Value, requests: &[CertificateSigningRequest]| {
-            diagnose(&claim(annotations), &Sighting::Absent, None, requests)
+            let found = diagnose(&claim(annotations), &Sighting::Unknown, None, requests);
+            (found.reason, found.message)
         };
-        let silent = why(&json!({}), &[request("other", "Denied")]);
-        assert!(silent.contains("not there any more") && silent.contains("no certificate request was seen"));
-        let refused = why(&json!({}), &[request("one", "Denied")]);
+        let (reason, silent) = why(&json!({}), &[request("other", "Denied")]);
+        assert_eq!(reason, "NodeNotFound");
+        assert!(silent.contains("no certificate request was seen"), "{silent}");
+        let (reason, refused) = why(&json!({}), &[request("one", "Denied")]);
+        assert_eq!(reason, "CertificateRefused");
         assert!(refused.ends_with("was refused: used twice"), "{refused}");
         let marked = json!({names::CERTIFICATE_REQUEST: "one/uid"});
-        let approved = why(&marked, &[request("one", "Approved")]);
+        let (_, approved) = why(&marked, &[request("one", "Approved")]);
         assert!(approved.contains("approved"), "{approved}");
+    }
+
+    #[test]
+    fn a_machine_that_does_not_run_says_what_it_does_instead_and_why() {
+        let machine = |status, reasons| {
+            Sighting::Present(Box::new(Machine {
+                id: "i".to_owned(),
+                name: "kib".to_owned(),
+                profile: "bxf-2x8".to_owned(),
+                zone: "us-south-1".to_owned(),
+                capacity_type: CapacityType::Spot,
+                status,
+                reasons,
+                address: None,
+                resource_group: "g".to_owned(),
+                image: None,
+                subnet: None,
+                interface: None,
+                crn: None,
+                created_at: None,
+            }))
+        };
+        let why = |machine: &Sighting| {
+            let found = diagnose(&claim(&json!({})), machine, None, &[]);
+            (found.reason, found.message)
+        };
+        let preempted = machine(MachineStatus::Stopped, vec![StatusReason::Preempted]);
+        let (reason, message) = why(&preempted);
+        assert_eq!(reason, "MachineNotRunning");
+        assert!(
+            message.starts_with("the machine is stopped (stopped_by_preemption); "),
+            "{message}"
+        );
+        assert!(
+            why(&machine(MachineStatus::Failed, Vec::new()))
+                .1
+                .starts_with("the machine is failed; ")
+        );
+        assert!(
+            why(&machine(MachineStatus::Running, Vec::new()))
+                .1
+                .starts_with("the machine runs; ")
+        );
+        assert_eq!(why(&Sighting::Absent).0, "MachineVanished");
     }
 }

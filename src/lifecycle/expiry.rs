@@ -1,6 +1,7 @@
 //! Which claims have lived as long as they may.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -8,6 +9,10 @@ use kube::ResourceExt;
 use super::facts::Facts;
 use crate::api::{Expiry, NodeClaim, names, parse_expiry};
 use crate::clock::later;
+
+/// A claim that is still there so long after its deletion is held by something of its own, a disruption budget or a volume:
+/// a usual drain takes a minute or two. Were it counted for longer, a few such claims would end a pool's expiry for ever.
+const LEAVES_WITHIN: Duration = Duration::from_mins(10);
 
 /// When a claim has lived as long as it may; `None` for one that may live for ever, or whose limit cannot be read.
 pub fn expires_at(claim: &NodeClaim) -> Option<Timestamp> {
@@ -21,7 +26,8 @@ pub fn expires_at(claim: &NodeClaim) -> Option<Timestamp> {
 /// The claims that expire now, of each pool the oldest first.
 ///
 /// Expiry waits for no budget. But a pool whose nodes were all made at once is not torn down at once: of each pool at
-/// most a tenth, and at least five, are on their way out by this at any time; those that leave for other reasons count.
+/// most a tenth, and at least five, are on their way out by this at any time. Those that leave for other reasons count;
+/// those that have been leaving for ten minutes or more do not.
 pub fn expired(claims: &[NodeClaim], now: Timestamp) -> Vec<&NodeClaim> {
     let mut pools: BTreeMap<&str, Vec<&NodeClaim>> = BTreeMap::new();
     for claim in claims {
@@ -36,7 +42,7 @@ pub fn expired(claims: &[NodeClaim], now: Timestamp) -> Vec<&NodeClaim> {
 
 fn expired_of_pool<'a>(claims: &[&'a NodeClaim], now: Timestamp) -> Vec<&'a NodeClaim> {
     const AT_ONCE_MIN: usize = 5;
-    let leaving = claims.iter().filter(|claim| claim.is_deleting()).count();
+    let leaving = claims.iter().filter(|claim| is_leaving(claim, now)).count();
     let room = (claims.len() / 10).max(AT_ONCE_MIN).saturating_sub(leaving);
     let mut due: Vec<(Timestamp, String, &NodeClaim)> = claims
         .iter()
@@ -51,6 +57,12 @@ fn expired_of_pool<'a>(claims: &[&'a NodeClaim], now: Timestamp) -> Vec<&'a Node
         .collect();
     due.sort_by(|(at, name, _), (other_at, other, _)| (at, name).cmp(&(other_at, other)));
     due.into_iter().take(room).map(|(_, _, claim)| claim).collect()
+}
+
+/// Whether a claim's deletion began lately. What says that it begins later than now was stamped by another clock than this.
+fn is_leaving(claim: &NodeClaim, now: Timestamp) -> bool {
+    let begun = claim.metadata.deletion_timestamp.as_ref();
+    begun.is_some_and(|begun| now < later(begun.0, LEAVES_WITHIN))
 }
 
 #[cfg(test)]
@@ -109,11 +121,30 @@ mod tests {
         claims.reverse();
         let now = "2026-11-17T10:00:00Z";
         assert_eq!(names_of(&claims, now), ["00", "01", "02", "03", "04"]);
-        for claim in &mut claims {
-            if claim.name_any().as_str() < "03" {
-                claim.metadata.deletion_timestamp = claim.metadata.creation_timestamp.clone();
-            }
-        }
+        delete(&mut claims, "03", now);
         assert_eq!(names_of(&claims, now), ["03", "04"]);
+    }
+
+    /// The claims before that name have been leaving since then.
+    fn delete(claims: &mut [NodeClaim], before: &str, since: &str) {
+        for claim in claims.iter_mut().filter(|it| it.name_any().as_str() < before) {
+            claim.metadata.deletion_timestamp = serde_json::from_value(json!(since)).unwrap();
+        }
+    }
+
+    #[test]
+    fn claims_that_cannot_leave_keep_the_others_from_expiring_for_ten_minutes_and_not_for_ever() {
+        let mut claims: Vec<NodeClaim> = (0..20)
+            .map(|n| claim(&format!("{n:02}"), "p", "2026-11-16T10:00:00Z", "1h"))
+            .collect();
+        delete(&mut claims, "05", "2026-11-17T10:00:00Z");
+        assert!(names_of(&claims, "2026-11-17T10:09:59Z").is_empty());
+        assert_eq!(
+            names_of(&claims, "2026-11-17T10:10:00Z"),
+            ["05", "06", "07", "08", "09"]
+        );
+        // These leave: of the next five, none yet.
+        delete(&mut claims[5..], "10", "2026-11-17T10:10:00Z");
+        assert!(names_of(&claims, "2026-11-17T10:11:00Z").is_empty());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::waiting::BLOCKERS;
 use super::{End, Limits};
 use crate::api::{Allocation, Condition, NodeClaim, names};
 use crate::clock::{between, later};
@@ -39,6 +40,10 @@ pub trait Facts {
     fn deadline(&self) -> Option<Timestamp>;
     /// The status of a condition, and since when it has been that.
     fn state(&self, condition: &str) -> Option<(&str, Timestamp)>;
+    /// What it says of a condition that is not known yet: as one word, and for people.
+    fn word(&self, condition: &str) -> Option<(&str, &str)>;
+    /// Whether it says that nothing is bought for it before something else happens.
+    fn is_blocked(&self) -> bool;
 }
 
 impl Facts for NodeClaim {
@@ -122,6 +127,16 @@ impl Facts for NodeClaim {
     fn state(&self, type_: &str) -> Option<(&str, Timestamp)> {
         let found = condition(self, type_)?;
         Some((found.status.as_str(), found.last_transition_time.0))
+    }
+
+    fn word(&self, type_: &str) -> Option<(&str, &str)> {
+        let unknown = condition(self, type_).filter(|it| it.status == "Unknown")?;
+        Some((unknown.reason.as_deref()?, unknown.message.as_deref()?))
+    }
+
+    fn is_blocked(&self) -> bool {
+        let word = self.word(names::LAUNCHED);
+        word.is_some_and(|(reason, _)| BLOCKERS.contains(&reason))
     }
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use kube::ResourceExt;
 
 use super::facts::Facts;
-use super::{Blocker, End, Limits, Observed, Sighting, Step, leaving};
+use super::{Blocker, End, Limits, Observed, Sighting, Step, Word, leaving, waiting};
 use crate::api::{self, NodeClaim, names};
 use crate::clock::later;
 use crate::quantity::Quantity;
@@ -57,7 +57,8 @@ pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now:
         Step::Rest | Step::Block(_) if is_overdue(claim, observed.followed_for, limits, now) => {
             give_up(claim, observed)
         }
-        Step::Rest => Step::Wait(patience_ends(claim, observed.followed_for, limits, now)),
+        Step::Rest => waiting::explain(claim, observed, limits, now)
+            .unwrap_or_else(|| Step::Wait(next_look(claim, observed.followed_for, limits, now))),
         step => step,
     }
 }
@@ -73,7 +74,7 @@ pub fn is_overdue(claim: &NodeClaim, followed_for: Duration, limits: &Limits, no
 }
 
 /// What a claim waits for: since when, and for how long at most.
-fn clock_runs(claim: &NodeClaim, limits: &Limits) -> Option<(Timestamp, Duration)> {
+pub(super) fn clock_runs(claim: &NodeClaim, limits: &Limits) -> Option<(Timestamp, Duration)> {
     if claim.is_deleting() || !claim.is_launched() || claim.is(names::NODE_INITIALIZED) {
         return None;
     }
@@ -81,6 +82,12 @@ fn clock_runs(claim: &NodeClaim, limits: &Limits) -> Option<(Timestamp, Duration
         Some(since) => Some((since, limits.initialization)),
         None => Some((claim.since(names::LAUNCHED)?, limits.registration)),
     }
+}
+
+/// When patience ends, or it is looked before that what is waited for.
+fn next_look(claim: &NodeClaim, followed_for: Duration, limits: &Limits, now: Timestamp) -> Timestamp {
+    let end = patience_ends(claim, followed_for, limits, now);
+    waiting::next_look(claim, limits, now).map_or(end, |look| look.min(end))
 }
 
 fn patience_ends(claim: &NodeClaim, followed_for: Duration, limits: &Limits, now: Timestamp) -> Timestamp {
@@ -95,18 +102,17 @@ fn patience_ends(claim: &NodeClaim, followed_for: Duration, limits: &Limits, now
 
 fn give_up(claim: &NodeClaim, observed: &Observed) -> Step {
     if claim.is(names::NODE_REGISTERED) {
-        let lacks = observed.node.as_ref().and_then(|node| unprepared(claim, node));
         return Step::GiveUp(End {
             condition: names::NODE_INITIALIZED,
             reason: names::REASON_INITIALIZATION_TIMEOUT,
-            message: lacks.unwrap_or_else(|| "its node is not there any more".to_owned()),
+            message: lacks(claim, observed.node.as_ref()).map_or_else(String::new, |lack| lack.message),
         });
     }
     match &observed.diagnosis {
         Some(why) => Step::GiveUp(End {
             condition: names::NODE_REGISTERED,
             reason: names::REASON_REGISTRATION_TIMEOUT,
-            message: why.clone(),
+            message: why.message.clone(),
         }),
         None => Step::Retry,
     }
@@ -306,30 +312,54 @@ fn readiness(node: &Node) -> Option<&NodeCondition> {
     conditions.find(|condition| condition.type_ == "Ready")
 }
 
-/// What a Node still lacks before it is ready for work, for people.
-fn unprepared(claim: &NodeClaim, node: &Node) -> Option<String> {
+/// What a claim that has joined lacks before it is ready for work, if anything.
+pub(super) fn lacks(claim: &NodeClaim, node: Option<&Node>) -> Option<Word> {
+    let (reason, message) = match node {
+        Some(node) => unprepared(claim, node)?,
+        None => (
+            names::REASON_NODE_NOT_FOUND,
+            "its node is not there any more".to_owned(),
+        ),
+    };
+    Some(Word {
+        condition: names::NODE_INITIALIZED,
+        reason,
+        message,
+    })
+}
+
+/// What a Node still lacks before it is ready for work, as one word and for people.
+fn unprepared(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
     if !is_same_machine(claim, node) {
-        return Some("its node has another provider id now".to_owned());
+        let why = "its node has another provider id now";
+        return Some((names::REASON_NODE_MISMATCH, why.to_owned()));
     }
     let ready = readiness(node);
     if ready.is_none_or(|ready| ready.status != "True") {
         let why = ready.and_then(|ready| ready.message.clone()).unwrap_or_default();
-        return Some(format!("its node is not ready: {why}"));
-    }
-    let startup = claim.spec.startup_taints.iter().flatten();
-    let startup: Vec<(&str, &str)> = startup.map(|it| (it.key.as_str(), it.effect.as_str())).collect();
-    let mut taints = taints_of(node);
-    let waits_for = |taint: &&Taint| {
-        EPHEMERAL.contains(&taint.key.as_str())
-            || startup.contains(&(taint.key.as_str(), taint.effect.as_str()))
-    };
-    if let Some(taint) = taints.find(waits_for) {
-        return Some(format!(
-            "its node still has the taint {}:{}",
-            taint.key, taint.effect
+        return Some((
+            names::REASON_NODE_NOT_READY,
+            format!("its node is not ready: {why}"),
         ));
     }
-    missing_resource(claim, node).map(|resource| format!("its node does not report the resource {resource}"))
+    if let Some((reason, taint)) = taints_of(node).find_map(|taint| Some((passing(claim, taint)?, taint))) {
+        let why = format!("its node still has the taint {}:{}", taint.key, taint.effect);
+        return Some((reason, why));
+    }
+    let missing = missing_resource(claim, node)?;
+    let why = format!("its node does not report the resource {missing}");
+    Some((names::REASON_RESOURCE_NOT_REGISTERED, why))
+}
+
+/// Who has yet to take a taint off, if somebody is to.
+fn passing(claim: &NodeClaim, taint: &Taint) -> Option<&'static str> {
+    let mut startup = claim.spec.startup_taints.iter().flatten();
+    if EPHEMERAL.contains(&taint.key.as_str()) {
+        return Some(names::REASON_EPHEMERAL_TAINTS);
+    }
+    startup
+        .any(|wanted| is_same(taint, wanted))
+        .then_some(names::REASON_STARTUP_TAINTS)
 }
 
 /// A resource that pods of the claim want and that the Node does not report, like one whose driver is not there yet.

@@ -25,6 +25,7 @@ mod joining;
 mod leaving;
 pub mod status;
 mod step;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,10 +38,12 @@ use crate::clock::later;
 use crate::model::{Machine, MachineStatus};
 use crate::money::Price;
 pub use buying::launch_limit;
+use diagnosis::Diagnosis;
 use facts::{Doubt, Facts};
 pub use joining::{NodeChange, is_altered, is_overdue, other_machine};
 pub use leaving::{Remaining, is_marked, marked, needs_remaining};
-pub use step::{Blocker, End, Holdup, Step, Volumes, Withholding};
+pub use step::{Blocker, End, Holdup, Step, Volumes, Withholding, Word};
+pub use waiting::{blocked, needs_diagnosis};
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +68,9 @@ pub struct Limits {
     /// How long a claim stands whose order was refused for good. Whoever plans anew makes the same order again, so this
     /// is how often it is refused at most.
     pub refused: Duration,
+    /// How long a claim waits for its Node to join, or to be ready for work, before it says what for. A machine boots in
+    /// less than a minute, and takes about one more where it has to install its packages.
+    pub explain: Duration,
     /// How long a machine that runs may take to join.
     pub registration: Duration,
     /// How long a Node that has joined may take until it is ready for work.
@@ -84,6 +90,7 @@ impl Limits {
         faults: 3,
         // As often as a class is looked at anew, which may tell what is wrong with it.
         refused: Duration::from_mins(5),
+        explain: Duration::from_mins(2),
         registration: Duration::from_mins(15),
         // Drivers of cards are built on the node, which takes ten minutes where it is slow.
         initialization: Duration::from_mins(30),
@@ -109,8 +116,8 @@ pub struct Observed {
     pub credential: Credential,
     /// What nodes of its machine's kind are labeled with.
     pub labels: BTreeMap<String, String>,
-    /// Why its machine has not joined, as far as that can be known. Looked up only when [`is_overdue`] says so.
-    pub diagnosis: Option<String>,
+    /// Why its machine has not joined, as far as that can be known. Looked up only when [`needs_diagnosis`] says so.
+    pub diagnosis: Option<Diagnosis>,
     /// The id of the resource group that marks its machine as ours, if it could be told.
     pub resource_group: Option<String>,
     /// The Node of its name.

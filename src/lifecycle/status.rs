@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::facts::Facts;
-use super::{End, Volumes};
+use super::{End, Volumes, Word};
 use crate::api::{Allocation, Condition, Credential, NodeClaim, NodeClaimStatus, names};
 use crate::model::{InstanceType, Machine};
 
@@ -78,9 +78,26 @@ pub fn ended(claim: &NodeClaim, end: &End, now: Timestamp) -> NodeClaimStatus {
     said(claim, end.condition, ("False", end.reason), &end.message, now)
 }
 
+/// With what it waits for.
+pub fn explained(claim: &NodeClaim, word: &Word, now: Timestamp) -> NodeClaimStatus {
+    let said_so = ("Unknown", word.reason);
+    said(claim, word.condition, said_so, &word.message, now)
+}
+
+/// Without why nothing was bought for it.
+pub fn unblocked(claim: &NodeClaim) -> NodeClaimStatus {
+    let mut status = owned(claim);
+    if claim.is_blocked() {
+        let others = status.conditions.into_iter().flatten();
+        let others: Vec<Condition> = others.filter(|it| it.type_ != names::LAUNCHED).collect();
+        status.conditions = Some(others).filter(|conditions| !conditions.is_empty());
+    }
+    status
+}
+
 /// With the machine's id, and with what the machine really is: a retry may have asked for something else.
 pub fn recorded(claim: &NodeClaim, machine: &Machine) -> NodeClaimStatus {
-    let mut status = owned(claim);
+    let mut status = unblocked(claim);
     if let Some(allocation) = &mut status.allocation {
         allocation.instance_id = Some(machine.id.clone());
         allocation.profile.clone_from(&machine.profile);

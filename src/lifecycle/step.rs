@@ -38,6 +38,14 @@ pub enum Step {
     Launched(Machine),
     /// Keeps everybody from buying for a while what was found not to be had.
     Withhold(Withholding),
+    /// The cloud took an attempt's machine back before it ran: withholds what it was, tells of it, and frees its name, in
+    /// that order. The machine is the proof, so it goes last, and whoever does it again does the rest.
+    TakenBack {
+        /// The machine.
+        machine: Machine,
+        /// The attempt it was.
+        attempt: u32,
+    },
     /// Writes what went wrong with an attempt.
     NoteFault(String),
     /// Writes that nothing is left to buy; others have their turn, and it is tried once more.
@@ -76,6 +84,10 @@ pub enum Step {
     Drained,
     /// Writes that nothing holds the machine any more, and that it is deleted now.
     Vacated(Volumes),
+    /// Writes what the claim waits for.
+    Explain(Word),
+    /// Takes back why nothing was bought: now something is.
+    Unblock,
     /// Writes that the machine has joined.
     Register,
     /// Writes that the Node is ready for work.
@@ -120,8 +132,6 @@ pub enum Volumes {
 pub enum Withholding {
     /// The allocated offering: there is no hardware for it.
     Shortage,
-    /// The allocated offering: the cloud took the machine back before it ran.
-    Preempted,
     /// The allocated subnet: it has no address left.
     Subnet,
 }
@@ -148,6 +158,17 @@ impl End {
     ];
 }
 
+/// What a claim says of a condition that is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The condition.
+    pub condition: &'static str,
+    /// Why it is not true yet, as one word.
+    pub reason: &'static str,
+    /// The same for people.
+    pub message: String,
+}
+
 /// Why a claim does not get on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Blocker {
@@ -170,6 +191,26 @@ pub enum Blocker {
     Impostor(String),
 }
 
+impl Blocker {
+    /// What does not become true because of it.
+    pub fn condition(&self) -> &'static str {
+        match self {
+            Self::Unresolved(_) | Self::HeldBack(_) | Self::Stranger { .. } => names::LAUNCHED,
+            Self::Impostor(_) => names::NODE_REGISTERED,
+        }
+    }
+
+    /// As one word.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Unresolved(_) => names::REASON_LAUNCH_BLOCKED,
+            Self::HeldBack(_) => names::REASON_HELD_BACK,
+            Self::Stranger { .. } => names::REASON_NAME_TAKEN,
+            Self::Impostor(_) => names::REASON_NODE_MISMATCH,
+        }
+    }
+}
+
 impl Step {
     /// A word for logs and metrics.
     pub fn name(&self) -> &'static str {
@@ -184,6 +225,7 @@ impl Step {
             Self::Label(_) => "label",
             Self::Launched(_) => "launched",
             Self::Withhold(_) => "withhold",
+            Self::TakenBack { .. } => "taken-back",
             Self::NoteFault(_) => "note-fault",
             Self::NoteShortage(_) => "note-shortage",
             Self::GiveUp(_) => "give-up",
@@ -199,6 +241,8 @@ impl Step {
             Self::Await(..) => "await",
             Self::Drained => "drained",
             Self::Vacated(_) => "vacated",
+            Self::Explain(_) => "explain",
+            Self::Unblock => "unblock",
             Self::Register => "register",
             Self::Initialize => "initialize",
             Self::DeleteNode { .. } => "delete-node",

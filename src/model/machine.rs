@@ -1,5 +1,7 @@
 //! A machine as a decision sees it: the same words for every cloud.
 
+use std::fmt;
+
 use jiff::Timestamp;
 
 use crate::api::CapacityType;
@@ -73,7 +75,43 @@ pub enum StatusReason {
     Other(String),
 }
 
+impl fmt::Display for MachineStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "pending",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Restarting => "restarting",
+            Self::Deleting => "deleting",
+            Self::Failed => "failed",
+            Self::Other(word) => word,
+        })
+    }
+}
+
+impl fmt::Display for StatusReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Preempted => "stopped_by_preemption",
+            Self::NoCapacity => "cannot_start_capacity",
+            Self::NoAddress => "cannot_start_ip_address",
+            Self::Other(word) => word,
+        })
+    }
+}
+
 impl Machine {
+    /// What it does and why, for people: `stopped (stopped_by_preemption)`.
+    pub fn state(&self) -> String {
+        let reasons: Vec<String> = self.reasons.iter().map(ToString::to_string).collect();
+        match reasons.as_slice() {
+            [] => self.status.to_string(),
+            reasons => format!("{} ({})", self.status, reasons.join(", ")),
+        }
+    }
+
     /// Whether it has come to an end by itself: it does not run, and will not unless somebody starts it.
     pub fn is_dead(&self) -> bool {
         matches!(self.status, MachineStatus::Failed | MachineStatus::Stopped)

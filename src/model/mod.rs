@@ -1,5 +1,6 @@
 //! What decisions see of the world, free of how it was read.
 
+pub mod budget;
 pub mod discount;
 pub mod host_port;
 pub mod instance_type;

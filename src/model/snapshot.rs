@@ -12,6 +12,8 @@ use super::storage::Storage;
 pub struct Snapshot {
     /// The pools that nodes can be made from: dynamic, ready, and not being deleted.
     pub pools: Vec<Pool>,
+    /// The other pools that would make nodes for pods if they could, by name, with what keeps them from it.
+    pub closed: Vec<(String, String)>,
     /// The nodes that are there, and the claims to nodes that are on their way.
     pub nodes: Vec<Node>,
     /// The pods that need a place. None of them is among `bound`.

@@ -19,7 +19,9 @@ use crate::cloud::ClusterId;
 use crate::cluster::Cluster;
 use crate::controllers::compute::Place;
 use crate::controllers::events::Events;
-use crate::controllers::{self, Compute, Context, Discounts, Notices, ServerTime, Unavailable, Zones};
+use crate::controllers::{
+    self, Compute, Context, Definitions, Discounts, Notices, ServerTime, Unavailable, Zones,
+};
 use crate::entropy::Entropy;
 use crate::ibm::http::Metrics;
 use crate::ibm::offerings::Kinds;
@@ -89,6 +91,7 @@ pub(super) fn context_with(
     Ok(Context {
         events: Events::new(edges.kube.clone(), edges.clock.clone(), identity),
         unavailable: Unavailable::new(kube, clock, holds, metrics.clone()),
+        definitions: Definitions::new(metrics.clone()),
         metrics,
         server_time: ServerTime::new(edges.kube.clone(), edges.clock.clone()),
         zones: Zones::default(),
@@ -185,6 +188,7 @@ pub(super) async fn lead(context: Context, stop: CancellationToken) {
         if let Err(error) = control(context.clone(), stop.clone()).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "starting again");
         }
+        context.definitions.forget_all();
         tokio::select! {
             biased;
             () = stop.cancelled() => {}

@@ -11,6 +11,7 @@ pub mod run;
 pub mod serve;
 pub mod settings;
 mod slim;
+mod times;
 mod zone_leases;
 
 pub use crate::controllers::Context;

@@ -3,7 +3,8 @@
 //!
 //! A call proves nothing: it makes the machines that it names be looked at, through the VPC API. So what a caller could
 //! gain is little, and still each call must bear the shared secret, be fresh and be new: its CloudEvents `time` may be
-//! five minutes old at most and its `id` must not have been seen.
+//! five minutes old at most and its `id` must not have been seen. Only the replica that leads looks at machines, so the
+//! others take no call: whoever makes it makes it again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -116,6 +117,9 @@ async fn take(State(door): State<Arc<Door>>, headers: HeaderMap, body: Bytes) ->
     if !is_same(given, door.secret.expose().as_bytes()) {
         return StatusCode::UNAUTHORIZED;
     }
+    if !door.notices.are_heard() {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
     let Ok(envelope) = serde_json::from_slice::<Envelope>(&body) else {
         return StatusCode::BAD_REQUEST;
     };
@@ -173,6 +177,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::controllers::interruption::Listening;
 
     const SECRET: &str = "correct horse battery staple";
     const MACHINE: &str = "0717_0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4";
@@ -181,6 +186,7 @@ mod tests {
         router: Router,
         notices: Notices,
         clock: Clock,
+        listening: Option<Listening>,
     }
 
     impl Caller {
@@ -190,6 +196,7 @@ mod tests {
             let router = router(Secret::new(SECRET.to_owned()), notices.clone(), clock.clone());
             Self {
                 router,
+                listening: Some(notices.listen()),
                 notices,
                 clock,
             }
@@ -225,6 +232,19 @@ mod tests {
     async fn a_fresh_notification_with_the_secret_makes_its_machine_be_looked_at() {
         let caller = Caller::new();
         assert_eq!(caller.call(SECRET, "1", "2026-11-16T09:59:30Z").await, 202);
+        assert_eq!(caller.told(), [MACHINE]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_does_not_lead_takes_no_word_and_the_same_call_is_taken_by_one_that_does() {
+        let mut caller = Caller::new();
+        let time = "2026-11-16T10:00:00Z";
+        caller.listening = None;
+        assert_eq!(caller.call("guessed", "1", time).await, 401);
+        assert_eq!(caller.call(SECRET, "1", time).await, 503);
+        assert!(caller.told().is_empty());
+        caller.listening = Some(caller.notices.listen());
+        assert_eq!(caller.call(SECRET, "1", time).await, 202);
         assert_eq!(caller.told(), [MACHINE]);
     }
 

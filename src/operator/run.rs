@@ -3,14 +3,13 @@
 use kube::client::ClientBuilder;
 use prometheus::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tower::util::MapResponseLayer;
 
 use super::cluster;
 use super::edges::{self, Edges};
 use super::push::PushSettings;
-use super::serve::{self, Readiness};
+use super::serve;
 use super::settings::{SettingError, Settings};
 use super::slim::slim;
 use crate::clock::Clock;
@@ -89,7 +88,7 @@ pub async fn run(mut settings: Settings, stop: CancellationToken) -> Result<(), 
         .map_err(|error| StartError::Listen(listen, error))?;
     let address = listener.local_addr().unwrap_or(listen);
     tracing::info!(%address, region = settings.region, "serving health and metrics");
-    let (_ready, readiness) = watch::channel(Readiness::Ready);
+    let readiness = context.definitions.readiness();
     let served = serve::serve(listener, serve::router(registry, readiness), stop.clone());
     let pushed = push(settings.push.take(), &context, stop.clone()).await?;
     let discounts = context.discounts.clone();

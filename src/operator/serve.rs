@@ -8,14 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Whether the process can do its work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    /// Not yet, and why.
-    NotReady(String),
-    /// Yes.
-    Ready,
-}
+use crate::controllers::definitions::Readiness;
 
 /// The routes `/healthz`, `/readyz` and `/metrics`.
 pub fn router(registry: Registry, readiness: watch::Receiver<Readiness>) -> Router {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::discounts::DiscountSettings;
 use super::planning::RawPlanning;
 use super::push::PushSettings;
+use super::times;
 use crate::allocation::{Breakers, Purchases};
 use crate::controllers;
 use crate::controllers::context::Collecting;
@@ -60,6 +61,8 @@ pub struct RawSettings {
     pub purchases: Purchases,
     /// `--initialization-minutes`
     pub initialization_minutes: Option<u64>,
+    /// `--late-create-seconds`
+    pub late_create_seconds: Option<u64>,
     /// `--spot-discount-factor`, each time
     pub spot_discount_factors: Vec<String>,
     /// `KARPENTER_SPOT_DISCOUNT_PERCENT`
@@ -135,18 +138,8 @@ const LISTEN_DEFAULT: SocketAddr =
 const REQUESTS_PER_SECOND_MAX: u32 = 100;
 const BURST_MAX: u32 = 1000;
 const DEADLINE_SECONDS_MAX: u64 = 300;
-/// A class takes up to eight requests each time: more often than twice a minute is a burden, less than once an hour is
-/// no watch over what people change in the account.
-const RESOLVE_SECONDS: (u64, u64) = (30, 3600);
-/// A node that is not ready after two hours never will be; one that may take less than five minutes is given up for a
-/// slow driver.
-const INITIALIZATION_MINUTES: (u64, u64) = (5, 120);
 /// Above this a breaker protects nobody.
 const BREAKER_MAX: u64 = 100_000;
-/// A day: longer than the cloud is short of anything, and soon enough to notice a wrong unit.
-const PREEMPTION_HOLD_SECONDS_MAX: u64 = 86_400;
-/// A list is a request for each hundred machines: more often is a burden; less often, pods wait for what is gone.
-const INTERRUPTION_POLL_SECONDS: (u64, u64) = (10, 300);
 /// Where the chart is installed when nothing else is said.
 const NAMESPACE_DEFAULT: &str = "karpenter-ibm";
 
@@ -212,42 +205,12 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
         }
     }
     settings.joiner = joiner;
-    if let Some(seconds) = raw.preemption_hold_seconds {
-        if seconds == 0 || seconds > PREEMPTION_HOLD_SECONDS_MAX {
-            let may_be = format!("1 to {PREEMPTION_HOLD_SECONDS_MAX} seconds");
-            return Err(out_of_range("--preemption-hold-seconds", seconds, may_be));
-        }
-        settings.holds.preempted = Duration::from_secs(seconds);
-    }
-    if let Some(seconds) = raw.interruption_poll_seconds {
-        let (min, max) = INTERRUPTION_POLL_SECONDS;
-        if !(min..=max).contains(&seconds) {
-            let may_be = format!("{min} to {max} seconds");
-            return Err(out_of_range("--interruption-poll", seconds, may_be));
-        }
-        settings.interruption_poll = Duration::from_secs(seconds);
-    }
+    times::set(raw, &mut settings)?;
     settings.collecting = raw.collecting;
     settings.allowed = raw.allowed.clone();
     settings.planning = raw.planning.options;
     settings.batch = raw.planning.batch()?;
     settings.breakers = breakers(raw)?;
-    if let Some(minutes) = raw.initialization_minutes {
-        let (min, max) = INITIALIZATION_MINUTES;
-        if !(min..=max).contains(&minutes) {
-            let may_be = format!("{min} to {max} minutes");
-            return Err(out_of_range("--initialization-minutes", minutes, may_be));
-        }
-        settings.limits.initialization = Duration::from_mins(minutes);
-    }
-    if let Some(seconds) = raw.resolve_seconds {
-        let (min, max) = RESOLVE_SECONDS;
-        if !(min..=max).contains(&seconds) {
-            let may_be = format!("{min} to {max} seconds");
-            return Err(out_of_range("--nodeclass-resolve-seconds", seconds, may_be));
-        }
-        settings.resolve_every = Duration::from_secs(seconds);
-    }
     Ok(settings)
 }
 
@@ -386,7 +349,7 @@ fn within(
         .ok_or_else(|| out_of_range(setting, u64::from(value), format!("1 to {max}")))
 }
 
-fn out_of_range(setting: &'static str, value: u64, may_be: String) -> SettingError {
+pub(super) fn out_of_range(setting: &'static str, value: u64, may_be: String) -> SettingError {
     SettingError {
         setting,
         problem: format!("{value} is out of range"),
@@ -498,6 +461,27 @@ mod tests {
             setting(|raw| raw.initialization_minutes = Some(4)),
             "--initialization-minutes"
         );
+        for seconds in [9, 601] {
+            let raw = RawSettings {
+                late_create_seconds: Some(seconds),
+                ..good()
+            };
+            assert_eq!(wrong(&raw).setting, "--late-create-seconds");
+        }
+    }
+
+    #[test]
+    fn how_late_an_order_may_be_carried_out_is_a_setting() {
+        let late = |late_create_seconds| {
+            let raw = RawSettings {
+                late_create_seconds,
+                ..good()
+            };
+            Settings::validate(&raw).unwrap().controllers.limits.late_create
+        };
+        assert_eq!(late(None), Duration::from_mins(1));
+        assert_eq!(late(Some(10)), Duration::from_secs(10));
+        assert_eq!(late(Some(600)), Duration::from_mins(10));
     }
 
     #[test]

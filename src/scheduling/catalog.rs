@@ -30,14 +30,15 @@ pub(super) fn templates(
         expect_daemons(&mut template, at.1, &snapshot.daemons, space, dims);
         template.limits = Limits::of(at.1, &snapshot.nodes);
         if let Some(limits) = &template.limits {
-            let mut most: Vec<i64> = Vec::new();
             for kind in &mut template.types {
                 kind.counted = limits.count(&at.1.types[kind.index].capacity);
-                most.resize(kind.counted.len(), 0);
-                let pairs = most.iter_mut().zip(&kind.counted);
-                pairs.for_each(|(most, counted)| *most = (*most).max(*counted));
             }
-            template.counted_most = most;
+            let counted = |at: usize| template.types.iter().map(move |kind| kind.counted[at]);
+            let most = |at: usize| counted(at).max().unwrap_or_default();
+            let least = |at: usize| counted(at).min().unwrap_or_default();
+            let names = limits.names.len();
+            template.counted_most = (0..names).map(most).collect();
+            template.counted_range = (0..names).map(|at| most(at) - least(at)).collect();
         }
         let least = at.1.requirements.min_values().iter();
         template.min_values = least

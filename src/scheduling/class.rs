@@ -8,8 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::Preferences;
+use super::hosts::Host;
 use super::plan::Why;
 use super::space::{ANYTHING, ReqId, Space};
+use super::template::Template;
 use super::tolerance::Tolerance;
 use super::topology::{Ask, Asks, Group, GroupId, Groups, Kind, Over};
 use crate::model::pod::{Firmness, Term};
@@ -85,11 +87,17 @@ pub(super) struct Reader<'a> {
     pub(super) groups: &'a mut Groups,
     pub(super) meanings: &'a mut Meanings,
     pub(super) preferences: Preferences,
+    pub(super) templates: &'a [Template],
+    pub(super) hosts: &'a [Host],
 }
 
 impl Reader<'_> {
     /// What a class asks at each stage, or why it cannot be placed at all.
     pub(super) fn read(&mut self, class: &mut Class, pod: &Pod) {
+        if let Some(claim) = pod.devices.first() {
+            class.trouble = Some(Why::Devices(claim.clone()));
+            return;
+        }
         let terms = pod.node_terms.iter();
         let own: Vec<(ReqId, &Requirements)> = terms
             .filter_map(|term| Some((self.space.id_of(term)?, term)))
@@ -102,7 +110,8 @@ impl Reader<'_> {
                 return;
             }
         };
-        let tolerations = self.tolerance.tolerations(&pod.tolerations, Preferring::Counts);
+        // Where pods are counted, a taint that only prefers keeps no node out: the scheduler honors the others alone.
+        let tolerations = self.tolerance.tolerations(&pod.tolerations, Preferring::Ignored);
         let firm = self.firm(pod, (&own_ids, tolerations));
         class.keeps = firm.far.iter().map(|ask| ask.group).collect();
         let mut wishes = self.wishes(pod, (&own_ids, tolerations));
@@ -192,7 +201,9 @@ impl Reader<'_> {
             }
         }
         nodes.dedup();
-        nodes.truncate(ALTERNATIVES_MAX);
+        if nodes.len() > ALTERNATIVES_MAX {
+            self.keep_first_that_can_be_met(&mut nodes);
+        }
         StageOf {
             nodes,
             tolerations: self.tolerance.tolerations(&pod.tolerations, wishes.preferring),
@@ -203,6 +214,21 @@ impl Reader<'_> {
             },
             pins: Vec::new(),
         }
+    }
+
+    /// Of too many alternatives the first that some place can meet at all.
+    fn keep_first_that_can_be_met(&self, nodes: &mut Vec<ReqId>) {
+        let space = &*self.space;
+        let is_there = |node: &ReqId| {
+            let mut hosts = self.hosts.iter();
+            hosts.any(|host| space.meet(space.bits(host.req), space.bits(*node)))
+        };
+        let is_sold = |node: &ReqId| {
+            let mut templates = self.templates.iter();
+            templates.any(|template| template.can_meet(space, *node))
+        };
+        nodes.retain(|node| is_sold(node) || is_there(node));
+        nodes.truncate(ALTERNATIVES_MAX);
     }
 
     /// Where the volumes of a class can be, as alternatives. They say nothing about where its pods are counted.

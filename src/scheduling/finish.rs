@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use super::bits;
 use super::explain::{Tried, explain};
-use super::limits;
 use super::plan::{Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan};
 use super::run::{Claim, Rest, Run};
 use super::space::ReqId;
-use super::template::offer_columns;
+use super::template::{Template, offer_columns};
 use crate::model::{Requirements, Values};
 
 /// A claim names at most so many types: the API server takes no object of more than about a megabyte, and nobody
-/// needs more to choose from.
+/// needs more to choose from, unless a pool asks for a number of different values.
 const OPTIONS_MAX: usize = 600;
 
 /// The plan that a pass has found, with the reasons for what it left out.
@@ -62,7 +61,8 @@ fn new_claim(run: &Run<'_, '_>, at: usize, written: &mut Written) -> Option<NewC
     let template = &problem.templates[claim.template];
     let pool = &problem.snapshot.pools[template.pool];
     let req = run.bins.req[run.nodes() + at];
-    let types = run.types_of(at);
+    let mut types = run.types_of(at);
+    template.keep_allowed(&mut types, &run.left[claim.template], Some(claim.kind));
     let offer = template.types[claim.kind].cheapest(&problem.space, offer_columns(&problem.space), req)?;
     let offering = &pool.types[template.types[claim.kind].index].offerings[offer.index];
     let too_few = run.too_few(claim.template, req, &types);
@@ -81,7 +81,7 @@ fn new_claim(run: &Run<'_, '_>, at: usize, written: &mut Written) -> Option<NewC
         requirements,
         requests: problem.dims.named(&with_daemons(run, claim, &types)),
         pods: claim.pods.clone(),
-        options: options(run, claim, req, &types),
+        options: options(template, req, &types),
         cheapest: Cheapest {
             instance_type: template.types[claim.kind].index,
             zone: offering.zone.clone(),
@@ -108,18 +108,17 @@ fn with_daemons(run: &Run<'_, '_>, claim: &Claim, types: &[u64]) -> Vec<i64> {
         .collect()
 }
 
-/// The types that are left, cheapest first. Those that what is left of the pool's limits does not allow are not offered.
-fn options(run: &Run<'_, '_>, claim: &Claim, req: ReqId, types: &[u64]) -> Vec<u32> {
-    let template = &run.problem.templates[claim.template];
-    let left = &run.left[claim.template];
-    let planned = &template.types[claim.kind].counted;
-    let fits = |counted: &[i64]| limits::allow(left, Some(planned), counted);
-    let all = left.is_empty() || fits(&template.counted_most);
-    let allowed = |kind: &usize| all || fits(&template.types[*kind].counted);
+/// The types that are left, cheapest first.
+fn options(template: &Template, req: ReqId, types: &[u64]) -> Vec<u32> {
+    let most = if template.min_values.is_empty() {
+        OPTIONS_MAX
+    } else {
+        usize::MAX
+    };
     let index = |kind: usize| u32::try_from(template.types[kind].index).unwrap_or(u32::MAX);
-    let mut options = Vec::with_capacity((bits::count(types) as usize).min(OPTIONS_MAX));
+    let mut options = Vec::with_capacity((bits::count(types) as usize).min(most));
     for (_, kind) in &template.known_row(req).by_price {
-        if options.len() < OPTIONS_MAX && bits::has(types, *kind) && allowed(kind) {
+        if options.len() < most && bits::has(types, *kind) {
             options.push(index(*kind));
         }
     }

@@ -67,6 +67,13 @@ pub(super) fn allow(left: &[i64], before: Option<&[i64]>, after: &[i64]) -> bool
     })
 }
 
+/// What is left after this much more, where `before` is counted already.
+pub(super) fn less(left: &[i64], before: Option<&[i64]>, after: &[i64]) -> Vec<i64> {
+    let more = |at: usize| after[at] - before.map_or(0, |before| before[at]);
+    let left = left.iter().enumerate();
+    left.map(|(at, left)| left.saturating_sub(more(at))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,6 +52,8 @@ impl<'a> Problem<'a> {
             groups: &mut groups,
             meanings: &mut meanings,
             preferences: options.preferences,
+            templates: &templates,
+            hosts: &hosts,
         };
         let mut classes = classes(snapshot, &dims);
         for class in &mut classes {

@@ -118,6 +118,7 @@ fn alone(snapshot: &Snapshot, pool: &Pool, pod: usize) -> Option<Snapshot> {
     member.class = 0;
     let mut alone = snapshot.clone();
     alone.pools = vec![pool.clone()];
+    alone.closed.clear();
     alone.pending = PodSet {
         classes: vec![class],
         members: vec![member],

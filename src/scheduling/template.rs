@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::bits;
 use super::dims::Dims;
-use super::limits::Limits;
+use super::limits::{self, Limits};
 use super::space::{ReqId, Space};
 use crate::api::names::{CAPACITY_TYPE, ZONE};
 use crate::model::{HostPort, InstanceType, Pool, host_port};
@@ -33,6 +33,8 @@ pub(super) struct Template {
     pub(super) limits: Option<Limits>,
     /// The most that any of its types counts against each limit.
     pub(super) counted_most: Vec<i64>,
+    /// By how much the type that counts most differs from the one that counts least.
+    pub(super) counted_range: Vec<i64>,
     /// Ports that daemons take, and the types on which they do.
     pub(super) daemon_ports: Vec<(Vec<HostPort>, Vec<u64>)>,
     /// The drivers of which types can attach so many volumes only, and how many each can.
@@ -176,6 +178,7 @@ impl Template {
             taints,
             limits: None,
             counted_most: Vec::new(),
+            counted_range: Vec::new(),
             daemon_ports: Vec::new(),
             attachable: attachable(source, &types),
             min_values: Vec::new(),
@@ -267,6 +270,30 @@ impl Template {
                 }
             }
         }
+    }
+
+    /// Leaves only types with which limits hold, where what a claim is planned to be is counted already.
+    pub(super) fn keep_allowed(&self, types: &mut [u64], left: &[i64], planned: Option<usize>) {
+        let counted = |kind: usize| &self.types[kind].counted[..];
+        let planned = planned.map(counted);
+        let fits = |counted: &[i64]| limits::allow(left, planned, counted);
+        if left.is_empty() || fits(&self.counted_most) {
+            return;
+        }
+        for kind in 0..self.types.len() {
+            if bits::has(types, kind) && !fits(counted(kind)) {
+                bits::drop(types, kind);
+            }
+        }
+    }
+
+    /// Whether any type that can be had now has labels that meet requirements.
+    pub(super) fn can_meet(&self, space: &Space, req: ReqId) -> bool {
+        let columns = offer_columns(space);
+        let has = |kind: &Kind| {
+            kind.cheapest(space, columns, req).is_some() && space.meet(&kind.set, space.bits(req))
+        };
+        space.meet(space.bits(self.req), space.bits(req)) && self.types.iter().any(has)
     }
 
     /// What requirements leave of the types.

@@ -43,6 +43,10 @@ pub enum Why {
     Invalid(InvalidPod),
     /// A volume cannot be used.
     Volume(VolumeProblem),
+    /// It claims devices, by this name, which are allocated where nobody here can foresee it.
+    Devices(String),
+    /// The pool makes no nodes now, for this reason.
+    Closed(String),
     /// There is nothing that could take a pod.
     NothingThere,
     /// A taint is not tolerated.
@@ -131,16 +135,16 @@ impl Why {
     /// How near the pod came: what is looked at later has passed all that is looked at before.
     pub(super) fn nearness(&self) -> u8 {
         match self {
-            Self::Invalid(_) | Self::Volume(_) | Self::NothingThere => 0,
+            Self::Invalid(_) | Self::Volume(_) | Self::Devices(_) | Self::Closed(_) | Self::NothingThere => 0,
             Self::Taint(_) => 1,
             Self::Requirement(_) => 2,
             Self::NoType { .. } => 3,
             Self::Port(_) => 4,
             Self::VolumeLimit { .. } => 5,
             Self::Resource { .. } => 6,
-            Self::MinValues { .. } => 7,
-            Self::Withheld { .. } => 8,
-            Self::Limit { .. } => 9,
+            Self::Withheld { .. } => 7,
+            Self::Limit { .. } => 8,
+            Self::MinValues { .. } => 9,
             Self::Spread { .. } | Self::Near { .. } | Self::Far { .. } | Self::Feared { .. } => 10,
             Self::Taken | Self::OutOfTime => 11,
         }
@@ -163,6 +167,11 @@ impl fmt::Display for Why {
         match self {
             Self::Invalid(invalid) => write!(f, "{invalid}"),
             Self::Volume(problem) => write!(f, "{problem}"),
+            Self::Devices(claim) => write!(
+                f,
+                "it claims devices (resourceClaims: {claim}), and no node is bought for pods that do"
+            ),
+            Self::Closed(why) => f.write_str(why),
             Self::NothingThere => f.write_str("there is neither a node nor a ready NodePool"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::Requirement(conflict) => write!(f, "{conflict}"),

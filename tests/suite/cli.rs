@@ -340,3 +340,39 @@ fn the_demo_of_an_unknown_region_is_bad_input() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("hint: --region may be one of au-syd"));
 }
+
+/// There is no helm here: the template is read as text.
+#[test]
+fn what_the_chart_tells_the_controller_it_knows_and_every_value_has_a_default() {
+    let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("charts/karpenter-ibm");
+    let template = std::fs::read_to_string(chart.join("templates/deployment.yaml")).unwrap();
+    let values = std::fs::read_to_string(chart.join("values.yaml")).unwrap();
+    let values: serde_json::Value = serde_saphyr::from_str(&values).unwrap();
+    let help = binary(&["controller", "--help"], &[]).output().unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let lines = template.lines().map(str::trim);
+    let flags: Vec<&str> = lines
+        .filter_map(|line| line.strip_prefix("- --")?.split('=').next())
+        .collect();
+    assert_eq!(
+        flags,
+        [
+            "listen",
+            "interruption-poll",
+            "gc",
+            "push-listen",
+            "push-secret-file"
+        ]
+    );
+    for flag in flags {
+        assert!(help.contains(&format!("--{flag} <")), "--{flag}");
+    }
+    for after in template.split(".Values.").skip(1) {
+        let path: String = after
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '.')
+            .collect();
+        let pointer = format!("/{}", path.replace('.', "/"));
+        assert!(values.pointer(&pointer).is_some(), "{path}");
+    }
+}

@@ -118,6 +118,7 @@ async fn a_catalogue_that_lies_or_falls_silent_changes_no_price() {
     for lie in [
         FaultKind::PriceZero,
         FaultKind::PriceNegative,
+        FaultKind::PriceNotANumber,
         FaultKind::PriceMissing,
         FaultKind::ServerError,
     ] {
@@ -147,6 +148,7 @@ async fn whatever_goes_wrong_a_price_from_the_catalogue_is_the_right_one() {
         FaultKind::PriceMissing,
         FaultKind::PriceZero,
         FaultKind::PriceNegative,
+        FaultKind::PriceNotANumber,
     ];
     let mut read = 0;
     for seed in 0..3 {

@@ -3,7 +3,8 @@
 //! Covered is what a machine is made of and cannot be changed on it, whatever fields the class has or will have, but for
 //! those named in [`NOT_COVERED`]: names for places and images are judged by what they stand for, against the machine
 //! itself; tags and the choice among places make no other machine. An empty field says the same as an absent one, a
-//! default counts as if it were written, and lists count in any order.
+//! default counts as if it were written, and lists count in any order. The resource group is covered although it never
+//! changes: what was stamped on claims before that was so stays comparable.
 
 use std::collections::BTreeMap;
 

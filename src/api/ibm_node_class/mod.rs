@@ -61,6 +61,11 @@ const SECOND_GENERATION_VOLUME: &str = "sdp";
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("has(self.image) != has(self.imageSelector)", "exactly one of 'image' and 'imageSelector' must be set"))]
 #[x_kube(validation = ("!has(self.zone) || self.zone.startsWith(self.region + '-')", "'zone' must be a zone of 'region'"))]
+#[x_kube(validation = (
+    "has(self.resourceGroup) == has(oldSelf.resourceGroup) && \
+     (!has(self.resourceGroup) || self.resourceGroup == oldSelf.resourceGroup)",
+    "'resourceGroup' is immutable, as machines are known by it: make another class",
+))]
 pub struct IBMNodeClassSpec {
     /// Region, like `us-south`.
     #[schemars(extend("maxLength" = NAME_LENGTH_MAX, "pattern" = pattern::REGION.text))]
@@ -99,7 +104,8 @@ pub struct IBMNodeClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::regional_ids")]
     pub ssh_keys: Option<Vec<String>>,
-    /// Id or name of the resource group of every node. The account's default group if absent.
+    /// Id or name of the resource group of every node. The account's default group if absent. It never changes: machines
+    /// are known as ours by their name and their group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minLength" = 1))]
     pub resource_group: Option<String>,

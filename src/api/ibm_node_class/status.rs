@@ -37,7 +37,7 @@ pub struct IBMNodeClassStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub resolved_security_groups: Option<Vec<String>>,
-    /// Id of the resource group of new nodes.
+    /// Id of the resource group of nodes. Recorded when the class is first resolved, and never changed.
     #[serde(
         default,
         rename = "resolvedResourceGroupID",
@@ -200,6 +200,12 @@ impl IBMNodeClass {
         let ready = self.status.as_ref()?.condition(names::READY)?;
         let is_current = ready.observed_generation == self.metadata.generation;
         Some(ready).filter(|ready| is_current && ready.status != "Unknown")
+    }
+
+    /// The id of the resource group that its machines are in, whether or not the class can be used now. With their names it
+    /// marks machines as ours, so what was recorded once stays.
+    pub fn recorded_group(&self) -> Option<&str> {
+        self.status.as_ref()?.resolved_resource_group_id.as_deref()
     }
 
     /// What the class stands for, if that was resolved for the class as it is written now and nothing is wrong with it.

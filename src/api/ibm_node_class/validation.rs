@@ -27,9 +27,18 @@ impl IBMNodeClass {
         found.verdict()
     }
 
-    /// The verdict of the CRD on an update, which is free: what a change means for nodes is for drift to decide.
-    pub fn validate_update(&self, _old: &Self) -> Result<(), Vec<Violation>> {
-        self.validate()
+    /// The verdict of the CRD on an update of `old` to this, which is free but for the resource group: what any other
+    /// change means for nodes is for drift to decide, but by their group machines are known as ours.
+    pub fn validate_update(&self, old: &Self) -> Result<(), Vec<Violation>> {
+        let mut found = self.validate().err().unwrap_or_default();
+        let mut changes = Violations::default();
+        changes.require(
+            self.spec.resource_group == old.spec.resource_group,
+            Field::root("spec"),
+            "'resourceGroup' is immutable, as machines are known by it: make another class",
+        );
+        found.extend(changes.verdict().err().unwrap_or_default());
+        if found.is_empty() { Ok(()) } else { Err(found) }
     }
 }
 

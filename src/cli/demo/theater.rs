@@ -129,7 +129,6 @@ fn cluster(show: &Show) -> Cluster {
         server,
         cloud: Cloud::new(options),
         clock,
-        operator_clock: Clock::simulated(now),
     }
 }
 

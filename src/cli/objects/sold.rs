@@ -115,6 +115,7 @@ pub(in crate::cli) fn types(
         class: class.clone(),
         image: None,
         resource_group: None,
+        refusal: None,
     };
     let mut facts = known.facts(subnets.collect());
     if class.resolution().is_none()

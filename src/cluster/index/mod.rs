@@ -8,6 +8,7 @@ use crate::api::{IBMNodeClass, NodeClaim, NodePool};
 use crate::cluster::kept::{Kept, key};
 use crate::cluster::pods::{Meaning, Pods};
 use crate::cluster::store::{Revision, Store, Told};
+use crate::model::budget::Budget;
 use crate::model::pod::{InvalidPod, Pod};
 use crate::model::storage::{Storage, StorageClass, Volume, VolumeClaim};
 
@@ -45,6 +46,8 @@ pub struct Index {
     pub volume_limits: Store<BTreeMap<String, u32>>,
     /// The labels of namespaces.
     pub namespaces: Store<BTreeMap<String, String>>,
+    /// Disruption budgets, by namespace and name.
+    pub budgets: Store<Budget>,
     marks: Marks,
 }
 

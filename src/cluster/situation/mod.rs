@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{NodeClaim, NodePool};
+use crate::api::{NodeClaim, NodePool, names};
 use crate::cluster::holds::{Holds, made_for};
 use crate::cluster::index::Index;
 use crate::cluster::places::{Types, leaving, load, places};
 use crate::cluster::pods::{Ending, Place, Seen};
+use crate::lifecycle::facts::Facts;
+use crate::model::budget::forbid;
 use crate::model::pod::{ClassId, Member};
 use crate::model::storage::Storage;
 use crate::model::{Node, NodeKind, Pod, PodSet, Pool, Snapshot, Standing};
@@ -37,7 +39,7 @@ impl Index {
         self.pods
             .waiting()
             .any(|(uid, seen)| self.counts(seen) && is_needy(uid))
-            || self.left_behind().any(is_needy)
+            || self.left_behind(now).any(is_needy)
     }
 
     /// The cluster at `now`, given the types of each pool that can be used. Pods in `but` are left out of it.
@@ -46,7 +48,7 @@ impl Index {
         let mut nodes = places(self, types, &storage);
         let holds = Holds::of(&self.claims);
         let held = self.kept_promises(&holds.at(now), &mut nodes, &storage);
-        let needy = self.needy(&held, but);
+        let needy = self.needy(&held, but, now);
         let bound = self.bound(&nodes, &held, &needy);
         let (pools, written) = self.usable_pools(types);
         let daemons = self.daemons.iter();
@@ -56,6 +58,8 @@ impl Index {
         Situation {
             snapshot: Snapshot {
                 pools,
+                // Whoever knows what is sold knows why some pools sell nothing.
+                closed: Vec::new(),
                 nodes,
                 pending: self.set(needy.iter().map(|uid| (uid.as_str(), None))),
                 bound: self.set(
@@ -93,11 +97,29 @@ impl Index {
     }
 
     /// The pods on nodes that go, of which others will need a place.
-    fn left_behind(&self) -> impl Iterator<Item = &str> {
-        leaving(self).flat_map(|name| {
-            let pods = self.pods.on(name).filter(|(_, seen)| seen.comes_back());
+    fn left_behind(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+        leaving(self).flat_map(move |name| {
+            let pods = self.pods.on(name).filter(move |(_, seen)| seen.comes_back(now));
+            let pods = pods.filter(move |(_, seen)| !self.is_held_fast(name, seen));
             pods.map(|(uid, _)| uid.as_str())
         })
+    }
+
+    /// Whether budgets keep a pod on a node that goes for good, so that nobody will ever need another place for it. A node
+    /// that has a deadline, or whose machine is taken away, loses its pods in any case.
+    fn is_held_fast(&self, node: &str, seen: &Seen) -> bool {
+        let Some(claim) = self.claims.get(node).filter(|_| !self.budgets.is_empty()) else {
+            return false;
+        };
+        let is_taken = claim.annotations().contains_key(names::INTERRUPTED_SINCE) || claim.end().is_some();
+        let has_deadline = claim.spec.termination_grace_period.is_some();
+        let stays = matches!(&seen.place, Place::On { ending, .. } if *ending == Ending::No);
+        let class = self.pods.class(seen.class).and_then(|read| read.as_ref().ok());
+        let budgets = self.budgets.iter().map(|(_, budget)| budget);
+        !is_taken
+            && !has_deadline
+            && stays
+            && class.is_some_and(|pod| forbid(budgets, &seen.namespace, &pod.labels))
     }
 
     /// Puts the pods that claims were made for on them, as far as they have room; says which.
@@ -131,11 +153,16 @@ impl Index {
         kept
     }
 
-    fn needy(&self, held: &BTreeMap<String, String>, but: &BTreeSet<String>) -> BTreeSet<String> {
+    fn needy(
+        &self,
+        held: &BTreeMap<String, String>,
+        but: &BTreeSet<String>,
+        now: Timestamp,
+    ) -> BTreeSet<String> {
         let waiting = self.pods.waiting().filter(|(_, seen)| self.counts(seen));
         let waiting = waiting.map(|(uid, _)| uid.as_str());
         waiting
-            .chain(self.left_behind())
+            .chain(self.left_behind(now))
             .filter(|uid| !held.contains_key(*uid) && !but.contains(*uid))
             .map(str::to_owned)
             .collect()
@@ -211,5 +238,7 @@ fn fits(place: &Node, pod: &Pod) -> bool {
     })
 }
 
+#[cfg(test)]
+mod pages;
 #[cfg(test)]
 mod tests;

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::names;
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     "2026-11-16T10:00:00Z".parse().unwrap()
 }
 
-fn pod(uid: &str, node: Option<&str>) -> ApiPod {
+pub(super) fn pod(uid: &str, node: Option<&str>) -> ApiPod {
     let status = match node {
         Some(_) => json!({"phase": "Running"}),
         None => json!({"phase": "Pending", "conditions": [
@@ -27,7 +27,7 @@ fn pod(uid: &str, node: Option<&str>) -> ApiPod {
     .unwrap()
 }
 
-fn claim(name: &str, pods: &str, change: &Value) -> NodeClaim {
+pub(super) fn claim(name: &str, pods: &str, change: &Value) -> NodeClaim {
     let mut all = json!({
         "metadata": {
             "name": name, "uid": name, "labels": {"karpenter.sh/nodepool": "p"},
@@ -130,6 +130,48 @@ fn pods_that_nobody_makes_anew_or_that_must_stay_are_not_planned_for_elsewhere()
     assert!(pending(&seen(&index)).is_empty());
 }
 
+/// As upstream's "should not reschedule pods from a deleting node when pods are blocked due to fully blocking PDBs".
+#[test]
+fn a_pod_that_a_budget_holds_on_its_node_for_good_is_not_planned_for_elsewhere() {
+    let going = |more: Value| {
+        let mut all = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+        json_patch::merge(&mut all, &more);
+        let mut index = index(&[pod("a", Some("c"))], &[claim("c", "", &all)]);
+        let budget = json!({"metadata": {"name": "b", "namespace": "default"},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {}}}});
+        let budget: k8s_openapi::api::policy::v1::PodDisruptionBudget =
+            serde_json::from_value(budget).unwrap();
+        index.apply(&budget);
+        index
+    };
+    let held = going(json!({}));
+    assert!(pending(&seen(&held)).is_empty());
+    assert!(!held.has_needy(now(), &BTreeSet::new()));
+    let deadline = going(json!({"spec": {"terminationGracePeriod": "5m"}}));
+    assert_eq!(
+        pending(&seen(&deadline)),
+        ["a"],
+        "it goes when the node's time is over"
+    );
+    let taken =
+        going(json!({"metadata": {"annotations": {names::INTERRUPTED_SINCE: "2026-11-16T09:59:00Z"}}}));
+    assert_eq!(pending(&seen(&taken)), ["a"], "no budget stops a preemption");
+}
+
+#[test]
+fn a_pod_that_must_stay_for_a_time_is_planned_for_when_that_is_over() {
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let started = now() - jiff::SignedDuration::from_mins(60);
+    for (wish, planned) in [("1.5h", false), ("2h", false), ("30m", true), ("soon", true)] {
+        let mut stays = pod("a", Some("c"));
+        stays.metadata.annotations = Some([(names::DO_NOT_DISRUPT.to_owned(), wish.to_owned())].into());
+        let status = stays.status.get_or_insert_default();
+        status.start_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(started));
+        let index = index(&[stays], &[claim("c", "", &going)]);
+        assert_eq!(!pending(&seen(&index)).is_empty(), planned, "{wish}");
+    }
+}
+
 #[test]
 fn a_pod_that_others_are_removed_for_waits_for_them_as_long_as_the_node_is_there() {
     let mut preempting = pod("a", None);
@@ -166,6 +208,100 @@ fn what_was_chosen_for_a_claim_says_what_its_node_will_have_before_it_is_there()
     assert_eq!(node.capacity.get("cpu"), 4000);
     assert_eq!(node.labels.get(names::ARCH).map(String::as_str), Some("amd64"));
     assert_eq!(node.volume_limits.get("d"), Some(&12), "until its driver says so");
+}
+
+pub(super) fn kind_of(name: &str, cpu: i64) -> crate::model::InstanceType {
+    let mut requirements = crate::model::Requirements::new();
+    requirements.narrow(names::INSTANCE_TYPE, &crate::model::Values::one_of([name]));
+    let has = crate::resources::Resources::new()
+        .with("cpu", cpu * 1000)
+        .with("pods", 10);
+    crate::model::InstanceType {
+        name: name.to_owned(),
+        requirements,
+        capacity: has.clone(),
+        allocatable: has,
+        volume_limits: BTreeMap::new(),
+        offerings: vec![crate::model::Offering {
+            zone: "z".to_owned(),
+            capacity_type: crate::api::CapacityType::OnDemand,
+            price: crate::money::Price::from_usd(0.1),
+            availability: crate::model::Availability::Available,
+        }],
+    }
+}
+
+pub(super) fn limited_pool(cpu: &str) -> NodePool {
+    serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {
+        "limits": {"cpu": cpu},
+        "template": {"spec": {
+            "requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "n"},
+        }},
+    }}))
+    .unwrap()
+}
+
+/// Four pods come one after another, each after a plan for the one before, and nothing is chosen for any claim: each asks
+/// for one processor, and no machine has less than two.
+#[test]
+fn claims_that_nothing_was_chosen_for_count_with_the_smallest_machine_that_they_can_become() {
+    let types: Types = [(
+        "p".to_owned(),
+        Arc::new(vec![
+            kind_of("a-large", 4),
+            kind_of("small", 2),
+            kind_of("tiny", 1),
+        ]),
+    )]
+    .into();
+    let open = |name: &str, pod: &str| {
+        let named = json!([{"key": names::INSTANCE_TYPE, "operator": "In", "values": ["a-large", "small"]}]);
+        claim(
+            name,
+            pod,
+            &json!({"spec": {"requirements": named, "resources": {"requests": {"cpu": "1", "pods": "1"}}}}),
+        )
+    };
+    let mut index = index(&[], &[]);
+    index.apply(&limited_pool("4"));
+    let mut made = 0;
+    for at in 0..4 {
+        let uid = format!("pod-{at}");
+        index.apply_pod(&pod(&uid, None));
+        let situation = index.situation(&types, &BTreeSet::new(), now());
+        let plan = crate::scheduling::solve(
+            &situation.snapshot,
+            crate::scheduling::Options::default(),
+            &|| true,
+        );
+        if !plan.claims.is_empty() {
+            made += 1;
+            index.apply(&open(&format!("claim-{at}"), &uid));
+        }
+    }
+    assert_eq!(made, 2, "a limit of four processors is two machines of two");
+    let situation = index.situation(&types, &BTreeSet::new(), now());
+    let counted: Vec<i64> = situation
+        .snapshot
+        .nodes
+        .iter()
+        .map(|node| node.capacity.get("cpu"))
+        .collect();
+    assert_eq!(counted, [2000, 2000]);
+    assert_eq!(
+        situation.snapshot.nodes[0].allocatable.get("cpu"),
+        1000,
+        "room is promised for no more than it asks"
+    );
+}
+
+#[test]
+fn a_claim_that_asks_for_more_than_any_type_has_counts_with_what_it_asks_for() {
+    let types: Types = [("p".to_owned(), Arc::new(vec![kind_of("small", 1)]))].into();
+    let mut index = index(&[], &[claim("c", "", &json!({}))]);
+    index.apply(&limited_pool("4"));
+    let situation = index.situation(&types, &BTreeSet::new(), now());
+    assert_eq!(situation.snapshot.nodes[0].capacity.get("cpu"), 2000);
 }
 
 #[test]

@@ -196,6 +196,7 @@ fn facts(class: &IBMNodeClass) -> ClassFacts {
         class: class.clone(),
         image: None,
         resource_group: None,
+        refusal: None,
     };
     resolved.facts(Vec::new())
 }

@@ -1,4 +1,6 @@
-//! Stops a sweep that would remove more than a few machines, or give up more than a few claims.
+//! Stops a sweep that would remove more than a few machines, or what is left of them, or give up more than a few claims.
+
+use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
@@ -28,13 +30,16 @@ pub(super) struct Population {
     pub(super) claims: usize,
 }
 
-/// Whether what was found may be removed: not when more than three machines, and more than a tenth, belong to nobody, nor
-/// when so many claims have a machine that the cloud does not know, unless somebody has confirmed exactly these.
+/// Whether what was found may be removed: not when more than three machines, and more than a tenth, belong to nobody, with
+/// what is left of others counted; nor when so many claims have a machine that the cloud does not know, or have lost their
+/// Node; unless somebody has confirmed exactly these.
 pub(super) fn judge(garbage: &Garbage, all: Population, classes: &[IBMNodeClass]) -> Verdict {
     let confirmed = fingerprint(garbage);
     let is_confirmed =
         |class: &IBMNodeClass| class.annotations().get(names::CONFIRM_COLLECTION) == Some(&confirmed);
-    let are_many = exceeds(orphans(garbage), all.machines) || exceeds(vanished(garbage), all.claims);
+    let machines = orphans(garbage) + remains(garbage);
+    let claims = vanished(garbage) + nodeless(garbage);
+    let are_many = exceeds(machines, all.machines) || exceeds(claims, all.claims);
     if are_many && !classes.iter().any(is_confirmed) {
         Verdict::Stop
     } else {
@@ -51,26 +56,45 @@ pub(super) fn orphans(garbage: &Garbage) -> usize {
     garbage.machines.len() + garbage.working.len()
 }
 
+/// Claims that are not there and that something was made for which is left, one for all its attempts. What is left of a claim
+/// that is there shows that an order failed half way, and not that the cluster has forgotten something.
+pub(super) fn remains(garbage: &Garbage) -> usize {
+    let owners = garbage.leftovers.iter().map(|it| it.made_for.claim_uid());
+    let forgotten: BTreeSet<String> = owners.filter(|uid| garbage.forgotten.contains(uid)).collect();
+    forgotten.len()
+}
+
 /// Claims whose machine the cloud does not know. Those whose Node is ready count too: they show that the cloud is not asked
 /// as it should be.
 pub(super) fn vanished(garbage: &Garbage) -> usize {
-    given_up(garbage).count() + garbage.contradicted.len()
+    ended_by(garbage, &End::Vanished) + garbage.contradicted.len()
 }
 
-/// The claims that would go since their machine has vanished, by uid.
+/// Claims whose machine runs and whose Node somebody has forced out.
+pub(super) fn nodeless(garbage: &Garbage) -> usize {
+    ended_by(garbage, &End::NodeGone)
+}
+
+fn ended_by(garbage: &Garbage, how: &End) -> usize {
+    garbage.claims.values().filter(|(_, end)| end == how).count()
+}
+
+/// The claims that would go for the want of something that may be there after all, by uid. Those of machines that the cloud
+/// shows to be off or broken are not among them.
 pub(super) fn given_up(garbage: &Garbage) -> impl Iterator<Item = (&String, &NodeClaim)> {
-    let vanished = garbage
+    let missing = garbage
         .claims
         .iter()
-        .filter(|(_, (_, end))| *end == End::Vanished);
-    vanished.map(|(uid, (claim, _))| (uid, claim))
+        .filter(|(_, (_, end))| matches!(end, End::Vanished | End::NodeGone));
+    missing.map(|(uid, (claim, _))| (uid, claim))
 }
 
-/// What a person confirms: these machines and claims and no others.
+/// What a person confirms: these machines, what is left of others, and claims, and no others.
 pub(super) fn fingerprint(garbage: &Garbage) -> String {
     let machines = garbage.machines.iter().map(|machine| machine.id.as_str());
+    let leftovers = garbage.leftovers.iter().map(|leftover| leftover.id.as_str());
     let claims = given_up(garbage).map(|(uid, _)| uid.as_str());
-    let mut ids: Vec<&str> = machines.chain(claims).collect();
+    let mut ids: Vec<&str> = machines.chain(leftovers).chain(claims).collect();
     ids.sort_unstable();
     format!("{:016x}", fnv1a(ids.join("\n").as_bytes()))
 }
@@ -80,6 +104,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cloud::{ClusterId, InstanceName, Leftover, LeftoverKind};
 
     fn class(confirmed: &str) -> IBMNodeClass {
         let class = json!({
@@ -131,6 +156,71 @@ mod tests {
                     "{found} of {all:?}"
                 );
             }
+        }
+    }
+
+    /// What is left of so many claims, two things of each; of these, so many are there.
+    fn left(claims: usize, there: usize) -> Garbage {
+        let cluster = ClusterId::from_kube_system_uid("a");
+        let uid = |number: usize| format!("00000000-0000-4000-8000-{number:012}");
+        let leftover = |number: usize, kind: LeftoverKind| Leftover {
+            id: format!("{kind} {number}"),
+            name: String::new(),
+            made_for: InstanceName::new(cluster, &uid(number)).unwrap(),
+            kind,
+            created_at: None,
+        };
+        let both = [LeftoverKind::Interface, LeftoverKind::BootVolume];
+        Garbage {
+            leftovers: (0..claims)
+                .flat_map(|number| both.map(|kind| leftover(number, kind)))
+                .collect(),
+            forgotten: (there..claims).map(uid).collect(),
+            ..Garbage::default()
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_many_forgotten_claims_stops_a_sweep_and_of_claims_that_are_there_does_not() {
+        let all = Population {
+            machines: 9,
+            claims: 9,
+        };
+        for (claims, there, verdict) in [
+            (3, 0, Verdict::Go),
+            (4, 0, Verdict::Stop),
+            (4, 1, Verdict::Go),
+            (9, 9, Verdict::Go),
+        ] {
+            assert_eq!(
+                judge(&left(claims, there), all, &[]),
+                verdict,
+                "{claims}, {there}"
+            );
+        }
+        let four = left(4, 0);
+        let confirmed = [class(&fingerprint(&four))];
+        assert_eq!(judge(&four, all, &confirmed), Verdict::Go);
+        assert_eq!(judge(&left(5, 0), all, &confirmed), Verdict::Stop, "one more");
+    }
+
+    #[test]
+    fn many_claims_that_have_lost_their_node_stop_a_sweep_and_many_whose_machine_is_off_do_not() {
+        let all = Population {
+            machines: 9,
+            claims: 9,
+        };
+        for (end, found, verdict) in [
+            (End::NodeGone, 3, Verdict::Go),
+            (End::NodeGone, 4, Verdict::Stop),
+            (End::Stopped(String::new()), 9, Verdict::Go),
+            (End::Failed(String::new()), 9, Verdict::Go),
+        ] {
+            let mut garbage = gone(found, 0);
+            for (_, was) in garbage.claims.values_mut() {
+                *was = end.clone();
+            }
+            assert_eq!(judge(&garbage, all, &[]), verdict, "{found} {end:?}");
         }
     }
 

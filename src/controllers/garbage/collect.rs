@@ -12,29 +12,33 @@ use crate::controllers::events::{Kind, Story};
 use crate::controllers::lost_node;
 use crate::controllers::removal::{self, Judged};
 
-/// What an event lists at most.
+/// What an event lists at most: ten ids of 41 characters. An event has room for 1024 bytes, and what is said besides takes
+/// less than 600.
 const TOLD_MAX: usize = 10;
+const TOLD_BYTES_MAX: usize = 430;
 
-/// Removes what was found.
+/// Removes what was found. What cannot be told of stays, and so does what cannot be removed; neither holds up the rest.
 pub(super) async fn collect(
     context: &Context,
     classes: &[IBMNodeClass],
     garbage: Garbage,
 ) -> Result<(), Error> {
     tell_left(context, classes, &garbage).await;
+    let mut outcome = Ok(());
     for machine in &garbage.machines {
-        delete_machine(context, classes, machine).await?;
+        outcome = outcome.and(delete_machine(context, classes, machine).await);
     }
     for leftover in &garbage.leftovers {
-        delete_leftover(context, classes, leftover).await?;
+        outcome = outcome.and(delete_leftover(context, classes, leftover).await);
     }
     for (claim, end) in garbage.claims.values() {
-        delete_claim(context, claim, end).await?;
+        outcome = outcome.and(delete_claim(context, claim, end).await);
     }
     for node in garbage.nodes.values() {
-        lost_node::release(context, node).await?;
+        let released = lost_node::release(context, node).await;
+        outcome = outcome.and(released.map_err(Error::from));
     }
-    Ok(())
+    outcome
 }
 
 /// Tells what would be removed.
@@ -50,19 +54,20 @@ pub(super) async fn report(context: &Context, classes: &[IBMNodeClass], garbage:
         .map(|it| format!("{} {} ({})", it.kind, it.id, it.name));
     for found in machines.chain(leftovers) {
         let note = format!("{found} belongs to no claim; nothing is collected, as configured");
-        tell(
-            context,
-            classes,
-            Kind::Warning,
-            names::REASON_GARBAGE_FOUND,
-            note,
-            found,
-        )
-        .await;
+        tell(context, classes, names::REASON_GARBAGE_FOUND, note, found).await;
     }
     for (claim, end) in garbage.claims.values() {
         let (_, note) = words(end);
-        tell_found(context, claim, note).await;
+        tell_found(
+            context,
+            claim,
+            format!("{note}; nothing is collected, as configured"),
+        )
+        .await;
+    }
+    for node in garbage.nodes.values() {
+        let note = "its claim and its machine are gone, and it waits for us to let it go; nothing is collected, as configured";
+        tell_found(context, node, note.to_owned()).await;
     }
 }
 
@@ -95,42 +100,64 @@ async fn tell_found<K: Resource<DynamicType = ()>>(context: &Context, about: &K,
 /// Says that the sweep has stopped, and how it goes on.
 pub(super) async fn alert(context: &Context, classes: &[IBMNodeClass], garbage: &Garbage, all: Population) {
     let confirm = fingerprint(garbage);
-    let (orphans, vanished) = (breaker::orphans(garbage), breaker::vanished(garbage));
-    let mut found = Vec::new();
-    if orphans > 0 {
-        found.push(format!(
-            "{orphans} of {} machines belong to no claim, {} of them with a ready node.",
-            all.machines,
-            garbage.working.len()
-        ));
-    }
-    if vanished > 0 {
-        found.push(format!(
-            "{vanished} of {} claims have a machine that the cloud does not know, {} of them with a ready node.",
-            all.claims,
-            garbage.contradicted.len()
-        ));
-    }
+    let found = counted(garbage, all).join(" ");
     let machines = garbage.machines.iter().map(|it| it.id.clone());
+    let leftovers = garbage.leftovers.iter().map(|it| it.id.clone());
     let claims = breaker::given_up(garbage).map(|(_, claim)| claim.name_any());
-    let few: Vec<String> = machines.chain(claims).take(TOLD_MAX).collect();
     let note = format!(
-        "{} Was a backup restored, a definition removed, or the key of another account given? Nothing is collected. To \
+        "{found} Was a backup restored, a definition removed, or the key of another account given? Nothing is collected. To \
          delete those without a ready node ({}), annotate this class with {}={confirm}",
-        found.join(" "),
-        few.join(", "),
+        few(machines.chain(leftovers).chain(claims)),
         names::CONFIRM_COLLECTION,
     );
-    tracing::error!(orphans, vanished, confirm, "a sweep has stopped");
-    tell(
-        context,
-        classes,
-        Kind::Warning,
-        names::REASON_COLLECTION_STOPPED,
-        note,
-        confirm,
-    )
-    .await;
+    tracing::error!(found, confirm, "a sweep has stopped");
+    tell(context, classes, names::REASON_COLLECTION_STOPPED, note, confirm).await;
+}
+
+/// How much of what was found, in sentences.
+fn counted(garbage: &Garbage, all: Population) -> Vec<String> {
+    let Population { machines, claims } = all;
+    let (orphans, remains) = (breaker::orphans(garbage), breaker::remains(garbage));
+    let (vanished, nodeless) = (breaker::vanished(garbage), breaker::nodeless(garbage));
+    let (working, contradicted) = (garbage.working.len(), garbage.contradicted.len());
+    let sentences = [
+        (
+            orphans,
+            format!(
+                "{orphans} of {machines} machines belong to no claim, {working} of them with a ready node."
+            ),
+        ),
+        (
+            remains,
+            format!("{remains} claims that are not there left interfaces or volumes behind."),
+        ),
+        (
+            vanished,
+            format!(
+                "{vanished} of {claims} claims have a machine that the cloud does not know, {contradicted} of them with \
+                 a ready node."
+            ),
+        ),
+        (
+            nodeless,
+            format!("{nodeless} of {claims} claims have lost their node."),
+        ),
+    ];
+    let found = sentences.into_iter().filter(|(count, _)| *count > 0);
+    found.map(|(_, sentence)| sentence).collect()
+}
+
+/// The first of these, as far as they leave room in an event for what is to be done.
+fn few(all: impl Iterator<Item = String>) -> String {
+    let mut few = String::new();
+    for one in all.take(TOLD_MAX) {
+        if few.len() + one.len() > TOLD_BYTES_MAX {
+            break;
+        }
+        few.push_str(if few.is_empty() { "" } else { ", " });
+        few.push_str(&one);
+    }
+    few
 }
 
 async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Machine]) {
@@ -140,36 +167,42 @@ async fn tell_working(context: &Context, classes: &[IBMNodeClass], working: &[Ma
             machine.id, machine.name
         );
         let id = machine.id.clone();
-        tell(
-            context,
-            classes,
-            Kind::Warning,
-            names::REASON_GARBAGE_FOUND,
-            note,
-            id,
-        )
-        .await;
+        tell(context, classes, names::REASON_GARBAGE_FOUND, note, id).await;
     }
 }
 
-/// What belongs to no claim is told on a class: there is nothing nearer that is left.
-pub(super) async fn tell(
+/// Like [`try_tell`], where nothing hangs on it.
+async fn tell(
     context: &Context,
     classes: &[IBMNodeClass],
-    kind: Kind,
     reason: &'static str,
     note: String,
     transition: String,
 ) {
+    if let Err(error) = try_tell(context, classes, reason, note, transition).await {
+        tracing::warn!(%error, reason, "cannot write an event");
+    }
+}
+
+/// What belongs to no claim is told on a class: there is nothing nearer that is left. Whoever removes it then must not when
+/// this fails.
+pub(super) async fn try_tell(
+    context: &Context,
+    classes: &[IBMNodeClass],
+    reason: &'static str,
+    note: String,
+    transition: String,
+) -> kube::Result<()> {
     let story = Story {
-        kind,
+        kind: Kind::Warning,
         reason,
         action: "Collect",
         note,
         transition,
     };
-    if let Some(class) = classes.iter().min_by_key(|class| class.name_any()) {
-        context.events.tell(class, story).await;
+    match classes.iter().min_by_key(|class| class.name_any()) {
+        Some(class) => context.events.try_tell(class, story).await,
+        None => Ok(()),
     }
 }
 
@@ -193,7 +226,7 @@ async fn delete_machine(context: &Context, classes: &[IBMNodeClass], judged: &Ma
         "deleting a machine without a claim"
     );
     let id = judged.id.clone();
-    tell(context, classes, Kind::Warning, names::REASON_COLLECTED, note, id).await;
+    try_tell(context, classes, names::REASON_COLLECTED, note, id).await?;
     match context.cloud.delete(&judged.id).await {
         // The next sweep looks again.
         Ok(()) | Err(cloud::Error::NotFound(_) | cloud::Error::Conflict(_)) => {
@@ -214,7 +247,7 @@ async fn delete_leftover(
         leftover.kind, leftover.id, leftover.name
     );
     let id = leftover.id.clone();
-    tell(context, classes, Kind::Warning, names::REASON_COLLECTED, note, id).await;
+    try_tell(context, classes, names::REASON_COLLECTED, note, id).await?;
     match context.cloud.remove(leftover).await {
         Ok(()) | Err(cloud::Error::NotFound(_) | cloud::Error::Conflict(_)) => {
             context.metrics.collected("leftover");

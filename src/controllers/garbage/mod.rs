@@ -6,9 +6,10 @@
 //! resource group, and is looked at once more by its id before it is deleted by its id.
 //!
 //! A machine whose Node is ready works for somebody: it is reported and never collected; nor is the claim of a ready Node
-//! given up because the cloud does not know its machine. More machines of nobody than a few mean that the cluster has
-//! forgotten them (a backup was restored, a definition removed), and more claims without a machine that the cloud is asked
-//! with the wrong key: the sweep stops until a person confirms exactly these, by an annotation on a class.
+//! given up because the cloud does not know its machine. More machines of nobody than a few, or what is left of so many, mean
+//! that the cluster has forgotten them (a backup was restored, a definition removed); more claims without a machine that the
+//! cloud is asked with the wrong key; more without a Node that somebody forces Nodes out. Then the sweep stops until a person
+//! confirms exactly these, by an annotation on a class.
 
 mod breaker;
 mod collect;
@@ -20,9 +21,9 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::context::{Collecting, Context};
-use super::events::Kind;
 use crate::api::IBMNodeClass;
 use crate::cloud::{self, ClusterId};
+use crate::controllers::node_class::group_of;
 pub(super) use breaker::Verdict;
 pub(super) use view::Counts;
 use view::{Garbage, View};
@@ -51,7 +52,8 @@ pub async fn run(context: Context, cluster: ClusterId) {
 
 /// One sweep: looks, waits, looks again, and removes what was garbage both times.
 pub async fn sweep(context: &Context, cluster: ClusterId) -> Result<(), Error> {
-    let first = View::read(context, cluster).await?.garbage(context);
+    let first = View::read(context, cluster).await?;
+    let first = first.garbage(context).await?;
     if first.is_empty() {
         context.metrics.found_garbage(&first.counts());
         context.metrics.collection_stopped(Verdict::Go);
@@ -62,7 +64,8 @@ pub async fn sweep(context: &Context, cluster: ClusterId) -> Result<(), Error> {
     let view = View::read(context, cluster).await?;
     let classes = view.classes.clone();
     let population = view.population();
-    let second = view.garbage(context).among(&first).confirmed(context).await?;
+    let second = view.garbage(context).await?;
+    let second = second.among(&first).confirmed(context).await?;
     context.metrics.found_garbage(&second.counts());
     if context.settings.collecting == Collecting::Report {
         collect::report(context, &classes, &second).await;
@@ -79,7 +82,7 @@ pub async fn sweep(context: &Context, cluster: ClusterId) -> Result<(), Error> {
     }
 }
 
-/// Tells of a machine of nobody that is deleted elsewhere, or left there, as configured.
+/// Tells of a machine of nobody that is deleted elsewhere, or left there, as configured. It is not deleted when this fails.
 pub(super) async fn tell_of_orphan(
     context: &Context,
     reason: &'static str,
@@ -87,8 +90,7 @@ pub(super) async fn tell_of_orphan(
     id: &str,
 ) -> Result<(), Error> {
     let classes = classes(context).await?;
-    collect::tell(context, &classes, Kind::Warning, reason, note, id.to_owned()).await;
-    Ok(())
+    Ok(collect::try_tell(context, &classes, reason, note, id.to_owned()).await?)
 }
 
 /// All classes.
@@ -105,8 +107,7 @@ pub(super) async fn groups(context: &Context) -> Result<BTreeSet<String>, Error>
 async fn groups_of(context: &Context, classes: &[IBMNodeClass]) -> Result<BTreeSet<String>, Error> {
     let mut groups = BTreeSet::new();
     for class in classes {
-        let written = class.spec.resource_group.as_deref();
-        groups.extend(context.cloud.resource_group(written).await?);
+        groups.extend(group_of(context, class).await?);
     }
     Ok(groups)
 }

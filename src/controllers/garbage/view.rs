@@ -18,12 +18,10 @@ use crate::cloud::{
 use crate::controllers::context::Context;
 use crate::controllers::lost_node::{is_absent, machine_of};
 use crate::controllers::node_claim::look;
-use crate::lifecycle::Sighting;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::interruption::{Interruption, interruption};
+use crate::lifecycle::{Limits, Sighting};
 
-/// What is younger may still be in the making: an order is carried out within a minute, and shows some seconds later.
-const AGE_MIN: Duration = Duration::from_secs(75);
 /// Clocks are wrong by hours, not by days.
 const NONSENSE_AFTER: Duration = Duration::from_hours(24);
 /// A kubelet says how it is every five minutes where nothing changes; one report may be lost.
@@ -61,6 +59,8 @@ pub(super) struct Garbage {
     pub(super) working: Vec<Machine>,
     /// What machines left behind.
     pub(super) leftovers: Vec<Leftover>,
+    /// The claims that such was made for and that are not there, by uid.
+    pub(super) forgotten: BTreeSet<String>,
     /// Claims that have come to their end, by uid.
     pub(super) claims: BTreeMap<String, (NodeClaim, End)>,
     /// Claims whose machine is nowhere although its Node is ready, by uid: never given up.
@@ -102,29 +102,41 @@ impl View {
         })
     }
 
-    /// What looks like garbage in this view.
-    pub(super) fn garbage(self, context: &Context) -> Garbage {
-        let now = context.clock.now();
+    /// What looks like garbage in this view, and has an age. The API server's clock says what time it is: ours may be wrong,
+    /// and then what is new would be taken for old, or what is old would be left for as long as we are behind.
+    pub(super) async fn garbage(self, context: &Context) -> Result<Garbage, Error> {
+        let garbage = self.looking_so();
+        if garbage.machines.is_empty() && garbage.working.is_empty() && garbage.leftovers.is_empty() {
+            return Ok(garbage);
+        }
+        let age_min = age_min(&context.settings.limits);
+        Ok(garbage.of_age(age_min, context.server_time.now().await?))
+    }
+
+    /// What looks like garbage, whatever its age.
+    fn looking_so(self) -> Garbage {
         let by_uid: BTreeMap<String, &NodeClaim> = self
             .claims
             .iter()
             .filter_map(|claim| Some((claim.uid()?, claim)))
             .collect();
-        let orphans = self.machines.values();
-        let orphans = orphans.filter(|it| is_orphan(it, &by_uid) && is_of_age(it.created_at, now));
+        let orphans = self.machines.values().filter(|it| is_orphan(it, &by_uid));
         let ready = self.ready();
         let (working, machines) = orphans.cloned().partition(|machine| ready.contains(&machine.id));
         let ended = self.claims.iter();
         let ended = ended.filter_map(|claim| Some((claim.uid()?, (claim.clone(), self.end_of(claim)?))));
-        let leftovers = self.leftovers.iter();
-        let leftovers = leftovers.filter(|it| self.is_leftover(it) && is_of_age(it.created_at, now));
+        let leftovers = self.leftovers.iter().filter(|it| self.is_leftover(it));
+        let leftovers: Vec<Leftover> = leftovers.cloned().collect();
+        let owners = leftovers.iter().map(|it| it.made_for.claim_uid());
+        let forgotten = owners.filter(|uid| !by_uid.contains_key(uid)).collect();
         let keyed = |node: &Node| Some((node.uid()?, node.clone()));
         let held = self.nodes.iter().filter(|node| self.is_held(node));
         let strangers = self.nodes.iter().filter(|node| self.is_stranger(node));
         Garbage {
             machines,
             working,
-            leftovers: leftovers.cloned().collect(),
+            leftovers,
+            forgotten,
             claims: ended.collect(),
             contradicted: BTreeMap::new(),
             nodes: held.filter_map(keyed).collect(),
@@ -234,6 +246,14 @@ impl Garbage {
         ]
     }
 
+    /// Without the machines, and what is left of them, that may still be in the making.
+    fn of_age(mut self, age_min: Duration, now: Timestamp) -> Self {
+        self.machines.retain(|it| is_of_age(it.created_at, age_min, now));
+        self.working.retain(|it| is_of_age(it.created_at, age_min, now));
+        self.leftovers.retain(|it| is_of_age(it.created_at, age_min, now));
+        self
+    }
+
     /// Only what `earlier` has too.
     pub(super) fn among(mut self, earlier: &Self) -> Self {
         let machines = earlier.machines.iter().chain(&earlier.working);
@@ -339,11 +359,16 @@ fn readiness(node: &Node) -> Option<&NodeCondition> {
         .filter(|_| node.metadata.deletion_timestamp.is_none())
 }
 
+/// What is younger may still be in the making: an order is carried out that late, and shows some seconds later.
+fn age_min(limits: &Limits) -> Duration {
+    limits.late_create + limits.visibility
+}
+
 /// What does not say when it was made is judged by its second sighting alone; so is what says that it is made tomorrow or
 /// later, which is nonsense and would never be of age.
-fn is_of_age(created_at: Option<Timestamp>, now: Timestamp) -> bool {
+fn is_of_age(created_at: Option<Timestamp>, age_min: Duration, now: Timestamp) -> bool {
     let sensible = created_at.filter(|created_at| *created_at <= later(now, NONSENSE_AFTER));
-    sensible.is_none_or(|created_at| later(created_at, AGE_MIN) <= now)
+    sensible.is_none_or(|created_at| later(created_at, age_min) <= now)
 }
 
 fn instance_id(claim: &NodeClaim) -> Option<String> {
@@ -365,8 +390,13 @@ mod tests {
             ("9999-12-30T22:00:00Z", true),
             ("1970-01-01T00:00:00Z", true),
         ] {
-            assert_eq!(is_of_age(Some(made.parse().unwrap()), now), of_age, "{made}");
+            let age_min = age_min(&Limits::USUAL);
+            assert_eq!(
+                is_of_age(Some(made.parse().unwrap()), age_min, now),
+                of_age,
+                "{made}"
+            );
         }
-        assert!(is_of_age(None, now));
+        assert!(is_of_age(None, Duration::from_mins(1), now));
     }
 }

@@ -1,19 +1,18 @@
 //! What follows when a machine is taken away. Each function is a row of effects in an order in which a crash after any
 //! of them loses nothing: whoever does them again does the rest, and what was done is found done.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::Error;
-use crate::api::{CapacityType, NodeClaim, OfferingKey, names};
+use crate::api::{NodeClaim, names};
 use crate::cloud::{self, Machine, MachineStatus};
 use crate::controllers::context::{Collecting, Context};
 use crate::controllers::events::{Kind, Story};
 use crate::controllers::garbage::tell_of_orphan;
+use crate::controllers::preemption;
 use crate::controllers::unavailable::Cause;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{is_marked, marked};
@@ -21,7 +20,7 @@ use crate::lifecycle::{is_marked, marked};
 /// A spot machine is being switched off: its offering is not planned with for a moment, nobody is placed on its Node any
 /// more, and who is there is planned for at once.
 pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Machine) -> Result<(), Error> {
-    withhold(context, machine, Cause::Stopping).await?;
+    preemption::withhold(context, machine, Cause::Stopping).await?;
     if claim.is_deleting() {
         return Ok(());
     }
@@ -45,16 +44,16 @@ pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Mac
 /// The cloud took the machine of a claim back. What it leaves is deleted by the claim's own end, at once: a dead machine
 /// is not drained.
 pub(super) async fn preempted(context: &Context, claim: &NodeClaim, machine: &Machine) -> Result<(), Error> {
-    withhold(context, machine, Cause::Preempted).await?;
+    preemption::withhold(context, machine, Cause::Preempted).await?;
     // An event that is not written now would never be: the proof goes with the machine.
     context
         .events
-        .try_tell(claim, preemption(context, machine))
+        .try_tell(claim, preemption::story(context, machine))
         .await?;
     if let Some(node) = node_of(context, claim).await? {
         context
             .events
-            .try_tell(&node, preemption(context, machine))
+            .try_tell(&node, preemption::story(context, machine))
             .await?;
     }
     delete_claim(context, claim).await?;
@@ -65,7 +64,7 @@ pub(super) async fn preempted(context: &Context, claim: &NodeClaim, machine: &Ma
 
 /// The cloud took a machine back that belongs to no claim.
 pub(super) async fn preempted_orphan(context: &Context, machine: &Machine) -> Result<(), Error> {
-    withhold(context, machine, Cause::Preempted).await?;
+    preemption::withhold(context, machine, Cause::Preempted).await?;
     let what = format!("machine {} ({})", machine.id, machine.name);
     let why = "IBM Cloud took it back, and it belongs to no claim";
     if context.settings.collecting == Collecting::Report {
@@ -130,38 +129,6 @@ pub(super) async fn recovered(context: &Context, claim: &NodeClaim) -> Result<()
         patch_node(context, &node, &patch).await?;
     }
     annotate(context, claim, None).await
-}
-
-fn preemption(context: &Context, machine: &Machine) -> Story {
-    let hold = context.settings.holds.preempted;
-    Story {
-        kind: Kind::Warning,
-        reason: names::REASON_SPOT_PREEMPTION,
-        action: "Delete",
-        note: format!(
-            "Spot instance preempted by IBM Cloud: {} in {} is not bought as spot for {}",
-            machine.profile,
-            machine.zone,
-            minutes(hold)
-        ),
-        transition: machine.id.clone(),
-    }
-}
-
-fn minutes(length: Duration) -> String {
-    match length.as_secs() {
-        seconds if seconds.is_multiple_of(60) => format!("{} minutes", seconds / 60),
-        seconds => format!("{seconds} seconds"),
-    }
-}
-
-/// Withholds what the machine really is, which is not always what its claim or labels say.
-async fn withhold(context: &Context, machine: &Machine, cause: Cause) -> Result<(), Error> {
-    match OfferingKey::one(CapacityType::Spot, &machine.profile, &machine.zone) {
-        Ok(key) => context.unavailable.withhold(&key, cause).await.map(drop)?,
-        Err(error) => tracing::warn!(%error, id = machine.id, "an offering cannot be withheld"),
-    }
-    Ok(())
 }
 
 async fn node_of(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Error> {

@@ -25,7 +25,7 @@ use crate::cloud::{self, ClusterId, InstanceName, Machine, Ours};
 use crate::controllers::unavailable;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::interruption::{Interruption, interruption};
-pub use notices::Notices;
+pub use notices::{Listening, Notices};
 
 /// Up to so many machines are looked at one by one; more by a list, which costs a request for each hundred.
 const ONE_BY_ONE_MAX: usize = 3;
@@ -61,6 +61,7 @@ impl From<super::garbage::Error> for Error {
 
 /// Looks after machines that may be taken away, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
+    let _listening = context.notices.listen();
     let watch = Watch {
         context,
         cluster,

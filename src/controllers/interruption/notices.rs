@@ -2,6 +2,7 @@
 //! makes the machine be looked at.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,9 +20,31 @@ const MACHINES_MAX: usize = 1000;
 pub struct Notices {
     machines: Arc<Mutex<BTreeMap<String, Instant>>>,
     arrived: Arc<Notify>,
+    listeners: Arc<AtomicUsize>,
+}
+
+/// Somebody looks at the machines that words are about, for as long as this lives.
+#[derive(Debug)]
+pub struct Listening(Arc<AtomicUsize>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Notices {
+    /// Somebody listens from now on.
+    pub fn listen(&self) -> Listening {
+        self.listeners.fetch_add(1, Ordering::Relaxed);
+        Listening(self.listeners.clone())
+    }
+
+    /// Whether anybody listens: a replica that does not lead looks at no machine, and a word to it would be lost.
+    pub fn are_heard(&self) -> bool {
+        self.listeners.load(Ordering::Relaxed) > 0
+    }
+
     /// There is a word about a machine.
     pub fn tell(&self, machine: &str, now: Instant) {
         let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,8 +14,9 @@ use crate::cloud::{self, InstanceName, Machine, ProviderId};
 use crate::controllers::context::Context;
 use crate::controllers::events::{Kind, Story};
 use crate::controllers::node_class;
+use crate::controllers::preemption;
 use crate::controllers::unavailable::Cause;
-use crate::lifecycle::{Blocker, End, Step, status};
+use crate::lifecycle::{self, Blocker, End, Step, status};
 
 /// How often a claim that waits for somebody to act is looked at: what it waits for may not be watched.
 const BLOCKED_FOR: Duration = Duration::from_secs(30);
@@ -52,6 +53,7 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::Withhold(withholding) => return purchase::withhold(shared, known, withholding).await,
         Step::Label(labels) => write::label(context, known, &labels).await?,
         Step::Launched(machine) => launched(context, known, seen, &machine).await?,
+        Step::TakenBack { machine, attempt } => return taken_back(context, known, &machine, attempt).await,
         Step::Retire { id, attempt } => return retire(context, known, &id, attempt).await,
         Step::Delete { id } => return delete(context, &id).await,
         Step::NoteAbsence(since) => {
@@ -77,13 +79,14 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::End(end) => return conclude(context, known, &end).await,
         Step::ReleaseFinalizer => {
             write::release_finalizer(context, known).await?;
+            context.definitions.forget(&known.claim);
             // What was bought and is gone has made room in the quota; a claim that never had a machine has not.
             if has_machine(&known.claim) {
                 context.unavailable.lift(Cause::Quota).await;
             }
             return Ok(Outcome::Rest);
         }
-        Step::Block(blocker) => return Ok(block(context, known, &blocker).await),
+        Step::Block(blocker) => return block(context, known, &blocker).await,
         Step::Wait(until) => return Ok(Outcome::At(until)),
         Step::Retry => return Ok(Outcome::Patience),
         Step::Rest => return Ok(Outcome::Rest),
@@ -109,6 +112,11 @@ async fn tell(context: &Context, known: &Known, step: Step) -> Result<Known, Err
         Step::Withdraw => ("taking the intent back", status::withdrawn(claim)),
         Step::NoteFault(why) => ("telling the fault", status::faulty(claim, &why, now)),
         Step::NoteShortage(why) => ("telling the shortage", status::short(claim, &why, now)),
+        Step::Explain(word) => (
+            "saying what the claim waits for",
+            status::explained(claim, &word, now),
+        ),
+        Step::Unblock => ("taking back why nothing was bought", status::unblocked(claim)),
         Step::GiveUp(end) => ("giving up", status::ended(claim, &end, now)),
         Step::Register => (
             "registering the node",
@@ -196,6 +204,24 @@ async fn tag(context: &Context, known: &Known, machine: &Machine) {
     }
 }
 
+/// The cloud took the machine back before it ran. The same is withheld and told as of one that ran.
+async fn taken_back(
+    context: &Context,
+    known: &Known,
+    machine: &Machine,
+    attempt: u32,
+) -> Result<Outcome, Error> {
+    let withheld = preemption::withhold(context, machine, Cause::Preempted).await;
+    withheld.map_err(|source| Error::Withhold(Box::new(source)))?;
+    // An event that is not written now would never be: the proof goes with the machine.
+    let story = preemption::story(context, machine);
+    let told = context.events.try_tell(&known.claim, story).await;
+    told.map_err(Error::kube("telling that the machine was taken back"))?;
+    let outcome = retire(context, known, &machine.id, attempt).await?;
+    context.metrics.interrupted("preempted");
+    Ok(outcome)
+}
+
 /// Frees the name, which is faster than waiting for the machine to be gone; where that is refused, deletes it.
 async fn retire(context: &Context, known: &Known, id: &str, attempt: u32) -> Result<Outcome, Error> {
     let allocation = known
@@ -235,17 +261,20 @@ pub(super) fn soon(context: &Context) -> Outcome {
     Outcome::At(later(context.clock.now(), context.settings.limits.poll))
 }
 
+/// Says why a claim does not get on: in its conditions, where it is not said there yet, and in an event.
+async fn block(context: &Context, known: &Known, blocker: &Blocker) -> Result<Outcome, Error> {
+    if let Some(word) = lifecycle::blocked(&known.claim, blocker) {
+        let status = status::explained(&known.claim, &word, context.clock.now());
+        write::status(context, known, "saying why the claim waits", &status).await?;
+    }
+    Ok(tell_blocked(context, known, blocker).await)
+}
+
 /// Tells people why a claim does not get on.
-pub(super) async fn block(context: &Context, known: &Known, blocker: &Blocker) -> Outcome {
-    let reason = match blocker {
-        Blocker::Unresolved(_) => "LaunchBlocked",
-        Blocker::HeldBack(held_back) => {
-            context.metrics.held_back(held_back.breaker);
-            names::REASON_HELD_BACK
-        }
-        Blocker::Stranger { .. } => "NameTaken",
-        Blocker::Impostor(_) => "NodeMismatch",
-    };
+pub(super) async fn tell_blocked(context: &Context, known: &Known, blocker: &Blocker) -> Outcome {
+    if let Blocker::HeldBack(held_back) = blocker {
+        context.metrics.held_back(held_back.breaker);
+    }
     let transition = match blocker {
         // The numbers in its words change; the breaker does not.
         Blocker::HeldBack(held_back) => held_back.breaker.to_owned(),
@@ -253,7 +282,7 @@ pub(super) async fn block(context: &Context, known: &Known, blocker: &Blocker) -
     };
     let story = Story {
         kind: Kind::Warning,
-        reason,
+        reason: blocker.reason(),
         action: "Launch",
         note: blocker.to_string(),
         transition,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::{Eviction as EvictionRequest, PodDisruptionBudget};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -112,6 +112,7 @@ fn claims_of_staying(pods: &[Pod], now: Timestamp) -> Vec<(String, String)> {
 /// Makes pods leave. What is refused for one holds up nobody else.
 pub(super) async fn evict(shared: &Shared, known: &Known, evictions: Vec<Eviction>) {
     for eviction in evictions {
+        tell_unread(&shared.context, &eviction).await;
         let answer = match eviction.manner {
             Manner::Evict => ask(&shared.context, &eviction).await,
             Manner::Delete(grace) => {
@@ -134,6 +135,33 @@ pub(super) async fn evict(shared: &Shared, known: &Known, evictions: Vec<Evictio
             }
         }
     }
+}
+
+/// Tells people that a pod leaves although it asked for something, which nobody can read.
+async fn tell_unread(context: &Context, eviction: &Eviction) {
+    let Some(written) = &eviction.unread_wish else {
+        return;
+    };
+    let pod = &eviction.pod;
+    let about = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(pod.namespace.clone()),
+        name: Some(pod.name.clone()),
+        uid: Some(pod.uid.clone()),
+        ..ObjectReference::default()
+    };
+    let story = Story {
+        kind: Kind::Warning,
+        reason: names::REASON_WISH_UNREADABLE,
+        action: "Evict",
+        note: format!(
+            "{} says {written:?}, which is neither \"true\" nor a time such as \"1h30m\": it protects nothing",
+            names::DO_NOT_DISRUPT
+        ),
+        transition: written.clone(),
+    };
+    context.events.tell_about(about, story).await;
 }
 
 /// Asks for an eviction, of exactly the pod that was judged. kube's own `evict` sends its options under a name that API

@@ -111,6 +111,10 @@ impl Launches {
         let found = leases.get_opt(names::LAUNCHES_LEASE).await?;
         let is_new = found.is_none();
         let mut lease = found.unwrap_or_default();
+        // As recalled by a process that has just begun, and has ordered nothing yet.
+        if record_of(&lease) == record {
+            return Ok(());
+        }
         lease.metadata.name = Some(names::LAUNCHES_LEASE.to_owned());
         let annotations = lease.metadata.annotations.get_or_insert_default();
         annotations.insert(names::LAUNCHES.to_owned(), record);

@@ -144,6 +144,10 @@ impl Market {
         let Some((allocation, class)) = claim.allocation().zip(class) else {
             return Ok(Judged::at_once(Standing::Unknown));
         };
+        // Allowed when the intent was written, perhaps, and not any more: choosing anew tells why.
+        if class.refusal.is_some() && allocation.instance_id.is_none() {
+            return Ok(Judged::at_once(Standing::Lost));
+        }
         context.unavailable.known().await;
         let kinds = context
             .cloud

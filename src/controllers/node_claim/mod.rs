@@ -16,6 +16,7 @@ mod market;
 mod nodes;
 mod observe;
 mod purchase;
+mod requests;
 mod roll;
 mod tokens;
 mod upkeep;
@@ -40,6 +41,7 @@ use crate::api::{NodeClaim, names};
 use crate::bootstrap::Version;
 use crate::cloud::{self, ClusterId};
 use crate::controllers::credentials::MintError;
+use crate::controllers::definitions::DROPPED;
 use crate::controllers::node_class::ReadError;
 use crate::controllers::unavailable;
 use crate::lifecycle::facts::Facts;
@@ -50,6 +52,7 @@ use departures::Departures;
 use market::Market;
 use observe::Known;
 pub(super) use observe::look;
+use requests::Requests;
 use roll::Roll;
 use tokens::Tokens;
 use upkeep::{Due, Upkeep};
@@ -104,9 +107,7 @@ pub enum Error {
     #[error("IBMNodeClass {0} is not resolved yet")]
     ClassUnresolved(String),
     /// The intent to buy was not kept by the API server: nothing may be bought.
-    #[error(
-        "the definition of NodeClaim in this cluster drops status.allocation: apply the CRDs of this release"
-    )]
+    #[error("{}", DROPPED)]
     ForeignDefinitions,
 }
 
@@ -145,6 +146,7 @@ struct Shared {
     departures: Departures,
     market: Market,
     roll: Roll,
+    requests: Requests,
     tokens: Tokens,
     upkeep: Upkeep,
     version: OnceCell<Version>,
@@ -165,6 +167,7 @@ impl Shared {
 
     /// What must be forgotten of a claim that is gone.
     fn forget(&self, claim: &NodeClaim) {
+        self.context.definitions.forget(claim);
         self.attempts.forget(claim);
         self.departures.forget(claim);
         self.tokens.forget(claim);
@@ -199,6 +202,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         departures: Departures::default(),
         market: Market::default(),
         roll: Roll::default(),
+        requests: Requests::default(),
         tokens: Tokens::default(),
         upkeep,
         version: OnceCell::new(),

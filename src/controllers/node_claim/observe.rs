@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
@@ -14,7 +12,6 @@ use super::tokens::Need;
 use super::{Error, Shared, depart, user_data};
 use crate::api::{NodeClaim, names};
 use crate::cloud::{self, Cloud, InstanceName, Machine, MachineStatus, ProviderId};
-use crate::controllers::approver;
 use crate::controllers::context::Context;
 use crate::controllers::node_class::{self, ReadError, Resolved};
 use crate::lifecycle::diagnosis::diagnose;
@@ -84,16 +81,24 @@ pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Durati
     }
     let (limits, now) = (&context.settings.limits, context.clock.now());
     let is_overdue = lifecycle::is_overdue(claim, followed_for, limits, now);
+    let needs_diagnosis = lifecycle::needs_diagnosis(claim, followed_for, limits, now);
     seen.observed.node = node(context, claim).await?;
     if is_overdue || needs_machine(claim, seen.observed.node.as_ref()) {
         seen.observed.machine = match &known.bought {
             Some(machine) => Sighting::Present(Box::new(machine.clone())),
             None => machine(shared, claim, followed_for).await?,
         };
+    } else if needs_diagnosis {
+        // What is only to be told can be told later: a cloud that does not answer is not pressed for it.
+        let looked = machine(shared, claim, followed_for).await;
+        seen.observed.machine = looked.unwrap_or_default();
     }
     seen.observed.other_machine = other_machine(context, claim, seen.observed.node.as_ref()).await?;
-    if is_overdue && !claim.is(names::NODE_REGISTERED) {
-        seen.observed.diagnosis = Some(diagnosis(context, claim, &seen.observed).await?);
+    if needs_diagnosis && (is_overdue || seen.observed.machine != Sighting::Unknown) {
+        let requests = shared.requests.list(context).await;
+        let requests = requests.map_err(Error::kube("listing the certificate requests"))?;
+        let (machine, node) = (&seen.observed.machine, seen.observed.node.as_ref());
+        seen.observed.diagnosis = Some(diagnose(claim, machine, node, &requests));
     }
     if needs_class(claim, &seen.observed.machine) {
         let class = node_class::read(context, claim).await.map_err(unread)?;
@@ -150,20 +155,6 @@ async fn other_machine(context: &Context, claim: &NodeClaim, node: Option<&Node>
         Err(error) if error.is_not_found() => Ok(Sighting::Absent),
         Err(error) => Err(Error::cloud("looking for the machine of a node")(error)),
     }
-}
-
-/// Why a claim's machine has not joined.
-async fn diagnosis(context: &Context, claim: &NodeClaim, observed: &Observed) -> Result<String, Error> {
-    let requests: Api<CertificateSigningRequest> = Api::all(context.client.clone());
-    let ours = ListParams::default().fields(&format!("spec.signerName={}", approver::SIGNER));
-    let listed = requests.list(&ours).await;
-    let listed = listed.map_err(Error::kube("listing the certificate requests"))?;
-    Ok(diagnose(
-        claim,
-        &observed.machine,
-        observed.node.as_ref(),
-        &listed.items,
-    ))
 }
 
 /// A launched claim is looked after by the sweep; its own machine is read once more when its Node appears.

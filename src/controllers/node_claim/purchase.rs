@@ -6,20 +6,20 @@ use crate::api::{Allocation, CapacityType, Credential, Gpus, OfferingKey, names}
 use crate::clock::later;
 use crate::cloud::{self, Machine, Order};
 use crate::controllers::credentials;
+use crate::controllers::definitions::DROPPED;
 use crate::controllers::events::{Kind, Story};
 use crate::controllers::node_class::Resolved;
 use crate::controllers::unavailable::Cause;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::{Blocker, Unresolved, Withholding, launch_limit, status};
 
-use super::act::{Outcome, block, soon};
+use super::act::{Outcome, soon, tell_blocked};
 use super::observe::{Known, Seen};
 use super::tokens::Need;
 use super::user_data::{self, Unmade};
 use super::{Error, Shared, write};
 
-/// Writes the intent, with the id of the credential that its machine will have. An answer without the allocation means
-/// that foreign CRDs dropped it, and with it all that keeps us from buying twice.
+/// Writes the intent, with the id of the credential that its machine will have.
 pub(super) async fn allocate(
     shared: &Shared,
     known: &Known,
@@ -36,9 +36,7 @@ pub(super) async fn allocate(
     }
     let status = status::allocated(&known.claim, allocation.clone());
     let next = write::status(&shared.context, known, "allocating", &status).await?;
-    if next.claim.allocation() != Some(&allocation) {
-        return Err(Error::ForeignDefinitions);
-    }
+    check_kept(shared, &next, Some(&allocation)).await?;
     if let Some(minted) = minted {
         let now = shared.context.clock.instant();
         shared.tokens.keep(&next.claim, minted, now);
@@ -54,9 +52,30 @@ pub(super) async fn entitle(shared: &Shared, known: &Known) -> Result<Known, Err
     let minted = mint(shared, allocation).await?;
     let status = status::entitled(&known.claim, recorded(allocation, &minted));
     let next = write::status(&shared.context, known, "recording the credential", &status).await?;
+    check_kept(shared, &next, status.allocation.as_ref()).await?;
     let now = shared.context.clock.instant();
     shared.tokens.keep(&next.claim, minted, now);
     Ok(next)
+}
+
+/// An answer without the allocation means that foreign definitions dropped it, and with it all that keeps us from buying
+/// twice.
+async fn check_kept(shared: &Shared, next: &Known, written: Option<&Allocation>) -> Result<(), Error> {
+    let context = &shared.context;
+    if next.claim.allocation() == written {
+        context.definitions.kept();
+        return Ok(());
+    }
+    context.definitions.dropped(&next.claim);
+    let story = Story {
+        kind: Kind::Warning,
+        reason: names::REASON_FOREIGN_DEFINITIONS,
+        action: "Launch",
+        note: DROPPED.to_owned(),
+        transition: "allocation".to_owned(),
+    };
+    context.events.tell(&next.claim, story).await;
+    Err(Error::ForeignDefinitions)
 }
 
 async fn mint(shared: &Shared, allocation: &Allocation) -> Result<credentials::Minted, Error> {
@@ -89,7 +108,8 @@ pub(super) async fn create(
     let user_data = match made {
         Ok(user_data) => user_data,
         Err(Unmade(why)) => {
-            return Ok(block(context, known, &Blocker::Unresolved(Unresolved(why))).await);
+            // Not in the conditions: what is said there of a claim on order is taken back before it is ordered again.
+            return Ok(tell_blocked(context, known, &Blocker::Unresolved(Unresolved(why))).await);
         }
     };
     let Some(order) = order(shared, known, seen, class, allocation, user_data, within) else {
@@ -185,7 +205,6 @@ pub(super) async fn withhold(
     };
     let cause = match withholding {
         Withholding::Shortage => Cause::Shortage,
-        Withholding::Preempted => Cause::Preempted,
         Withholding::Subnet => {
             let note = format!("subnet {} has no address left", allocation.subnet);
             say(shared, known, allocation, "NoAddress", note).await;

@@ -3,12 +3,13 @@
 //!
 //! Judged on what is written, before the cloud is asked anything. Where a list is given, what it covers must be written
 //! out in the class, in the list's own spelling; only subnets and images that the class leaves open are chosen among the
-//! allowed ones.
+//! allowed ones. Judged again where something is ordered: a class that was found ready before a restart may name what is
+//! allowed no more.
 
 use std::collections::BTreeSet;
 
 use super::judge::Problem;
-use crate::api::IBMNodeClassSpec;
+use crate::api::{IBMNodeClass, IBMNodeClassSpec};
 use crate::cloud::Image;
 
 /// What classes may use; an empty list allows everything.
@@ -81,6 +82,26 @@ impl AllowLists {
             ),
         ];
         judged.into_iter().flatten().collect()
+    }
+
+    /// Why a class may not be used, whatever was found when it was judged: by what it says, or by the image that was chosen
+    /// for it.
+    pub fn refusal(&self, class: &IBMNodeClass) -> Option<String> {
+        let refusals = self.refusals(&class.spec);
+        if !refusals.is_empty() {
+            let messages: Vec<String> = refusals.into_iter().map(|it| it.message).collect();
+            return Some(messages.join("; "));
+        }
+        let status = class.status.as_ref().filter(|_| class.spec.image.is_none())?;
+        let name = status.resolved_image.as_ref().map(|image| &image.name);
+        let chosen: Vec<&String> = [status.resolved_image_id.as_ref(), name]
+            .into_iter()
+            .flatten()
+            .collect();
+        // Before one is chosen there is nothing to refuse.
+        let is_allowed = chosen.is_empty() || chosen.iter().any(|text| self.images.contains(*text));
+        (!self.images.is_empty() && !is_allowed)
+            .then(|| "its image is not among what --allowed-images allows".to_owned())
     }
 
     /// Whether a subnet that the class leaves open may be chosen.
@@ -194,6 +215,23 @@ mod tests {
             let [message] = refused(&lists(), &change).try_into().unwrap();
             assert!(message.contains(field) && message.contains(setting), "{message}");
         }
+    }
+
+    #[test]
+    fn an_image_that_was_chosen_under_other_lists_is_refused() {
+        let class = |image: &str| -> IBMNodeClass {
+            let spec = json!({
+                "region": "us-south", "vpc": "v", "imageSelector": {"os": "ubuntu", "majorVersion": "24"},
+                "securityGroups": ["g1"], "resourceGroup": "r1",
+            });
+            let status = json!({"resolvedImageID": "id", "resolvedImage": {"name": image}});
+            serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec, "status": status}))
+                .unwrap()
+        };
+        assert_eq!(lists().refusal(&class("i1")), None);
+        let refused = lists().refusal(&class("i2")).unwrap();
+        assert!(refused.contains("--allowed-images"), "{refused}");
+        assert_eq!(AllowLists::default().refusal(&class("i2")), None);
     }
 
     #[test]

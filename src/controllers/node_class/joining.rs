@@ -75,6 +75,20 @@ pub(super) fn problem(
         .map(|error| Problem::new("UserDataInvalid", format!("no machine can be set up: {error}")))
 }
 
+/// What is worth knowing of how machines of a class join. Kubernetes' community packages have no containerd, and neither
+/// have the repositories that come with RHEL.
+pub(super) fn note(class: &IBMNodeClass, image: Option<&ResolvedImage>) -> Option<String> {
+    let brings_its_own = class.spec.user_data.is_some();
+    let bootstrap = class.spec.bootstrap.as_ref();
+    let is_default = bootstrap.is_none_or(|bootstrap| bootstrap.repository.is_none());
+    let is_rhel = family(class, image) == Some(Family::Rhel);
+    (is_rhel && is_default && !brings_its_own).then(|| {
+        "kubelet comes from Kubernetes' community packages, which have no containerd: the image must know a repository that \
+         has it, or bring both; else set spec.bootstrap.repository"
+            .to_owned()
+    })
+}
+
 /// What a machine of the class would be told.
 fn sample(class: &IBMNodeClass, settings: &Settings, reach: Reach, family: Family) -> Join {
     let spec = &class.spec;
@@ -174,6 +188,26 @@ mod tests {
         );
         assert_eq!(of(&json!({}), "red-9-amd64"), None);
         assert_eq!(problem(&class(&json!({})), None, &told()), None, "not known yet");
+    }
+
+    #[test]
+    fn an_image_of_the_rhel_family_must_know_where_containerd_is() {
+        let of = |change: &Value, os: &str| {
+            let image = image(os);
+            note(&class(change), Some(&image)).is_some()
+        };
+        let rhel = "red-9-amd64";
+        assert!(of(&json!({}), rhel));
+        assert!(of(
+            &json!({"bootstrap": {"family": "rhel"}}),
+            "ubuntu-24-04-amd64"
+        ));
+        assert!(!of(&json!({}), "ubuntu-24-04-amd64"));
+        assert!(
+            !of(&json!({"bootstrap": {"repository": {}}}), rhel),
+            "it brings both"
+        );
+        assert!(!of(&json!({"userData": "#!/bin/sh"}), rhel));
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! A class that is deleted stays until no NodeClaim uses it, and says who does: machines could not be judged, nor told
-//! from a stranger's, without their class.
+//! from a stranger's, without their class. It also stays while machines of ours are in its resource group that no other
+//! class would show to the sweep.
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::{Error, stamp, status, write_status};
+use super::{Error, group_of, stamp, status, write_status};
 use crate::api::{IBMNodeClass, NodeClaim, names};
+use crate::cloud::{ClusterId, Machine, Ours};
 use crate::controllers::context::Context;
 use crate::controllers::events::{Kind, Story};
 
-/// Claims that are named; of more only the number is told.
+/// Claims or machines that are named; of more only the number is told.
 const NAMED_MAX: usize = 5;
 
 /// Whether a class that is deleted may go.
@@ -18,12 +20,22 @@ const NAMED_MAX: usize = 5;
 pub(super) enum Leave {
     /// It is gone, as far as we are concerned.
     Gone,
-    /// Claims use it still.
+    /// Claims use it still, or machines are left.
     Wait,
 }
 
-/// Lets a deleted class go, or says why not yet.
-pub(super) async fn leave(context: &Context, class: &IBMNodeClass) -> Result<Leave, Error> {
+/// What keeps a deleted class.
+struct Holdup {
+    reason: &'static str,
+    message: String,
+}
+
+/// Lets a deleted class go, or says why not yet. What could not be read keeps it.
+pub(super) async fn leave(
+    context: &Context,
+    cluster: ClusterId,
+    class: &IBMNodeClass,
+) -> Result<Leave, Error> {
     if !class
         .finalizers()
         .iter()
@@ -31,27 +43,100 @@ pub(super) async fn leave(context: &Context, class: &IBMNodeClass) -> Result<Lea
     {
         return Ok(Leave::Gone);
     }
-    let users = stamp::users(context, &class.name_any()).await?;
-    if users.is_empty() {
-        release(context, class).await?;
-        return Ok(Leave::Gone);
+    match holdup(context, cluster, class).await {
+        Ok(None) => {
+            release(context, class).await?;
+            Ok(Leave::Gone)
+        }
+        Ok(Some(holdup)) => {
+            let story = Story {
+                kind: Kind::Normal,
+                reason: holdup.reason,
+                action: "Delete",
+                note: holdup.message.clone(),
+                transition: "deleted".to_owned(),
+            };
+            context.events.tell(class, story).await;
+            say(context, class, holdup.message).await?;
+            Ok(Leave::Wait)
+        }
+        Err(Error::Cloud(error)) => {
+            let fault = format!("{} failed ({})", error.answer().operation, error.kind());
+            let message = format!("{fault}: it stays until it is known whether machines of it are left");
+            say(context, class, message).await?;
+            Err(error.into())
+        }
+        Err(error) => Err(error),
     }
-    let message = waiting_for(&users);
-    let story = Story {
-        kind: Kind::Normal,
-        reason: "WaitingForNodeClaims",
-        action: "Delete",
-        note: message.clone(),
-        transition: "deleted".to_owned(),
-    };
-    context.events.tell(class, story).await;
+}
+
+async fn say(context: &Context, class: &IBMNodeClass, message: String) -> Result<(), Error> {
     let status = status::leaving(class, message, context.clock.now());
-    write_status(context, class, &status).await?;
-    Ok(Leave::Wait)
+    write_status(context, class, &status).await
+}
+
+/// Claims first: when none is left, whatever machine of ours there is belongs to nobody.
+async fn holdup(
+    context: &Context,
+    cluster: ClusterId,
+    class: &IBMNodeClass,
+) -> Result<Option<Holdup>, Error> {
+    let users = stamp::users(context, &class.name_any()).await?;
+    if !users.is_empty() {
+        return Ok(Some(Holdup {
+            reason: "WaitingForNodeClaims",
+            message: waiting_for(&users),
+        }));
+    }
+    let Some(resource_group) = group_of(context, class).await? else {
+        return Ok(None);
+    };
+    if is_shown_by_others(context, class, &resource_group).await? {
+        return Ok(None);
+    }
+    let ours = Ours {
+        cluster,
+        resource_group,
+    };
+    let machines = context.cloud.list(&ours).await?;
+    Ok((!machines.is_empty()).then(|| Holdup {
+        reason: "WaitingForMachines",
+        message: left_behind(&machines, &ours.resource_group),
+    }))
+}
+
+/// Whether the sweep sees a group all the same, by a class that stays.
+async fn is_shown_by_others(context: &Context, class: &IBMNodeClass, group: &str) -> Result<bool, Error> {
+    let classes: Api<IBMNodeClass> = Api::all(context.client.clone());
+    let all = classes.list(&ListParams::default()).await;
+    let all = all.map_err(Error::kube("listing the classes"))?;
+    Ok(all.items.iter().any(|other| {
+        let stays = other.metadata.deletion_timestamp.is_none();
+        stays && other.uid() != class.uid() && other.recorded_group() == Some(group)
+    }))
 }
 
 fn waiting_for(users: &[NodeClaim]) -> String {
-    let mut named: Vec<String> = users.iter().map(ResourceExt::name_any).collect();
+    let names = users.iter().map(ResourceExt::name_any).collect();
+    format!(
+        "{} NodeClaims use it still: {}; it goes when they are gone",
+        users.len(),
+        listed(names)
+    )
+}
+
+fn left_behind(machines: &[Machine], group: &str) -> String {
+    let names = machines.iter().map(|machine| machine.name.clone()).collect();
+    format!(
+        "{} machines of this cluster are in its resource group {group}: {}; without it nobody would find them, so it \
+         goes when they are gone",
+        machines.len(),
+        listed(names)
+    )
+}
+
+/// The first few, and how many more there are.
+fn listed(mut named: Vec<String>) -> String {
     named.sort();
     let more = named.len().saturating_sub(NAMED_MAX);
     named.truncate(NAMED_MAX);
@@ -60,11 +145,7 @@ fn waiting_for(users: &[NodeClaim]) -> String {
     } else {
         String::new()
     };
-    format!(
-        "{} NodeClaims use it still: {}{rest}; it goes when they are gone",
-        users.len(),
-        named.join(", ")
-    )
+    format!("{}{rest}", named.join(", "))
 }
 
 async fn release(context: &Context, class: &IBMNodeClass) -> Result<(), Error> {

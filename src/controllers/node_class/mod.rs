@@ -6,6 +6,7 @@
 
 mod allow;
 mod facts;
+mod group;
 mod image;
 pub mod joining;
 mod judge;
@@ -32,9 +33,10 @@ use super::guard::Guard;
 use super::pace::Pace;
 use super::passes;
 use crate::api::{IBMNodeClass, IBMNodeClassStatus};
-use crate::cloud;
+use crate::cloud::{self, ClusterId};
 pub use allow::AllowLists;
 use facts::Facts;
+pub use group::group_of;
 use judge::Verdict;
 pub use launch::{ReadError, Resolved, read, usable};
 use leaving::Leave;
@@ -76,13 +78,14 @@ impl Error {
 /// What passes share.
 struct Shared {
     context: Context,
+    cluster: ClusterId,
     pace: Pace,
     /// When each class, by uid, was last resolved. Only pacing hangs on it, so a restart may forget it.
     resolved: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// Looks after all classes, for as long as this is polled.
-pub async fn run(context: Context) {
+pub async fn run(context: Context, cluster: ClusterId) {
     let classes = Api::<IBMNodeClass>::all(context.client.clone());
     let (store, writer) = reflector::store();
     let classes = reflector(writer, watcher(classes, watcher::Config::default()))
@@ -93,6 +96,7 @@ pub async fn run(context: Context) {
         pace: Pace::new(context.entropy.clone()),
         resolved: Mutex::default(),
         context,
+        cluster,
     });
     let guard = Guard::new(&shared.context, "nodeclass");
     let passes = applier(
@@ -122,7 +126,7 @@ async fn reconcile(cached: Arc<IBMNodeClass>, shared: Arc<Shared>) -> Result<Act
         return Ok(Action::await_change());
     };
     if class.metadata.deletion_timestamp.is_some() {
-        return Ok(match leaving::leave(context, &class).await? {
+        return Ok(match leaving::leave(context, shared.cluster, &class).await? {
             Leave::Gone => Action::await_change(),
             Leave::Wait => Action::requeue(LEAVING_EVERY),
         });
@@ -155,7 +159,12 @@ async fn resolve(context: &Context, class: &IBMNodeClass) -> Result<Verdict, clo
     let facts = Facts::read(context.cloud.as_ref(), class).await?;
     let mut verdict = judge::judge(class, &facts, &settings.allowed);
     let image = verdict.image.as_ref().map(|(_, image)| image);
-    verdict.problems.extend(joining::problem(class, image, settings));
+    let (problem, note) = (
+        joining::problem(class, image, settings),
+        joining::note(class, image),
+    );
+    verdict.problems.extend(problem);
+    verdict.notes.extend(note);
     Ok(verdict)
 }
 

@@ -23,7 +23,10 @@ pub(super) fn judged(class: &IBMNodeClass, verdict: Verdict, now: Timestamp) -> 
         resolved_image: image,
         resolved_subnets: Some(verdict.subnets).filter(|subnets| !subnets.is_empty()),
         resolved_security_groups: Some(verdict.security_groups).filter(|groups| !groups.is_empty()),
-        resolved_resource_group_id: verdict.resource_group,
+        resolved_resource_group_id: class
+            .recorded_group()
+            .map(str::to_owned)
+            .or(verdict.resource_group),
         resolved_placement: verdict.placement.map(|kind| kind.as_str().to_owned()),
         observed_capacity: None,
     }
@@ -171,6 +174,25 @@ mod tests {
         let condition = status.condition("Ready").unwrap();
         assert_eq!(condition.last_transition_time.to_string(), EARLIER);
         assert_eq!(condition.observed_generation, Some(2));
+    }
+
+    #[test]
+    fn the_resource_group_is_recorded_once_whatever_is_found_later() {
+        let found = |recorded: &Value, group: Option<&str>| {
+            let verdict = Verdict {
+                resource_group: group.map(str::to_owned),
+                ..Verdict::default()
+            };
+            judged(&class(1, recorded), verdict, now()).resolved_resource_group_id
+        };
+        let (none, first) = (json!({}), json!({"resolvedResourceGroupID": "a"}));
+        assert_eq!(found(&none, Some("a")).as_deref(), Some("a"));
+        assert_eq!(found(&first, Some("b")).as_deref(), Some("a"));
+        assert_eq!(
+            found(&first, None).as_deref(),
+            Some("a"),
+            "a class that is wrong otherwise"
+        );
     }
 
     #[test]

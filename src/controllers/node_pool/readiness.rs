@@ -29,6 +29,33 @@ pub enum ClassProblem {
     Unknown,
 }
 
+impl ClassProblem {
+    /// What is wrong with the class of this name.
+    pub fn words(&self, class: &str) -> String {
+        match self {
+            Self::Missing => format!("there is no IBMNodeClass {class}"),
+            Self::Leaving => format!("IBMNodeClass {class} is being deleted"),
+            Self::NotReady(why) => format!("IBMNodeClass {class} is not ready: {why}"),
+            Self::Unknown => format!("IBMNodeClass {class} was not looked up yet as it is written now"),
+        }
+    }
+}
+
+/// Why a pool that would make nodes for pods makes none; nothing of pools that others look after.
+pub fn closed(pool: &NodePool, verdict: &Verdict) -> Option<String> {
+    if pool.metadata.deletion_timestamp.is_some() {
+        return Some("it is being deleted".to_owned());
+    }
+    match verdict {
+        Verdict::Ready | Verdict::Foreign => None,
+        Verdict::Invalid(found) => {
+            let words: Vec<String> = found.iter().map(ToString::to_string).collect();
+            Some(format!("it is not valid: {}", words.join("; ")))
+        }
+        Verdict::Class(problem) => Some(problem.words(&pool.spec.template.spec.node_class_ref.name)),
+    }
+}
+
 /// Whether a pool can be used, given its class.
 pub fn judge(pool: &NodePool, class: Option<&IBMNodeClass>) -> Verdict {
     if !is_ours(pool) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::doubt::Doubt;
 use super::quarantine::Quarantine;
 use crate::cluster::{Marks, State};
 use crate::controllers::context::Context;
@@ -25,8 +26,18 @@ pub(super) struct Wanted<'a> {
     pub(super) but: &'a Quarantine,
 }
 
-/// Waits until pods wait for which a pass is due, and for those that come with them.
-pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>) {
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// A pass: pods wait.
+    Pass,
+    /// A look at the claims themselves: nobody has told of one that we made.
+    Look,
+}
+
+/// Waits until pods wait for which a pass is due, and for those that come with them, or a claim has been in doubt for
+/// too long.
+pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut Doubt) -> Due {
     let mut state = context.cluster.subscribe();
     let mut hurried: Option<Instant> = None;
     // The sender is the context's own: it does not go while we wait.
@@ -46,14 +57,23 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>) {
         if !needy {
             context.metrics.nothing_to_plan();
         }
+        let look_at = context
+            .cluster
+            .with(|index| doubt.look_at(index.claims.unconfirmed(), now, &context.clock));
+        if look_at.is_some_and(|at| at <= now) {
+            doubt.begin_anew();
+            return Due::Look;
+        }
         if needy && (is_hurried || is_time) {
-            return;
+            return Due::Pass;
         }
         if needy && news {
-            return window(context, &mut state).await;
+            window(context, &mut state).await;
+            return Due::Pass;
         }
         let next = now + context.clock.real(super::AGAIN);
         let again = wanted.again_at.filter(|at| *at > now).unwrap_or(next).min(next);
+        let again = look_at.unwrap_or(again).min(again);
         tokio::select! {
             biased;
             () = context.hurry.notified() => hurried = Some(context.clock.instant()),

@@ -15,7 +15,7 @@ use crate::cluster::Types;
 use crate::controllers::capacity;
 use crate::controllers::context::Context;
 use crate::controllers::node_class::Resolved;
-use crate::controllers::node_pool::readiness::{Verdict, judge};
+use crate::controllers::node_pool::readiness::{self, Verdict, judge};
 use crate::model::offerings::types_for;
 use crate::model::{ClassFacts, DiscountFactors, InstanceType, Kind, Withheld};
 
@@ -40,12 +40,25 @@ struct PriceList {
     types: Arc<Vec<InstanceType>>,
 }
 
+/// What can be bought for pods.
+#[derive(Debug, Default)]
+pub(super) struct Sold {
+    /// The types of each pool from which nodes are made.
+    pub(super) types: Types,
+    /// The other pools, with what keeps nodes from being made from them.
+    pub(super) closed: Vec<(String, String)>,
+}
+
 impl Catalog {
-    /// The types of each pool from which nodes are made for pods.
-    pub(super) async fn read(&mut self, context: &Context) -> Result<Types, Error> {
-        let pools = usable(context);
+    /// What can be bought from each pool that makes nodes for pods.
+    pub(super) async fn read(&mut self, context: &Context) -> Result<Sold, Error> {
+        let (pools, closed) = usable(context);
+        let mut all = Sold {
+            types: Types::new(),
+            closed,
+        };
         if pools.is_empty() {
-            return Ok(Types::new());
+            return Ok(all);
         }
         let kinds = context.cloud.kinds().await?;
         context.unavailable.known().await;
@@ -53,24 +66,25 @@ impl Catalog {
         let withheld = Arc::new(context.unavailable.snapshot(now).ok_or(Error::HoldsUnknown)?);
         let factors = context.discounts.current();
         let mut by_class: BTreeMap<String, Arc<Vec<InstanceType>>> = BTreeMap::new();
-        let mut types = Types::new();
         for (pool, class) in pools {
             let name = class.name_any();
             if !by_class.contains_key(&name) {
                 let Some(subnets) = self.subnets(context, &class).await else {
+                    let why = format!("the subnets of IBMNodeClass {name} cannot be read now");
+                    all.closed.push((pool.name_any(), why));
                     continue;
                 };
-                let resolved = resolved(taught(context, class, &kinds));
+                let resolved = Resolved::new(taught(context, class, &kinds), None, &context.settings.allowed);
                 let facts = resolved.facts(resolved.subnets(&subnets, &BTreeSet::new()));
                 let sold = self.sold(&name, facts, &kinds, &withheld, &factors, now);
                 by_class.insert(name.clone(), sold);
             }
             if let Some(sold) = by_class.get(&name) {
-                types.insert(pool.name_any(), sold.clone());
+                all.types.insert(pool.name_any(), sold.clone());
             }
         }
         self.lists.retain(|name, _| by_class.contains_key(name));
-        Ok(types)
+        Ok(all)
     }
 
     /// The types of a class, made anew only where something is not as it was.
@@ -128,22 +142,28 @@ impl Catalog {
     }
 }
 
-/// The pools that make nodes for pods, each with its class.
-fn usable(context: &Context) -> Vec<(NodePool, IBMNodeClass)> {
+/// The pools that make nodes for pods, each with its class, and those that would but for some reason.
+fn usable(context: &Context) -> (Vec<(NodePool, IBMNodeClass)>, Vec<(String, String)>) {
+    let (mut ready, mut closed) = (Vec::new(), Vec::new());
     context.cluster.with(|index| {
-        let dynamic = index
-            .pools
-            .iter()
-            .filter(|(_, pool)| pool.spec.replicas.is_none() && pool.metadata.deletion_timestamp.is_none());
-        let ready = dynamic.filter_map(|(_, pool)| {
+        let dynamic = index.pools.iter();
+        for (name, pool) in dynamic.filter(|(_, pool)| pool.spec.replicas.is_none()) {
             let class = index.classes.get(&pool.spec.template.spec.node_class_ref.name);
-            let Verdict::Ready = judge(pool, class) else {
-                return None;
-            };
-            Some((pool.clone(), class?.clone()))
-        });
-        ready.collect()
-    })
+            let verdict = judge(pool, class);
+            match (readiness::closed(pool, &verdict), class) {
+                (Some(why), _) => closed.push((name.clone(), why)),
+                (None, Some(class)) if verdict == Verdict::Ready => {
+                    match context.settings.allowed.refusal(class) {
+                        // Ready by the lists of the last life, perhaps: before it is judged anew the cloud is not asked about it.
+                        Some(why) => closed.push((name.clone(), why)),
+                        None => ready.push((pool.clone(), class.clone())),
+                    }
+                }
+                _ => {}
+            }
+        }
+    });
+    (ready, closed)
 }
 
 /// The class with what its nodes say now, written or not: whoever was bought in vain is not bought again.
@@ -155,15 +175,6 @@ fn taught(context: &Context, mut class: IBMNodeClass, kinds: &[Kind]) -> IBMNode
         status.observed_capacity = Some(learnt);
     }
     class
-}
-
-fn resolved(class: IBMNodeClass) -> Resolved {
-    let resolution = class.resolution();
-    Resolved {
-        image: resolution.and_then(|it| it.resolved_image_id.clone()),
-        resource_group: resolution.and_then(|it| it.resolved_resource_group_id.clone()),
-        class,
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 mod batch;
 mod catalog;
 pub mod claim;
+mod doubt;
 mod make;
 mod part;
 mod poison;
@@ -20,7 +21,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectList};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -30,7 +31,9 @@ use crate::api::NodeClaim;
 use crate::cloud;
 use crate::cluster::{Marks, Situation};
 use crate::scheduling::Completeness;
+use batch::Due;
 use catalog::Catalog;
+use doubt::Doubt;
 use quarantine::Quarantine;
 use solve::Solved;
 use tell::{Telling, Tongue};
@@ -93,6 +96,8 @@ struct Provisioner {
     pace: Pace,
     quarantine: Quarantine,
     telling: Telling,
+    /// Claims of ours that nobody else has told of yet.
+    doubt: Doubt,
     /// What was known when the last pass began.
     seen: Option<Marks>,
     /// When to look again although nothing has changed.
@@ -106,6 +111,7 @@ impl Provisioner {
             pace: Pace::new(context.entropy.clone()),
             quarantine: Quarantine::default(),
             telling: Telling::new(tongue),
+            doubt: Doubt::default(),
             seen: None,
             again_at: None,
             context,
@@ -114,7 +120,10 @@ impl Provisioner {
 
     async fn run(mut self) {
         loop {
-            batch::gather(&self.context, &self.wanted()).await;
+            if self.gather().await == Due::Look {
+                self.look_at_claims().await;
+                continue;
+            }
             self.seen = Some(self.context.cluster.with(|index| index.marks()));
             // On the heap: it holds a plan.
             let wait = match Box::pin(self.pass()).await {
@@ -133,24 +142,36 @@ impl Provisioner {
         }
     }
 
-    fn wanted(&self) -> batch::Wanted<'_> {
-        batch::Wanted {
+    async fn gather(&mut self) -> Due {
+        let wanted = batch::Wanted {
             seen: self.seen,
             again_at: self.again_at,
             but: &self.quarantine,
+        };
+        batch::gather(&self.context, &wanted, &mut self.doubt).await
+    }
+
+    /// Reads the claims from the API server itself: one that is gone without a word keeps its pods no longer.
+    async fn look_at_claims(&self) {
+        match self.list_claims().await {
+            Ok(listed) => {
+                self.context.cluster.with(|index| index.settle(&listed));
+            }
+            Err(error) => tracing::warn!(%error, "a claim of ours stays unconfirmed"),
         }
     }
 
     /// One pass over all pods that wait.
     async fn pass(&mut self) -> Result<Completeness, Error> {
         for _ in 0..TRIES_MAX {
-            let types = self.catalog.read(&self.context).await?;
+            let sold = self.catalog.read(&self.context).await?;
             let but = self.quarantined();
             let now = self.context.clock.now();
-            let situation = self
+            let mut situation = self
                 .context
                 .cluster
-                .with(|index| index.situation(&types, &but, now));
+                .with(|index| index.situation(&sold.types, &but, now));
+            situation.snapshot.closed = sold.closed;
             if situation.snapshot.pending.members.is_empty() {
                 self.telling.keep(&situation);
                 return Ok(Completeness::Whole);
@@ -194,11 +215,7 @@ impl Provisioner {
 
     /// Whether the API server knows of claims that the plan does not: others made them, or an answer to us was lost.
     async fn is_outdated(&self, solved: &Solved) -> Result<bool, Error> {
-        let claims: Api<NodeClaim> = Api::all(self.context.client.clone());
-        // No resourceVersion: answered from the latest state, not from a cache.
-        let params = ListParams::default();
-        let list = claims.list(&params);
-        let listed = timely(&self.context, "listing the claims", list).await?;
+        let listed = self.list_claims().await?;
         let known = |name: &str| solved.situation.knows(name);
         let has_news = listed
             .items
@@ -206,6 +223,13 @@ impl Provisioner {
             .any(|claim| !known(claim.metadata.name.as_deref().unwrap_or_default()));
         self.context.cluster.with(|index| index.settle(&listed));
         Ok(has_news)
+    }
+
+    async fn list_claims(&self) -> Result<ObjectList<NodeClaim>, Error> {
+        let claims: Api<NodeClaim> = Api::all(self.context.client.clone());
+        // No resourceVersion: answered from the latest state, not from a cache.
+        let params = ListParams::default();
+        timely(&self.context, "listing the claims", claims.list(&params)).await
     }
 }
 

@@ -63,6 +63,7 @@ pub(super) fn part(whole: &Snapshot, kept: &Kept) -> Snapshot {
         .collect();
     let mut part = Snapshot {
         pools: some(&whole.pools, |at| has(Kind::Pool, at)),
+        closed: whole.closed.clone(),
         nodes,
         pending: pods(&whole.pending, |pod| has(Kind::Pods, pod.class)),
         bound: pods(&whole.bound, |pod| {

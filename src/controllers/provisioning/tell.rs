@@ -206,6 +206,7 @@ fn gist(refusal: &Refusal) -> String {
         Why::MinValues { key, .. } => format!("min values {key}"),
         Why::Spread { key, .. } => format!("spread {key}"),
         Why::VolumeLimit { driver, .. } => format!("volumes {driver}"),
+        Why::Closed(_) => "closed".to_owned(),
         why => why.to_string(),
     };
     format!("{place}: {why}")

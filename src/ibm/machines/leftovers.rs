@@ -17,15 +17,16 @@ impl Machines {
         };
         let interfaces = self.vpc.list_interfaces(&ours.resource_group).await?.into_iter();
         let interfaces = interfaces.filter(|it| it.target.is_none() && is_in_group(&it.resource_group));
-        let interfaces = interfaces.filter(|it| {
-            is_made_for(&it.name, INTERFACE, ours) && it.lifecycle_state != Some(LifecycleState::Deleting)
-        });
+        let interfaces = interfaces.filter(|it| it.lifecycle_state != Some(LifecycleState::Deleting));
         let mut leftovers: Vec<Leftover> = interfaces
-            .map(|it| Leftover {
-                id: it.id,
-                name: it.name,
-                kind: LeftoverKind::Interface,
-                created_at: it.created_at,
+            .filter_map(|it| {
+                Some(Leftover {
+                    made_for: made_for(&it.name, INTERFACE, ours)?,
+                    id: it.id,
+                    name: it.name,
+                    kind: LeftoverKind::Interface,
+                    created_at: it.created_at,
+                })
             })
             .collect();
         let unattached = VolumeFilter {
@@ -35,25 +36,25 @@ impl Machines {
         let volumes = self.vpc.list_volumes(&unattached).await?.into_iter();
         // A server that ignores the filter must not cost anybody a volume that is in use.
         let volumes = volumes.filter(|it| it.attachment_state == Some(AttachmentState::Unattached));
-        let volumes = volumes.filter(|it| {
-            is_made_for(&it.name, BOOT_VOLUME, ours)
-                && is_in_group(&it.resource_group)
-                && it.status != Some(VolumeStatus::PendingDeletion)
-        });
-        leftovers.extend(volumes.map(|it| Leftover {
-            id: it.id,
-            name: it.name,
-            kind: LeftoverKind::BootVolume,
-            created_at: it.created_at,
+        let volumes = volumes
+            .filter(|it| is_in_group(&it.resource_group) && it.status != Some(VolumeStatus::PendingDeletion));
+        leftovers.extend(volumes.filter_map(|it| {
+            Some(Leftover {
+                made_for: made_for(&it.name, BOOT_VOLUME, ours)?,
+                id: it.id,
+                name: it.name,
+                kind: LeftoverKind::BootVolume,
+                created_at: it.created_at,
+            })
         }));
         Ok(leftovers)
     }
 }
 
-/// Whether a name says that it was made for a machine of ours.
-fn is_made_for(name: &str, suffix: &str, ours: &Ours) -> bool {
+/// The machine of ours that a name says it was made for.
+fn made_for(name: &str, suffix: &str, ours: &Ours) -> Option<InstanceName> {
     let machine = name.strip_suffix(suffix).and_then(InstanceName::of_machine);
-    machine.is_some_and(|machine| machine.cluster() == ours.cluster)
+    machine.filter(|machine| machine.cluster() == ours.cluster)
 }
 
 #[cfg(test)]
@@ -69,14 +70,18 @@ mod tests {
             resource_group: "g".to_owned(),
         };
         let name = InstanceName::new(cluster, "0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4").unwrap();
-        assert!(is_made_for(&format!("{name}-boot"), BOOT_VOLUME, &ours));
+        assert_eq!(made_for(&format!("{name}-boot"), BOOT_VOLUME, &ours), Some(name));
         let second = format!("{}-vni", name.of_failed_attempt(2));
-        assert!(is_made_for(&second, INTERFACE, &ours), "of a later attempt");
-        assert!(!is_made_for(&format!("{name}-data-0"), BOOT_VOLUME, &ours));
-        assert!(!is_made_for(&name.to_string(), BOOT_VOLUME, &ours));
-        assert!(!is_made_for("my-boot", BOOT_VOLUME, &ours));
+        assert_eq!(
+            made_for(&second, INTERFACE, &ours),
+            Some(name),
+            "of a later attempt"
+        );
+        assert_eq!(made_for(&format!("{name}-data-0"), BOOT_VOLUME, &ours), None);
+        assert_eq!(made_for(&name.to_string(), BOOT_VOLUME, &ours), None);
+        assert_eq!(made_for("my-boot", BOOT_VOLUME, &ours), None);
         let foreign = ClusterId::from_kube_system_uid("b");
         let foreign = InstanceName::new(foreign, "0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4").unwrap();
-        assert!(!is_made_for(&format!("{foreign}-vni"), INTERFACE, &ours));
+        assert_eq!(made_for(&format!("{foreign}-vni"), INTERFACE, &ours), None);
     }
 }

@@ -35,7 +35,6 @@ fn a_shortage_is_withheld_before_the_machine_goes_and_the_next_attempt_follows_a
     let claim = allocated(Some(ID));
     for (reason, expected) in [
         (StatusReason::NoCapacity, Withholding::Shortage),
-        (StatusReason::Preempted, Withholding::Preempted),
         (StatusReason::NoAddress, Withholding::Subnet),
     ] {
         let failed = failed_for(reason);
@@ -50,6 +49,18 @@ fn a_shortage_is_withheld_before_the_machine_goes_and_the_next_attempt_follows_a
         second.price.map(|price| price.to_string()).as_deref(),
         Some("0.05")
     );
+}
+
+#[test]
+fn a_machine_that_was_taken_back_before_it_ran_is_told_of_whether_or_not_its_offering_is_withheld() {
+    let claim = allocated(Some(ID));
+    let taken = failed_for(StatusReason::Preempted);
+    for observed in [taken.clone(), lost(taken)] {
+        let Step::TakenBack { machine, attempt } = next(&claim, &observed, &LIMITS, at(3)) else {
+            panic!("it is not told");
+        };
+        assert_eq!((machine.id.as_str(), attempt), (ID, 1));
+    }
 }
 
 #[test]
@@ -146,7 +157,7 @@ fn faults_that_are_no_shortage_end_the_claim_after_three_attempts() {
 fn waits(claim: &NodeClaim, seconds: i64, followed: u64) -> Step {
     let observed = Observed {
         followed_for: Duration::from_secs(followed),
-        diagnosis: Some("it does not boot".to_owned()),
+        diagnosis: Some(unseen()),
         ..present(MachineStatus::Running)
     };
     next(claim, &observed, &LIMITS, at(seconds))
@@ -154,8 +165,9 @@ fn waits(claim: &NodeClaim, seconds: i64, followed: u64) -> Step {
 
 #[test]
 fn a_machine_that_does_not_join_within_a_quarter_of_an_hour_ends_the_claim_with_what_is_known() {
-    let claim = launched();
-    assert_eq!(waits(&claim, 60, 60), Step::Wait(at(900)));
+    let mut claim = launched();
+    assert_eq!(waits(&claim, 60, 60), Step::Wait(at(120)), "then it says why");
+    claim.status = Some(status::explained(&claim, &unseen_word(), at(120)));
     let Step::GiveUp(end) = waits(&claim, 900, 900) else {
         panic!("it is overdue");
     };
@@ -190,7 +202,7 @@ fn a_node_that_does_not_become_ready_ends_the_claim_and_what_it_lacks_is_told() 
         }
     };
     let without = reports(json!({"cpu": "4", "nvidia.com/gpu": "0"}));
-    assert_eq!(step(&claim, &without, 1000), "wait");
+    assert_eq!(step(&claim, &without, 1000), "explain");
     let Step::GiveUp(end) = next(&claim, &without, &LIMITS, at(60 + 1800)) else {
         panic!("it is overdue");
     };

@@ -131,7 +131,7 @@ impl Play {
             .map_or(Sighting::Absent, |it| Sighting::Present(Box::new(it)));
         let now = at(self.seconds);
         let observed = Observed {
-            diagnosis: Some("it does not boot".to_owned()),
+            diagnosis: Some(unseen()),
             followed_for: LIMITS.registration,
             ..saw(sighting)
         };
@@ -158,6 +158,8 @@ impl Play {
             }
             Step::Delete { .. } => self.machine = None,
             Step::NoteFault(why) => self.claim.status = Some(status::faulty(claim, &why, now)),
+            Step::Explain(word) => self.claim.status = Some(status::explained(claim, &word, now)),
+            Step::Unblock => self.claim.status = Some(status::unblocked(claim)),
             Step::GiveUp(end) => self.claim.status = Some(status::ended(claim, &end, now)),
             Step::NoteAbsence(since) => self.note(names::MACHINE_ABSENT_SINCE, Some(since)),
             Step::ForgetAbsence => self.note(names::MACHINE_ABSENT_SINCE, None),

@@ -1,6 +1,7 @@
 mod ends;
 mod laws;
 mod leaving;
+mod waiting;
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -120,6 +121,23 @@ fn retired(status: MachineStatus) -> Observed {
 
 fn absent() -> Observed {
     saw(Sighting::Absent)
+}
+
+/// What is known of a machine that was not heard of.
+fn unseen() -> Diagnosis {
+    Diagnosis {
+        reason: names::REASON_NODE_NOT_FOUND,
+        message: "it does not boot".to_owned(),
+    }
+}
+
+fn unseen_word() -> Word {
+    let unseen = unseen();
+    Word {
+        condition: names::NODE_REGISTERED,
+        reason: unseen.reason,
+        message: unseen.message,
+    }
 }
 
 fn step(claim: &NodeClaim, observed: &Observed, seconds: i64) -> &'static str {

@@ -95,6 +95,7 @@ pub(super) fn alike(one: &ApiPod, two: &ApiPod) -> bool {
         && a.topology_spread_constraints == b.topology_spread_constraints
         && a.overhead == b.overhead
         && a.resources == b.resources
+        && a.resource_claims == b.resource_claims
         && same_containers(Some(&a.containers), Some(&b.containers))
         && same_containers(a.init_containers.as_ref(), b.init_containers.as_ref())
         && same_volumes(one, two, a, b)
@@ -281,6 +282,9 @@ pub(super) fn hash(pod: &ApiPod) -> u64 {
         mixer.text(&spread.topology_key);
         mixer.word(u64::from(spread.max_skew.cast_unsigned()));
         mixer.selector(spread.label_selector.as_ref());
+    }
+    for claim in spec.resource_claims.iter().flatten() {
+        mixer.text(&claim.name);
     }
     mixer.volumes(spec, pod.metadata.name.as_deref().unwrap_or_default());
     mixer.0

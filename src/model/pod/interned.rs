@@ -128,6 +128,7 @@ fn bare_spec(spec: &PodSpec) -> PodSpec {
         topology_spread_constraints: spec.topology_spread_constraints.clone(),
         overhead: spec.overhead.clone(),
         resources: spec.resources.clone(),
+        resource_claims: spec.resource_claims.clone(),
         containers: spec.containers.iter().map(container).collect(),
         init_containers: spec
             .init_containers
@@ -184,6 +185,19 @@ mod tests {
             classes.classes[&first].first.spec.as_ref().unwrap().containers[0].env,
             None
         );
+    }
+
+    #[test]
+    fn a_pod_that_claims_devices_is_another_class_and_stays_known_as_such() {
+        let mut classes = Interned::default();
+        let plain = classes.enter(&pod("a", "1"));
+        let mut claiming = pod("b", "1");
+        claiming.spec.as_mut().unwrap().resource_claims =
+            serde_json::from_value(json!([{"name": "gpu", "resourceClaimName": "mine"}])).unwrap();
+        let devices = classes.enter(&claiming);
+        assert_ne!(devices, plain);
+        assert_eq!(classes.enter(&claiming), devices);
+        assert_eq!(classes.get(devices).unwrap().as_ref().unwrap().devices, ["gpu"]);
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Pod {
     pub ports: Vec<HostPort>,
     /// The volumes that it mounts, by their claims.
     pub volumes: Vec<VolumeRef>,
+    /// The claims to devices that it makes, by the names that it gives them. Nobody here can say where they are met.
+    pub devices: Vec<String>,
 }
 
 /// A volume that a pod mounts.
@@ -134,6 +136,7 @@ impl Pod {
                 .collect(),
             ports: HostPort::of_spec(spec),
             volumes: volumes(spec, name),
+            devices: devices(spec),
             namespace,
             labels,
             ..Self::default()
@@ -249,6 +252,11 @@ fn volumes(spec: &core::PodSpec, pod: &str) -> Vec<VolumeRef> {
     all.sort();
     all.dedup();
     all
+}
+
+fn devices(spec: &core::PodSpec) -> Vec<String> {
+    let claims = spec.resource_claims.iter().flatten();
+    claims.map(|claim| claim.name.clone()).collect()
 }
 
 #[cfg(test)]

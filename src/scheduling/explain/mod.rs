@@ -44,11 +44,37 @@ pub(super) fn explain(run: &mut Run<'_, '_>, class: usize, tried: Tried) -> Vec<
             place: Where::Pool(name),
         });
     }
+    all.extend(closed(run));
     if all.is_empty() {
         return everywhere(Why::NothingThere);
     }
     all.sort_by_key(|refusal| std::cmp::Reverse(refusal.why.nearness()));
     all
+}
+
+/// The pools that make no nodes at all now.
+fn closed(run: &Run<'_, '_>) -> Vec<Refusal> {
+    let refusal = |name: &str, why: String| Refusal {
+        place: Where::Pool(name.to_owned()),
+        why: Why::Closed(why),
+    };
+    let snapshot = run.problem.snapshot;
+    let told = snapshot
+        .closed
+        .iter()
+        .map(|(name, why)| refusal(name, why.clone()));
+    let makes_none = |at: &usize| run.problem.templates.iter().all(|template| template.pool != *at);
+    let contradictory = (0..snapshot.pools.len()).filter(makes_none);
+    let contradictory = contradictory.map(|at| {
+        let pool = &snapshot.pools[at];
+        let never = pool.requirements.iter().filter(|(_, values)| values.is_never());
+        let why = match never.map(|(key, _)| key.as_str()).next() {
+            Some(key) => format!("its own requirements leave no value of {key}"),
+            None => "its own requirements contradict each other".to_owned(),
+        };
+        refusal(&pool.name, why)
+    });
+    told.chain(contradictory).collect()
 }
 
 /// What an obstacle means in words.

@@ -207,18 +207,35 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
     if now.is_empty() {
         return withheld(run, of, req, &types);
     }
-    let mut had = vec![0; types.len()];
-    for kind in &now {
-        bits::put(&mut had, *kind);
+    if let Some(why) = limit(run, template, &now) {
+        return why;
     }
-    if run.problem.options.min_values == super::super::MinValuesPolicy::Strict
-        && let Some((column, least, found)) = run.too_few(template, req, &had).first()
-    {
-        let key = run.problem.space.columns()[*column].key.clone();
-        let (least, found) = (*least, *found);
-        return Why::MinValues { key, least, found };
+    too_few(run, template, req, &now).unwrap_or_else(|| topology(run, class, req))
+}
+
+/// The label of which too few values would be left, for the pod's own claim or for one that is there, if limits let a
+/// type in at all.
+fn too_few(run: &Run<'_, '_>, template: usize, req: ReqId, kinds: &[usize]) -> Option<Why> {
+    let of = &run.problem.templates[template];
+    if of.min_values.is_empty() || run.problem.options.min_values != super::super::MinValuesPolicy::Strict {
+        return None;
     }
-    limit(run, template, &now).unwrap_or_else(|| topology(run, class, req))
+    let mut types = vec![0; bits::words(of.types.len())];
+    for kind in kinds {
+        bits::put(&mut types, *kind);
+    }
+    of.keep_allowed(&mut types, &run.left[template], None);
+    let own = run.too_few(template, req, &types).into_iter().next();
+    let starved = |kind: usize| run.starved_by(template, None, (None, kind));
+    let others = || {
+        let mut each = bits::iter(&types).map(starved);
+        // One that would do is enough; else what the first of them would do is told.
+        let first = each.next()??;
+        each.all(|starved| starved.is_some()).then_some(first)
+    };
+    let (column, least, found) = own.or_else(others)?;
+    let key = run.problem.space.columns()[column].key.clone();
+    Some(Why::MinValues { key, least, found })
 }
 
 /// The first driver of which more volumes are asked for than any of these types attaches, and how many one does at most.

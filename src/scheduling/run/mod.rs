@@ -8,6 +8,7 @@ mod commit;
 mod offer;
 mod search;
 mod shapes;
+mod values;
 
 use super::Budget;
 use super::bins::Bins;

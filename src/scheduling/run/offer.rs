@@ -3,27 +3,28 @@
 use std::cell::OnceCell;
 use std::ops::Range;
 
-use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::limits;
 use super::super::space::ReqId;
-use super::super::template::{Template, offer_columns};
+use super::super::template::Template;
 use super::super::topology::Over;
 use super::search::{Becomes, Spot};
 use super::{Opening, Run, Turn};
 use crate::model::HostPort;
 
 /// What a claim must have room for.
-struct Load {
-    template: usize,
-    total: Vec<i64>,
+pub(super) struct Load {
+    pub(super) template: usize,
+    /// The claim, if it is there already.
+    pub(super) claim: Option<usize>,
+    pub(super) total: Vec<i64>,
     /// What anything with so much room costs at least, once somebody has asked.
     floor: OnceCell<u64>,
     ports: Vec<HostPort>,
     /// How many volumes of each driver, where that is limited.
     volumes: Vec<(String, u32)>,
     /// The type that is counted against limits already, and its price.
-    before: Option<(usize, u64)>,
+    pub(super) before: Option<(usize, u64)>,
 }
 
 impl Load {
@@ -33,7 +34,7 @@ impl Load {
     }
 
     /// Leaves only types with these ports free that can attach these volumes.
-    fn keep(&self, template: &Template, types: &mut [u64]) {
+    pub(super) fn keep(&self, template: &Template, types: &mut [u64]) {
         template.keep_without_ports(types, &self.ports);
         let volumes: Vec<(&str, u32)> = self
             .volumes
@@ -62,6 +63,7 @@ impl Run<'_, '_> {
         total.extend(sums.map(|(used, more)| used + more));
         let mut load = Load {
             template: held.template,
+            claim: Some(claim),
             total,
             floor: floor.map_or_else(OnceCell::new, OnceCell::from),
             ports: Vec::new(),
@@ -139,6 +141,7 @@ impl Run<'_, '_> {
         }
         let load = Load {
             template,
+            claim: None,
             total: class.requests.clone(),
             floor: OnceCell::new(),
             ports: class.ports.clone(),
@@ -236,92 +239,40 @@ impl Run<'_, '_> {
     fn cheapest(&mut self, load: &Load, req: ReqId) -> Option<(usize, u64)> {
         let problem = &mut *self.problem;
         problem.templates[load.template].row(&problem.space, req);
-        let template = &problem.templates[load.template];
+        let template = &self.problem.templates[load.template];
         let row = template.known_row(req);
         let left = &self.left[load.template];
         let unlimited = left.is_empty();
+        let counts_values = !template.min_values.is_empty();
+        if counts_values && !self.enough_values(load, req) {
+            return None;
+        }
         // A claim that takes more pods only becomes dearer, so the type that it is planned to be stays the cheapest for as
         // long as it will do.
-        let best = match load.before {
-            Some(before) if !load.is_picky() && template.still_is(row, before, &load.total) => before,
-            _ => {
-                if load.is_picky() {
-                    self.types.clone_from(&row.types);
-                    load.keep(template, &mut self.types);
-                }
-                let counted = |kind: usize| &template.types[kind].counted[..];
-                let within = |kind: usize| {
-                    let before = load.before.map(|(kind, _)| counted(kind));
-                    unlimited || limits::allow(left, before, counted(kind))
-                };
-                let free = |kind: usize| !load.is_picky() || bits::has(&self.types, kind);
-                let allowed = |kind: usize| free(kind) && within(kind);
-                // Unless what limits allow has changed, nothing cheaper than what it was will do.
-                let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
-                let floor = load
-                    .floor
-                    .get_or_init(|| template.floor_for(load.total.iter().copied()));
-                template.cheapest(row, &load.total, least.max(*floor), allowed)?
-            }
+        if let Some(before) = load.before
+            && !load.is_picky()
+            && template.still_is(row, before, &load.total)
+        {
+            return Some(before);
+        }
+        if load.is_picky() {
+            self.types.clone_from(&row.types);
+            load.keep(template, &mut self.types);
+        }
+        let counted = |kind: usize| &template.types[kind].counted[..];
+        let within = |kind: usize| {
+            let before = load.before.map(|(kind, _)| counted(kind));
+            unlimited || limits::allow(left, before, counted(kind))
         };
-        (template.min_values.is_empty() || self.enough_values(load, req)).then_some(best)
-    }
-
-    /// Whether the types that have room leave as many different values as are asked for, or need not.
-    fn enough_values(&self, load: &Load, req: ReqId) -> bool {
-        let template = &self.problem.templates[load.template];
-        if self.problem.options.min_values == MinValuesPolicy::BestEffort {
-            return true;
-        }
-        let mut types = template.known_row(req).types.clone();
-        template.keep_fitting(&mut types, &load.total);
-        load.keep(template, &mut types);
-        self.too_few(load.template, req, &types).is_empty()
-    }
-
-    /// The labels of which too few different values are left by these types: column, number asked for, number left.
-    pub(in crate::scheduling) fn too_few(
-        &self,
-        template: usize,
-        req: ReqId,
-        types: &[u64],
-    ) -> Vec<(usize, u32, u32)> {
-        let template = &self.problem.templates[template];
-        let mut few = Vec::new();
-        for (column, least) in &template.min_values {
-            let found = self.values_left(template, (req, *column), types);
-            if found < *least {
-                few.push((*column, *least, found));
-            }
-        }
-        few
-    }
-
-    fn values_left(
-        &self,
-        template: &super::super::template::Template,
-        (req, column): (ReqId, usize),
-        types: &[u64],
-    ) -> u32 {
-        let space = &self.problem.space;
-        let columns = offer_columns(space);
-        let mut found = space.no_states(column);
-        for kind in bits::iter(types) {
-            let kind = &template.types[kind];
-            if column == columns.0 || column == columns.1 {
-                kind.states_sold(space, columns, (req, column), &mut found);
-            } else {
-                let states = space
-                    .part(&kind.set, column)
-                    .iter()
-                    .zip(space.states(req, column));
-                found
-                    .iter_mut()
-                    .zip(states)
-                    .for_each(|(found, (kind, req))| *found |= kind & req);
-            }
-        }
-        let values = space.columns()[column].values.len();
-        u32::try_from(bits::iter(&found).filter(|state| *state < values).count()).unwrap_or(u32::MAX)
+        let free = |kind: usize| !load.is_picky() || bits::has(&self.types, kind);
+        let allowed = |kind: usize| free(kind) && within(kind);
+        // Unless what limits allow has changed, nothing cheaper than what it was will do.
+        let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
+        let floor = load
+            .floor
+            .get_or_init(|| template.floor_for(load.total.iter().copied()));
+        let best = template.cheapest(row, &load.total, least.max(*floor), allowed);
+        let spares = |kind: usize| unlimited || !counts_values || self.starved(load, kind).is_none();
+        best.filter(|(kind, _)| spares(*kind))
     }
 }

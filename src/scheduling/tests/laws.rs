@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Fields that a pod may have, most of them plain.
-fn fields() -> impl Strategy<Value = Value> {
+pub(super) fn fields() -> impl Strategy<Value = Value> {
     let app = || prop_oneof![Just(json!({"app": "a"})), Just(json!({"app": "b"}))];
     let key = || prop_oneof![Just(ZONES), Just(HOST), Just(CAPACITY), Just("rack")];
     prop_oneof![
@@ -22,28 +22,74 @@ fn fields() -> impl Strategy<Value = Value> {
         1 => (key(), app()).prop_map(|(key, app)| preferred_neighbor("podAntiAffinity", key, &app)),
         1 => (key(), app()).prop_map(|(key, app)| preferred_neighbor("podAffinity", key, &app)),
         1 => (key(), app()).prop_map(|(key, app)| spread(key, 1, &app, &json!({"whenUnsatisfiable": "ScheduleAnyway"}))),
+        2 => (key(), 1..3, app(), finesses()).prop_map(|(key, skew, app, finesse)| spread(key, skew, &app, &finesse)),
+        1 => (key(), app(), others()).prop_map(|(key, app, others)| among("podAffinity", key, &app, &others)),
+        1 => (key(), app(), others()).prop_map(|(key, app, others)| among("podAntiAffinity", key, &app, &others)),
         1 => (80..82).prop_map(|port| json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": port}],
             "resources": {"requests": {"cpu": "500m"}}}]})),
     ]
 }
 
-fn any_pods(most: usize) -> impl Strategy<Value = Vec<core::Pod>> {
+/// Fields that a spread may have.
+fn finesses() -> impl Strategy<Value = Value> {
+    let policy = || prop_oneof![Just("Honor"), Just("Ignore")];
+    prop_oneof![
+        Just(json!({"matchLabelKeys": ["revision"]})),
+        (policy(), policy())
+            .prop_map(|(nodes, taints)| json!({"nodeAffinityPolicy": nodes, "nodeTaintsPolicy": taints})),
+    ]
+}
+
+/// Whose pods a term of affinity is about.
+fn others() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(json!({"namespaces": ["other"]})),
+        Just(json!({"namespaceSelector": {}})),
+        Just(json!({"namespaceSelector": {"matchLabels": {"team": "x"}}})),
+        Just(json!({"matchLabelKeys": ["revision"]})),
+    ]
+}
+
+/// Fields of a pod that must be near or far from pods of these namespaces.
+fn among(which: &str, key: &str, labels: &Value, others: &Value) -> Value {
+    let mut fields = neighbor(which, key, labels);
+    let term = &mut fields["affinity"][which]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    term.as_object_mut()
+        .unwrap()
+        .extend(others.as_object().unwrap().clone());
+    fields
+}
+
+pub(super) fn any_pods(most: usize) -> impl Strategy<Value = Vec<core::Pod>> {
     let cpu = prop_oneof![Just("100m"), Just("500m"), Just("1"), Just("3"), Just("7")];
     let app = prop_oneof![Just("a"), Just("b"), Just("c")];
-    let one = (cpu, app, fields(), 1_usize..4);
+    let revision = prop_oneof![Just("1"), Just("2")];
+    let one = (
+        cpu,
+        app,
+        fields(),
+        1_usize..4,
+        revision,
+        prop::bool::weighted(0.2),
+    );
     prop::collection::vec(one, 1..most).prop_map(|all| {
         let mut pods = Vec::new();
-        for (cpu, app, fields, copies) in all {
+        for (cpu, app, fields, copies, revision, elsewhere) in all {
             for _ in 0..copies {
                 let name = format!("p{:03}", pods.len());
-                pods.push(labelled(pod_with(&name, cpu, &fields), &json!({"app": app})));
+                let labels = json!({"app": app, "revision": revision});
+                let mut pod = labelled(pod_with(&name, cpu, &fields), &labels);
+                if elsewhere {
+                    pod.metadata.namespace = Some("other".to_owned());
+                }
+                pods.push(pod);
             }
         }
         pods
     })
 }
 
-fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
+pub(super) fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
     let zone = prop_oneof![Just("z1"), Just("z2"), Just("z3")];
     let one = (
         zone,
@@ -66,11 +112,67 @@ fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
     })
 }
 
+/// What pools and daemons may be like besides.
+#[derive(Clone, Debug)]
+struct Finer {
+    /// How much a daemon takes on every node.
+    daemon: Option<&'static str>,
+    /// How many types must stay possible.
+    least: Option<i64>,
+    /// Whether that may be given up.
+    policy: MinValuesPolicy,
+    /// Which pools would rather have nobody.
+    prefers: Vec<bool>,
+}
+
+fn finer() -> impl Strategy<Value = Finer> {
+    let daemon = prop::option::weighted(0.3, prop_oneof![Just("100m"), Just("900m")]);
+    let least = prop::option::weighted(0.2, 1_i64..4);
+    let policy = prop_oneof![Just(MinValuesPolicy::Strict), Just(MinValuesPolicy::BestEffort)];
+    let prefers = prop::collection::vec(prop::bool::weighted(0.25), 2);
+    (daemon, least, policy, prefers).prop_map(|(daemon, least, policy, prefers)| Finer {
+        daemon,
+        least,
+        policy,
+        prefers,
+    })
+}
+
+impl Finer {
+    fn make(&self, mut base: Cluster) -> Cluster {
+        if let Some(cpu) = self.daemon {
+            base = base.daemon(pod("daemon", cpu));
+        }
+        if self.least.is_some() {
+            let asked = crate::api::Requirement {
+                key: INSTANCE_TYPE.to_owned(),
+                operator: "Exists".to_owned(),
+                values: None,
+                min_values: self.least,
+            };
+            let asked = Requirements::from_api(&[asked]).unwrap();
+            base.pools[0].requirements = base.pools[0].requirements.and(&asked);
+        }
+        base.options.min_values = self.policy;
+        for (pool, prefers) in base.pools.iter_mut().zip(&self.prefers) {
+            if *prefers {
+                pool.taints.push(taint("rather", "PreferNoSchedule"));
+            }
+        }
+        base
+    }
+}
+
 fn any_cluster() -> impl Strategy<Value = Cluster> {
+    (plain_cluster(), finer()).prop_map(|(cluster, finer)| finer.make(cluster))
+}
+
+fn plain_cluster() -> impl Strategy<Value = Cluster> {
     let limit = prop::option::weighted(0.3, 0_i64..40);
     let second = prop::bool::weighted(0.3);
     (any_pods(14), any_nodes(), limit, second, any_pods(3)).prop_map(|(pods, nodes, limit, second, there)| {
         let mut base = cluster().with(pods);
+        base.namespaces = namespaces();
         base.pools[0].limits = limit.map(|cpu| Resources::new().with(CPU, cpu * 1000).with("nodes", 6));
         if second {
             let mut other = pool("other", vec![kind("x", 4), with_arch(kind("y", 8), "arm64")]);
@@ -91,6 +193,16 @@ fn any_cluster() -> impl Strategy<Value = Cluster> {
         }
         base
     })
+}
+
+/// Two namespaces, of which one has a label.
+pub(super) fn namespaces() -> BTreeMap<String, BTreeMap<String, String>> {
+    let team = [("team".to_owned(), "x".to_owned())].into();
+    [
+        ("default".to_owned(), BTreeMap::new()),
+        ("other".to_owned(), team),
+    ]
+    .into()
 }
 
 /// What a plan says by names, so that plans of the same cluster in another order can be compared.

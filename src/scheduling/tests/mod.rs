@@ -13,6 +13,7 @@ mod preferences;
 mod reasons;
 mod remedies;
 mod spread;
+mod tiny;
 mod volumes;
 mod weaknesses;
 
@@ -39,6 +40,7 @@ const HOST: &str = "kubernetes.io/hostname";
 #[derive(Clone, Debug)]
 struct Cluster {
     pools: Vec<Pool>,
+    closed: Vec<(String, String)>,
     nodes: Vec<Node>,
     pending: Vec<core::Pod>,
     bound: Vec<core::Pod>,
@@ -120,6 +122,7 @@ fn cluster() -> Cluster {
     let types = [1, 2, 4, 8, 16].map(|cpu| kind(&format!("type-{cpu:02}"), cpu));
     Cluster {
         pools: vec![pool("default", types.to_vec())],
+        closed: Vec::new(),
         nodes: Vec::new(),
         pending: Vec::new(),
         bound: Vec::new(),
@@ -266,6 +269,7 @@ impl Cluster {
         }
         Snapshot {
             pools: self.pools.clone(),
+            closed: self.closed.clone(),
             nodes,
             pending: PodSet::of(&self.pending),
             bound: PodSet::of(&self.bound),

@@ -93,3 +93,51 @@ fn a_pod_that_says_something_without_meaning_is_told_so_and_nobody_else_is_affec
             .all_placed()
     );
 }
+
+#[test]
+fn a_pool_that_makes_no_nodes_now_is_told_with_the_reason() {
+    let mut base = cluster().with([pod("p", "20")]);
+    base.closed = vec![(
+        "broken".to_owned(),
+        "IBMNodeClass x is not ready: no subnet".to_owned(),
+    )];
+    let mut never = pool("contradictory", vec![kind("x", 4)]);
+    never.requirements.narrow(ZONES, &Values::one_of(["z1"]));
+    never.requirements.narrow(ZONES, &Values::one_of(["z2"]));
+    let told = words(&base.and_pool(never));
+    assert_eq!(
+        told[1..],
+        [
+            "NodePool broken: IBMNodeClass x is not ready: no subnet",
+            "NodePool contradictory: its own requirements leave no value of topology.kubernetes.io/zone",
+        ]
+    );
+}
+
+/// Of a pod's many ways to be content, those that nothing can meet take no room from the others.
+#[test]
+fn a_term_that_can_be_met_counts_however_many_come_before_it_that_cannot() {
+    let term =
+        |zone: String| json!({"matchExpressions": [{"key": ZONES, "operator": "In", "values": [zone]}]});
+    let mut terms: Vec<Value> = (0..500).map(|at| term(format!("nowhere-{at}"))).collect();
+    terms.push(term("z2".to_owned()));
+    let solved = cluster()
+        .with([pod_with("p", "1", &required(&json!(terms)))])
+        .solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(zones(&solved), ["z2"].into());
+}
+
+#[test]
+fn a_pod_that_claims_devices_is_left_out_with_that_reason_and_nobody_else_is() {
+    let claims = json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]});
+    let solved = cluster()
+        .node(node("there", 4, &[]))
+        .with([pod_with("claims", "1", &claims), pod("plain", "1")])
+        .solve();
+    assert_eq!(
+        solved.words(),
+        ["it claims devices (resourceClaims: gpu), and no node is bought for pods that do"]
+    );
+    assert_eq!(solved.place("plain").as_deref(), Some("there"));
+}

@@ -18,11 +18,12 @@ fn priced(name: &str, cpu: i64, dollars: f64) -> InstanceType {
 
 /// How often the solver looked whether there is time left, which it does once for every class it tries.
 fn turns(cluster: &Cluster) -> usize {
-    let turns = AtomicUsize::new(0);
-    solve(&cluster.snapshot(), cluster.options, &|| {
+    let (turns, snapshot) = (AtomicUsize::new(0), cluster.snapshot());
+    let plan = solve(&snapshot, cluster.options, &|| {
         turns.fetch_add(1, Ordering::Relaxed);
         true
     });
+    assert_eq!(crate::audit::plan(&snapshot, &plan), [], "a legal plan");
     turns.into_inner()
 }
 
@@ -88,6 +89,31 @@ fn replicas_with_preferences_take_no_more_turns_than_without() {
     let wishing = cluster().with(pods(50, make));
     let plain = cluster().with(pods(50, |name| pod(name, "1")));
     assert_eq!(turns(&wishing), turns(&plain));
+}
+
+#[test]
+fn a_pod_with_a_thousand_spreads_or_five_thousand_containers_takes_no_more_turns_than_another() {
+    let spreads: Vec<Value> = (0..1000)
+        .map(|at| {
+            json!({"topologyKey": format!("example.com/key-{at}"), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "a"}}})
+        })
+        .collect();
+    let containers: Vec<Value> = (0..5000)
+        .map(|at| json!({"name": format!("c{at}"), "resources": {"requests": {"cpu": "1m"}}}))
+        .collect();
+    let plain = cluster().with([pod("p", "1"), pod("q", "2")]);
+    let spreading = json!({"topologySpreadConstraints": spreads});
+    let spreading = cluster().with([pod_with("p", "1", &spreading), pod("q", "2")]);
+    let large = cluster().with([
+        pod_with("p", "1", &json!({"containers": containers})),
+        pod("q", "2"),
+    ]);
+    assert!(
+        turns(&spreading) <= 2 * turns(&plain),
+        "what is hopeless is tried once more at most"
+    );
+    assert_eq!(turns(&large), turns(&plain));
 }
 
 #[test]

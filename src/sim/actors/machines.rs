@@ -150,11 +150,15 @@ impl Fleet {
         let salt = fnv1a(format!("{}/{boots}", instance.id).as_bytes());
         let mut rng = Rng::with_seed(self.options.seed ^ salt);
         let wait = draw(self.options.boot, &mut rng);
-        let behaviors = self.options.oddities.draw(&mut rng);
+        let oddities = &self.options.oddities;
         let vm = self.vms.entry(instance.id.clone()).or_insert_with(|| Vm {
             disk: Disk::default(),
             boots: 0,
-            behaviors,
+            behaviors: match &instance.user_data {
+                Some(_) => oddities.draw(&instance.name, &mut rng),
+                // One that is told nothing joins nothing.
+                None => Vec::new(),
+            },
             power: watch::Sender::new(Power::On),
             kubelet: None,
         });
@@ -172,6 +176,7 @@ impl Fleet {
             consoles: self.options.consoles.clone(),
             keys: self.options.keys,
             behaviors: vm.behaviors.clone(),
+            oddities: self.options.oddities.clone(),
             pace: self.options.pace,
             ready_after: self.options.ready_after,
             rng,

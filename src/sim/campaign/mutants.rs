@@ -84,6 +84,13 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::NeverStops, "L5", 161),
     at(Mutant::NeverGone, "L3", 16),
     at(Mutant::Unwrapped, "S20", 16),
+    at(Mutant::AnyLeftover, "S2", 0),
+    at(Mutant::CarelessEvictions, "S7", 16),
+    at(Mutant::LateTaints, "S7", 16),
+    at(Mutant::InFlightUnseen, "S4", 24),
+    at(Mutant::Whispering, "S16", 0),
+    at(Mutant::ForNobody, "L11", 16),
+    at(Mutant::Discontent, "R1", 0),
 ];
 
 impl Hunt {
@@ -225,7 +232,9 @@ mod tests {
         let safety =
             [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21].map(|it| format!("S{it}"));
         let liveness = [1, 2, 3, 4, 5, 7, 8, 9, 10, 11].map(|it| format!("L{it}"));
-        for id in safety.iter().chain(&liveness) {
+        // And the second look at plans, and the comparison with a calm play.
+        let others = ["A1", "R1"].map(str::to_owned);
+        for id in safety.iter().chain(&liveness).chain(&others) {
             assert!(HUNTS.iter().any(|hunt| hunt.breaks == id), "{id}");
         }
     }

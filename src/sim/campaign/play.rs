@@ -16,7 +16,7 @@ use crate::sim::world::cluster::InstallError;
 use crate::sim::world::compare::compare;
 use crate::sim::world::effects::Counts;
 use crate::sim::world::recorder::Observer;
-use crate::sim::world::{self, Outcome, QUIET, Setup, product, story, workloads};
+use crate::sim::world::{self, Outcome, Setup, product, story, workloads};
 
 /// Two, as the chart has it: one leads.
 const REPLICAS: usize = 2;
@@ -161,10 +161,8 @@ pub struct Played {
 /// is the same whether another seed has played it already.
 pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<Played> {
     let cast = cast(ask)?;
-    let mut outcome = run(ask.seed, &cast, QUIET, keep, observers)?;
-    // A mutant that is caught already need not be caught twice.
-    let is_caught = cast.mutant.is_some() && !outcome.violations.is_empty();
-    if !is_caught && (!cast.plan.injections.is_empty() || cast.mutant.is_some()) {
+    let mut outcome = run(ask.seed, &cast, world::quiet(ask.seed), keep, observers)?;
+    if !cast.plan.injections.is_empty() || cast.mutant.is_some() {
         let calm = Cast {
             plan: Plan::none(),
             mutant: None,

@@ -15,14 +15,18 @@ use serde_json::Value;
 
 use super::kube::answers::{Asked, Blow, blow};
 use super::kube::{KubeFault, KubeKind, definitions, watches};
-use super::names::FaultName;
+use super::names::{FaultName, MachineKind};
 use super::plan::{Fault, Injection};
 use super::third_parties;
 use crate::clock::Clock;
+use crate::sim::actors::kubelet::behavior::{Oddities, Oddity};
 use crate::sim::history::What;
 use crate::sim::ibm::{self, Cloud};
 use crate::sim::kube::ApiServer;
 use crate::sim::kube::watching::RuleId;
+
+/// Of so many in a hundred machines that begin to run meanwhile something is odd: not always of the first.
+const ODD_PERCENT: u8 = 60;
 
 /// Takes what happened into the history.
 pub type Sink = Arc<dyn Fn(What) + Send + Sync>;
@@ -36,8 +40,10 @@ pub struct Parts {
     pub cloud: Cloud,
     /// The user that the operator is, in the cluster.
     pub operator: String,
-    /// The wall clocks of the operator's replicas; nobody else's.
+    /// The wall clocks of the operator's replicas, by their number; nobody else's.
     pub clocks: Vec<Clock>,
+    /// What is odd about machines.
+    pub oddities: Oddities,
     /// An API key of the account, for what people do there.
     pub api_key: String,
     /// Where strikes are told.
@@ -113,6 +119,14 @@ impl Desk {
                 return third_parties::meddle(self, meddling, &mut active.rng).await;
             }
             Fault::Crash { .. } | Fault::Pause { .. } | Fault::Handover { .. } => return,
+            Fault::Machine { behavior, machines } => {
+                let oddity = Oddity {
+                    behavior: *behavior,
+                    percent: ODD_PERCENT,
+                    left: Some(*machines),
+                };
+                self.parts().oddities.add(injection.stream, oddity);
+            }
             Fault::Cloud(_) | Fault::Skew { .. } => {}
         }
         self.on().push(active);
@@ -130,8 +144,10 @@ impl Desk {
         for rule in ended.rules {
             self.parts().server.watching().lift(rule);
         }
-        if let Fault::Cloud(fault) = &injection.fault {
-            self.parts().cloud.faults().stop(fault.kind);
+        match &injection.fault {
+            Fault::Cloud(fault) => self.parts().cloud.faults().stop(fault.kind),
+            Fault::Machine { .. } => self.parts().oddities.remove(injection.stream),
+            _ => {}
         }
         self.apply(&injection.fault).await;
     }
@@ -156,8 +172,11 @@ impl Desk {
             .collect()
     }
 
-    /// Tells what the cloud's faults struck since this was last asked.
+    /// Tells what the cloud's faults struck since this was last asked, and which machines came up odd.
     pub fn gather(&self) {
+        for (behavior, machine) in self.parts().oddities.take_strikes() {
+            self.strike(FaultName::Machine(MachineKind::of(behavior)), &machine);
+        }
         for strike in self.parts().cloud.faults().take_strikes() {
             self.strike(FaultName::Cloud(strike.kind), &strike.operation);
         }
@@ -245,16 +264,17 @@ impl Desk {
         }
     }
 
+    /// Of several that are wrong for a replica the latest holds.
     fn apply_skew(&self) {
-        let latest = self.latest(|fault| matches!(fault, Fault::Skew { .. }));
-        let seconds = match latest.map(|injection| injection.fault) {
-            Some(Fault::Skew { seconds }) => seconds,
-            _ => 0,
-        };
-        if seconds != 0 {
-            self.strike(FaultName::Skew, &format!("{seconds:+} s"));
-        }
-        for clock in &self.parts().clocks {
+        for (number, clock) in self.parts().clocks.iter().enumerate() {
+            let its_own = |fault: &Fault| matches!(fault, Fault::Skew { replica, .. } if replica.is_none_or(|whose| whose == number));
+            let seconds = match self.latest(its_own).map(|injection| injection.fault) {
+                Some(Fault::Skew { seconds, .. }) => seconds,
+                _ => 0,
+            };
+            if seconds != 0 {
+                self.strike(FaultName::Skew, &format!("{seconds:+} s for replica {number}"));
+            }
             clock.set_skew(SignedDuration::from_secs(seconds));
         }
     }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::kube::KubeFault;
-use super::names::{FaultName, KubeKind, MeddlingKind};
+use super::names::{FaultName, KubeKind, MachineKind, MeddlingKind};
 use super::plan::{Fault, Injection, Plan, Upon};
 use super::third_parties::Meddling;
+use crate::sim::actors::kubelet::behavior::Behavior;
 use crate::sim::ibm::{self, FaultKind};
 
 /// What of a world a plan has to know.
@@ -49,7 +50,7 @@ impl Side {
         match self {
             Self::Everything => true,
             Self::Kube => matches!(name, FaultName::Kube(_)),
-            Self::Cloud => matches!(name, FaultName::Cloud(_)),
+            Self::Cloud => matches!(name, FaultName::Cloud(_) | FaultName::Machine(_)),
             Self::Replicas => matches!(
                 name,
                 FaultName::Crash | FaultName::Pause | FaultName::Handover | FaultName::Skew
@@ -61,17 +62,27 @@ impl Side {
 
 /// The kinds that watches show and lists hide. Disruption budgets are not among them: nobody watches them, they are read
 /// when a pod is to leave.
-const WATCHED: [&str; 5] = ["nodeclaims", "nodes", "ibmnodeclasses", "pods", "nodepools"];
+const WATCHED: [&str; 6] = [
+    "nodeclaims",
+    "nodes",
+    "ibmnodeclasses",
+    "pods",
+    "nodepools",
+    "unavailableofferings",
+];
 
 /// What is bought in drawn worlds: what else is withdrawn, nobody misses.
 const BOUGHT: [&str; 3] = ["bxf-4x16", "bxf-8x32", "bx2-4x16"];
 /// The zones that it is bought in.
 const ZONES: [&str; 3] = ["us-south-1", "us-south-2", "us-south-3"];
 
+/// By which machines are given back.
+const DELETE: &str = "instances.delete";
+
 /// Operations that somebody may lose the right to do, or that alone may fail.
 const OPERATIONS: [&str; 7] = [
     "instances.create",
-    "instances.delete",
+    DELETE,
     "instances.get",
     "instances.list",
     "instances.patch",
@@ -97,7 +108,7 @@ impl Plan {
             let often = rng.u8(1..=3);
             // Drawn for absent kinds too, so that a new kind at the end of the list changes no seed's others.
             let mut own = rng.fork();
-            if occurs && side.has(name) && possible(name) {
+            if occurs && side.has(name) {
                 for _ in 0..often {
                     let injection = injection(name, world, lasts, &mut own);
                     injections.extend(companion(&injection, &mut own));
@@ -113,14 +124,8 @@ impl Plan {
 impl FaultName {
     /// The kinds that must strike in a campaign of some size.
     pub fn expected() -> impl Iterator<Item = Self> {
-        Self::ALL.iter().copied().filter(|name| possible(*name))
+        Self::ALL.iter().copied()
     }
-}
-
-/// Pages that leave an item out without an error are not drawn: nobody has seen the real API do that, and no client
-/// could notice.
-fn possible(name: FaultName) -> bool {
-    name != FaultName::Cloud(FaultKind::PageMisses)
 }
 
 /// What must go wrong besides for a fault to show: a page can fail only where there are several, a machine is renamed
@@ -128,9 +133,12 @@ fn possible(name: FaultName) -> bool {
 fn companion(injection: &Injection, rng: &mut Rng) -> Option<Injection> {
     let stream = rng.u64(..);
     let fault = match injection.fault.name() {
-        FaultName::Cloud(FaultKind::PageFails | FaultKind::PageTokenExpired | FaultKind::PageRepeats) => {
-            Fault::Cloud(ibm::Fault::new(FaultKind::SmallPages))
-        }
+        FaultName::Cloud(
+            FaultKind::PageFails
+            | FaultKind::PageTokenExpired
+            | FaultKind::PageRepeats
+            | FaultKind::PageMisses,
+        ) => Fault::Cloud(ibm::Fault::new(FaultKind::SmallPages)),
         FaultName::Cloud(FaultKind::RenameRefused | FaultKind::RenameSlow) => {
             Fault::Cloud(ibm::Fault::new(FaultKind::StartFails))
         }
@@ -193,7 +201,7 @@ fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> 
         _ => beginning(world, millis, rng),
     };
     let fault = fault(name, world, rng);
-    let span = Duration::from_millis(span(name, rng).min(millis - at));
+    let span = Duration::from_millis(span(&fault, rng).min(millis - at));
     let lasts = if is_momentary(&fault) {
         Duration::ZERO
     } else {
@@ -208,15 +216,20 @@ fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> 
 }
 
 /// In milliseconds: mostly short, sometimes a minute or two, seldom ten. A pause is mostly longer than a Lease, since
-/// nobody notices a shorter one; and pages go wrong for longer than from one sweep of all machines to the next.
-fn span(name: FaultName, rng: &mut Rng) -> u64 {
-    match (name, rng.u8(..10)) {
+/// nobody notices a shorter one; pages go wrong for longer than from one sweep of all machines to the next; and machines
+/// may not go for an hour, or until everything is put right.
+fn span(fault: &Fault, rng: &mut Rng) -> u64 {
+    match (fault.name(), rng.u8(..10)) {
+        (_, 6..) if holds_machines(fault) => rng.u64(600_000..3_600_000),
         (FaultName::Pause, 2..) => rng.u64(20_000..150_000),
         (FaultName::Cloud(kind), _) if is_about_pages(kind) || kind.is_about_prices() => {
             rng.u64(130_000..600_000)
         }
         // A machine runs half a minute after it was ordered, or has failed by then.
         (FaultName::Cloud(kind), _) if is_about_starts(kind) => rng.u64(60_000..300_000),
+        // Machines begin to run half a minute after they were ordered; how a node is shows over minutes.
+        (FaultName::Machine(MachineKind::Flaps), _) => rng.u64(300_000..1_200_000),
+        (FaultName::Machine(_), _) => rng.u64(60_000..300_000),
         // What is sold is read every ten minutes, what classes name every five.
         (FaultName::Cloud(kind), _) if is_withdrawal(kind) => rng.u64(300_000..1_200_000),
         (_, 0..=4) => rng.u64(1_000..20_000),
@@ -225,11 +238,25 @@ fn span(name: FaultName, rng: &mut Rng) -> u64 {
     }
 }
 
+/// Whether machines that are given back do not go.
+fn holds_machines(fault: &Fault) -> bool {
+    let Fault::Cloud(fault) = fault else { return false };
+    match fault.kind {
+        FaultKind::DeleteStuck | FaultKind::DeleteConflict => true,
+        FaultKind::ServerError => fault.operation.as_deref() == Some(DELETE),
+        _ => false,
+    }
+}
+
 /// Whether it shows only where a list has several pages.
 fn is_about_pages(kind: FaultKind) -> bool {
     matches!(
         kind,
-        FaultKind::PageFails | FaultKind::PageTokenExpired | FaultKind::PageRepeats | FaultKind::SmallPages
+        FaultKind::PageFails
+            | FaultKind::PageTokenExpired
+            | FaultKind::PageRepeats
+            | FaultKind::PageMisses
+            | FaultKind::SmallPages
     )
 }
 
@@ -293,10 +320,11 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
         FaultName::Kube(kind) => Fault::Kube(kube(kind, rng)),
         FaultName::Cloud(kind) => Fault::Cloud(cloud(kind, rng)),
         FaultName::Meddling(kind) => Fault::ThirdParty(Meddling::new(kind)),
-        FaultName::Crash => Fault::Crash {
-            replica,
-            after_effects: rng.u64(..12),
+        FaultName::Machine(kind) => Fault::Machine {
+            behavior: behavior(kind, rng),
+            machines: rng.u32(1..=2),
         },
+        FaultName::Crash => crash(replica, rng),
         FaultName::Pause => Fault::Pause {
             replica,
             upon: [Upon::Now, Upon::Order, Upon::Renewal][rng.usize(..3)],
@@ -305,7 +333,47 @@ fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
             replica,
             upon: [Upon::Now, Upon::Order][rng.usize(..2)],
         },
-        FaultName::Skew => Fault::Skew { seconds: skew(rng) },
+        FaultName::Skew => Fault::Skew {
+            seconds: skew(rng),
+            // Mostly that of one, so that a leader and the next disagree; sometimes all follow the same wrong server.
+            replica: (rng.u8(..4) > 0).then_some(replica),
+        },
+    }
+}
+
+/// Anywhere, or where the most is at stake: a machine is bought, and nobody knows its id.
+fn crash(replica: usize, rng: &mut Rng) -> Fault {
+    let (after_effects, upon) = if rng.u8(..3) == 0 {
+        (0, Upon::Order)
+    } else {
+        (rng.u64(..12), Upon::Now)
+    };
+    Fault::Crash {
+        replica,
+        after_effects,
+        upon,
+    }
+}
+
+/// How odd a machine is. Machines have a quarter of an hour to join, and some join just then.
+fn behavior(kind: MachineKind, rng: &mut Rng) -> Behavior {
+    match kind {
+        MachineKind::NeverJoins => Behavior::NeverJoins,
+        MachineKind::JoinsLate => Behavior::JoinsLate {
+            seconds: if rng.bool() {
+                rng.u64(30..300)
+            } else {
+                rng.u64(840..930)
+            },
+        },
+        MachineKind::LessMemory => Behavior::LessMemory {
+            percent: rng.u8(3..=25),
+        },
+        // Longer than the 40 seconds after which a node is taken for lost, or shorter.
+        MachineKind::Flaps => Behavior::Flaps {
+            every: rng.u64(30..240),
+            lasts: rng.u64(5..90),
+        },
     }
 }
 
@@ -361,7 +429,8 @@ fn cloud(kind: FaultKind, rng: &mut Rng) -> ibm::Fault {
     if rng.u8(..4) > 0 && !is_about_starts(kind) {
         fault = fault.probability(f64::from(rng.u8(5..=60)) / 100.0);
     }
-    if rng.bool() {
+    // A machine is stuck for as long as the fault is on: one that ends by striking would hold nothing.
+    if rng.bool() && kind != FaultKind::DeleteStuck {
         fault = fault.times(rng.u32(1..=4));
     }
     fault
@@ -395,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn every_possible_kind_occurs_in_some_seed_and_is_absent_from_most() {
+    fn every_kind_occurs_in_some_seed_and_is_absent_from_most() {
         let mut seeds: BTreeMap<FaultName, usize> = BTreeMap::new();
         for plan in plans() {
             let kinds: BTreeSet<_> = plan.injections.iter().map(|i| i.fault.name()).collect();
@@ -405,11 +474,7 @@ mod tests {
         }
         for &name in FaultName::ALL {
             let times = seeds.get(&name).copied().unwrap_or_default();
-            if possible(name) {
-                assert!((10..200).contains(&times), "{} in {times}", name.as_str());
-            } else {
-                assert_eq!(times, 0);
-            }
+            assert!((10..200).contains(&times), "{} in {times}", name.as_str());
         }
     }
 
@@ -437,6 +502,55 @@ mod tests {
             }
         }
         assert!(seen > 10);
+    }
+
+    #[test]
+    fn machines_do_not_go_for_half_an_hour_in_some_seed_and_never_longer_than_people_do_something() {
+        let long = |kind: FaultKind| {
+            let lasts = plans().flat_map(|plan| {
+                let of_kind = plan.injections.into_iter().filter(move |injection| {
+                    holds_machines(&injection.fault) && injection.fault.name() == FaultName::Cloud(kind)
+                });
+                of_kind.map(|injection| injection.lasts)
+            });
+            lasts.max().unwrap_or_default()
+        };
+        for kind in [
+            FaultKind::DeleteStuck,
+            FaultKind::DeleteConflict,
+            FaultKind::ServerError,
+        ] {
+            assert!(
+                (Duration::from_mins(15)..=LASTS).contains(&long(kind)),
+                "{kind:?}: {:?}",
+                long(kind)
+            );
+        }
+    }
+
+    #[test]
+    fn replicas_die_of_an_order_in_some_seeds_and_of_anything_in_more() {
+        let crashes = plans().flat_map(|plan| plan.injections);
+        let upon: Vec<Upon> = crashes
+            .filter_map(|injection| match injection.fault {
+                Fault::Crash { upon, .. } => Some(upon),
+                _ => None,
+            })
+            .collect();
+        let of_orders = upon.iter().filter(|upon| **upon == Upon::Order).count();
+        assert!(of_orders > 10 && of_orders < upon.len() / 2, "{of_orders}");
+    }
+
+    #[test]
+    fn clocks_are_wrong_for_one_replica_or_for_all() {
+        let skewed = plans().flat_map(|plan| plan.injections);
+        let whose: BTreeSet<Option<usize>> = skewed
+            .filter_map(|injection| match injection.fault {
+                Fault::Skew { replica, .. } => Some(replica),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(whose, BTreeSet::from([None, Some(0), Some(1)]));
     }
 
     #[test]

@@ -14,6 +14,6 @@ pub mod third_parties;
 
 pub use desk::{Desk, Parts, Sink};
 pub use draw::Shape;
-pub use names::{FaultName, KubeKind, MeddlingKind};
+pub use names::{FaultName, KubeKind, MachineKind, MeddlingKind};
 pub use plan::{Fault, Injection, Plan, Upon};
 pub use third_parties::Meddling;

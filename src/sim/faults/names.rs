@@ -1,19 +1,22 @@
 //! Every kind of fault by name: in plans, reports and stories.
 //!
 //! The letter and number are those of the list of faults the simulation follows: K1 to K16 on the Kubernetes side, C1 to
-//! C18 on the cloud's. Names are stable: stored plans hold them.
+//! C18 on the cloud's, N1 to N3 on the nodes'. Names are stable: stored plans hold them.
 
 use serde::{Deserialize, Serialize};
 
+use crate::sim::actors::kubelet::behavior::Behavior;
 use crate::sim::ibm::FaultKind;
 
-/// Declares all kinds once: those of the API server, of people, of the world itself, and the cloud's by its own names.
+/// Declares all kinds once: those of the API server, of people, of the world itself, the cloud's by its own names, and
+/// those of machines.
 macro_rules! fault_names {
     (
         kube { $($kube:ident = $kube_name:literal, $kube_what:literal;)* }
         meddling { $($meddling:ident = $meddling_name:literal, $meddling_what:literal;)* }
         world { $($world:ident = $world_name:literal, $world_what:literal;)* }
         cloud { $($cloud:ident = $cloud_name:literal;)* }
+        machine { $($machine:ident = $machine_name:literal, $machine_what:literal;)* }
     ) => {
         /// What goes wrong between the operator and its API server.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,6 +40,12 @@ macro_rules! fault_names {
             pub const ALL: &[Self] = &[$(Self::$meddling,)*];
         }
 
+        /// What is odd about a machine that runs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum MachineKind {
+            $(#[doc = $machine_what] $machine,)*
+        }
+
         /// A kind of fault, whoever makes it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum FaultName {
@@ -46,6 +55,8 @@ macro_rules! fault_names {
             Meddling(MeddlingKind),
             /// Inside the cloud, or between it and the operator.
             Cloud(FaultKind),
+            /// On a machine that runs.
+            Machine(MachineKind),
             $(#[doc = $world_what] $world,)*
         }
 
@@ -56,6 +67,7 @@ macro_rules! fault_names {
                 $(Self::Meddling(MeddlingKind::$meddling),)*
                 $(Self::$world,)*
                 $(Self::Cloud(FaultKind::$cloud),)*
+                $(Self::Machine(MachineKind::$machine),)*
             ];
 
             /// The name in plans and reports.
@@ -65,6 +77,7 @@ macro_rules! fault_names {
                     $(Self::Meddling(MeddlingKind::$meddling) => $meddling_name,)*
                     $(Self::$world => $world_name,)*
                     $(Self::Cloud(FaultKind::$cloud) => $cloud_name,)*
+                    $(Self::Machine(MachineKind::$machine) => $machine_name,)*
                 }
             }
 
@@ -75,6 +88,7 @@ macro_rules! fault_names {
                     $(Self::Meddling(MeddlingKind::$meddling) => $meddling_what,)*
                     $(Self::$world => $world_what,)*
                     Self::Cloud(kind) => kind.description(),
+                    $(Self::Machine(MachineKind::$machine) => $machine_what,)*
                 }
             }
         }
@@ -130,7 +144,7 @@ fault_names! {
         Crash = "k1-crash", "a replica dies right after an effect, and starts again with empty memory";
         Pause = "k13-pause", "a replica stands still while its Leases run out, then goes on";
         Handover = "k13-handover", "a replica is asked to stop, gives its Leases back, and starts again";
-        Skew = "k15-skew", "the wall clock of the operator jumps away from everybody else's";
+        Skew = "k15-skew", "the wall clock of a replica, or of all, jumps away from everybody else's";
     }
     cloud {
         LostCreate = "c1-lost-create";
@@ -181,6 +195,26 @@ fault_names! {
         MissingId = "c18-missing-id";
         EmptyList = "c5-empty-list";
         WrongDates = "c18-wrong-dates";
+        PriceNotANumber = "c15-price-not-a-number";
+        LimitEaten = "c7-limit-eaten";
+    }
+    machine {
+        NeverJoins = "n1-never-joins", "a machine runs, and its kubelet never starts";
+        JoinsLate = "n1-joins-late", "a machine runs, and joins minutes later, perhaps when nobody waits any more";
+        LessMemory = "n2-less-than-promised", "a machine has less memory than was paid for";
+        Flaps = "n3-ready-flaps", "a Node is ready and not ready in turns";
+    }
+}
+
+impl MachineKind {
+    /// The kind of what is odd about a machine.
+    pub fn of(behavior: Behavior) -> Self {
+        match behavior {
+            Behavior::NeverJoins => Self::NeverJoins,
+            Behavior::JoinsLate { .. } => Self::JoinsLate,
+            Behavior::LessMemory { .. } => Self::LessMemory,
+            Behavior::Flaps { .. } => Self::Flaps,
+        }
     }
 }
 
@@ -224,7 +258,8 @@ mod tests {
             .collect();
         let wanted = (1..=16)
             .map(|n| format!("k{n}"))
-            .chain((1..=18).map(|n| format!("c{n}")));
+            .chain((1..=18).map(|n| format!("c{n}")))
+            .chain((1..=3).map(|n| format!("n{n}")));
         let missing: Vec<_> = wanted
             .filter(|number| !numbers.contains(number.as_str()))
             .collect();

@@ -6,8 +6,9 @@ use jiff::fmt::serde::unsigned_duration::friendly::compact;
 use serde::{Deserialize, Serialize};
 
 use super::kube::KubeFault;
-use super::names::FaultName;
+use super::names::{FaultName, MachineKind};
 use super::third_parties::Meddling;
+use crate::sim::actors::kubelet::behavior::Behavior;
 use crate::sim::ibm;
 
 /// Something that goes wrong for a while.
@@ -43,7 +44,11 @@ pub enum Fault {
         /// Which, from 0.
         replica: usize,
         /// After so many more effects of its own: 0 is at once.
+        #[serde(default)]
         after_effects: u64,
+        /// Or by what: of its next order, when that has landed and before the answer is there.
+        #[serde(default, skip_serializing_if = "Upon::is_now")]
+        upon: Upon,
     },
     /// A replica stands still until the injection ends.
     Pause {
@@ -65,6 +70,16 @@ pub enum Fault {
     Skew {
         /// Ahead of everybody else's, or behind if negative.
         seconds: i64,
+        /// Whose, from 0: replicas run on machines of their own. All of them are wrong alike if it names none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replica: Option<usize>,
+    },
+    /// Something is odd about machines that begin to run.
+    Machine {
+        /// What.
+        behavior: Behavior,
+        /// About how many of them, at most.
+        machines: u32,
     },
     /// Somebody else does something.
     ThirdParty(Meddling),
@@ -103,6 +118,7 @@ impl Fault {
             Self::Pause { .. } => FaultName::Pause,
             Self::Handover { .. } => FaultName::Handover,
             Self::Skew { .. } => FaultName::Skew,
+            Self::Machine { behavior, .. } => FaultName::Machine(MachineKind::of(*behavior)),
             Self::ThirdParty(meddling) => FaultName::Meddling(meddling.kind),
         }
     }
@@ -168,6 +184,11 @@ injections:
   stream: 9
   fault:
     third-party: {kind: k14-strip-finalizer}
+- at: 4m
+  lasts: 1m
+  stream: 10
+  fault:
+    machine: {behavior: {joins-late: {seconds: 60}}, machines: 1}
 ";
         let plan: Plan = serde_saphyr::from_str(text).unwrap();
         assert_eq!(plan.injections[0].at, Duration::from_secs(90));
@@ -176,8 +197,16 @@ injections:
             .iter()
             .map(|injection| injection.fault.name().as_str())
             .collect();
-        assert_eq!(names, ["k2-answer-lost", "k1-crash", "k14-strip-finalizer"]);
-        assert_eq!(plan.ends(), Duration::from_mins(3));
+        assert_eq!(
+            names,
+            [
+                "k2-answer-lost",
+                "k1-crash",
+                "k14-strip-finalizer",
+                "n1-joins-late"
+            ]
+        );
+        assert_eq!(plan.ends(), Duration::from_mins(5));
         assert!(serde_saphyr::from_str::<Plan>("injections: [{at: soon}]").is_err());
     }
 }

@@ -135,12 +135,19 @@ fault_kinds! {
     EmptyList = "empty-list", "a list is empty, and says how many there are";
     /// Stands for C18 of the fault list.
     WrongDates = "wrong-dates", "everything was created in 1970, or will be in 9999";
+    /// Stands for C15 of the fault list.
+    PriceNotANumber = "price-not-a-number", "the catalogue says null, or a word";
+    /// Stands for C7 of the fault list.
+    LimitEaten = "limit-eaten", "429 to everybody for up to a minute at a time: another tenant uses up the limit";
 }
 
 impl FaultKind {
     /// Whether it is about what the catalogue says.
     pub fn is_about_prices(self) -> bool {
-        matches!(self, Self::PriceMissing | Self::PriceZero | Self::PriceNegative)
+        matches!(
+            self,
+            Self::PriceMissing | Self::PriceZero | Self::PriceNegative | Self::PriceNotANumber
+        )
     }
 
     /// The kind of that name.
@@ -265,13 +272,11 @@ pub struct FaultPlan(pub Vec<Fault>);
 
 impl FaultPlan {
     /// A mix for a simulated run: each kind is on with one chance in three, striking between 1 and 15 times in a
-    /// hundred, so that a run meets several kinds and still gets somewhere. Pages that lie without an error are left
-    /// out: nobody has seen the real API do that, and no client can notice.
+    /// hundred, so that a run meets several kinds and still gets somewhere.
     pub fn draw(rng: &mut Rng) -> Self {
         let mut faults = Vec::new();
         for &kind in FaultKind::ALL {
-            let unseen = matches!(kind, FaultKind::PageMisses | FaultKind::PageRepeats);
-            if rng.u8(..3) == 0 && !unseen {
+            if rng.u8(..3) == 0 {
                 faults.push(Fault::new(kind).probability(f64::from(rng.u8(1..=15)) / 100.0));
             }
         }
@@ -281,6 +286,9 @@ impl FaultPlan {
 
 /// The most strikes that are remembered until somebody takes them.
 const STRIKES_KEPT: usize = 1_000;
+
+/// For how long another tenant uses up the limit at most, at a time: a script that lists everything.
+const EATEN_MAX: Duration = Duration::from_mins(1);
 
 /// A fault that struck.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -300,6 +308,8 @@ pub(super) struct Faults {
     /// The kind that struck last: what is drawn next is drawn for it.
     drawing: Option<FaultKind>,
     strikes: VecDeque<Strike>,
+    /// Until when another tenant leaves nothing of the limit.
+    eaten_until: Timestamp,
     now: Timestamp,
 }
 
@@ -312,6 +322,7 @@ impl Faults {
             streams: BTreeMap::new(),
             drawing: None,
             strikes: VecDeque::new(),
+            eaten_until: Timestamp::MIN,
             now,
         }
     }
@@ -347,11 +358,15 @@ impl Faults {
     /// Turns a kind off.
     pub(super) fn stop(&mut self, kind: FaultKind) {
         self.on.remove(&kind);
+        if kind == FaultKind::LimitEaten {
+            self.eaten_until = Timestamp::MIN;
+        }
     }
 
     /// Turns everything off.
     pub(super) fn clear(&mut self) {
         self.on.clear();
+        self.eaten_until = Timestamp::MIN;
     }
 
     /// What is on, by kind.
@@ -382,13 +397,6 @@ impl Faults {
             return None;
         }
         self.drawing = Some(kind);
-        if self.strikes.len() == STRIKES_KEPT {
-            self.strikes.pop_front();
-        }
-        self.strikes.push_back(Strike {
-            kind,
-            operation: operation.to_owned(),
-        });
         let struck = fault.clone();
         if let Some(times) = &mut fault.times {
             *times = times.saturating_sub(1);
@@ -396,7 +404,32 @@ impl Faults {
                 self.on.remove(&kind);
             }
         }
+        self.note(kind, operation);
         Some(struck)
+    }
+
+    fn note(&mut self, kind: FaultKind, operation: &str) {
+        if self.strikes.len() == STRIKES_KEPT {
+            self.strikes.pop_front();
+        }
+        self.strikes.push_back(Strike {
+            kind,
+            operation: operation.to_owned(),
+        });
+    }
+
+    /// Whether another tenant leaves nothing of the limit that all share. Once he has begun he goes on for a while,
+    /// whatever is asked for.
+    pub(super) fn is_limit_eaten(&mut self, operation: &str) -> bool {
+        if self.now < self.eaten_until {
+            self.note(FaultKind::LimitEaten, operation);
+            return true;
+        }
+        let begins = self.hits(FaultKind::LimitEaten, operation);
+        if begins {
+            self.eaten_until = later(self.now, self.delay(EATEN_MAX));
+        }
+        begins
     }
 
     /// A number below `end`, from the faults' own stream.
@@ -496,6 +529,24 @@ mod tests {
             (0..50).map(draw).collect::<Vec<_>>()
         };
         assert_eq!(draws(false), draws(true));
+    }
+
+    #[test]
+    fn a_limit_that_another_has_begun_to_eat_is_eaten_for_everybody_and_for_a_while() {
+        let mut faults = faults(vec![Fault::new(FaultKind::LimitEaten).times(1)]);
+        assert!(faults.is_limit_eaten("instances.list"));
+        assert!(faults.is_limit_eaten("iam.token"), "though it strikes once only");
+        faults.advance(later(Timestamp::UNIX_EPOCH, EATEN_MAX + Duration::from_secs(1)));
+        assert!(!faults.is_limit_eaten("instances.list"));
+        assert_eq!(faults.take_strikes().len(), 2);
+    }
+
+    #[test]
+    fn a_limit_is_eaten_no_longer_than_the_fault_lasts() {
+        let mut faults = faults(vec![Fault::new(FaultKind::LimitEaten)]);
+        assert!(faults.is_limit_eaten("instances.list"));
+        faults.stop(FaultKind::LimitEaten);
+        assert!(!faults.is_limit_eaten("instances.list"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::ask::{Answer, Ask};
 use super::distortion;
 use super::errors::{Refusal, Service};
 use super::extra_fields;
-use super::faults::FaultKind;
+use super::faults::{FaultKind, RetryAfter};
 use super::ids;
 use super::options::Answers;
 use super::routes::Route;
@@ -102,7 +102,8 @@ pub(super) async fn handle(
             && simulated
         {
             if state.faults.hits(FaultKind::ExtraFields, route.operation) {
-                extra_fields::add(body);
+                let statuses = extra_fields::Statuses::draw(&mut state.faults);
+                extra_fields::add(body, statuses);
             }
             distortion::distort(body, &mut state.faults, route.operation);
         }
@@ -261,14 +262,11 @@ fn refuse_beforehand(state: &mut State, route: &Route, ask: &Ask) -> Option<Inst
             _ => refuse(StatusCode::TOO_MANY_REQUESTS, "BXNIM0429E", "Too many requests."),
         };
     }
+    if state.faults.is_limit_eaten(operation) {
+        return Some(Instead::Refusal(too_many(state, None)));
+    }
     if let Some(fault) = state.faults.strike(FaultKind::RateLimit, operation) {
-        let retry_after = state.faults.retry_after(fault.retry_after);
-        let message = "Too many requests within a short time.";
-        let refusal = Refusal::status(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message);
-        return Some(Instead::Refusal(Refusal {
-            retry_after,
-            ..refusal
-        }));
+        return Some(Instead::Refusal(too_many(state, fault.retry_after)));
     }
     if state.faults.hits(FaultKind::ServerError, operation) {
         return Some(Instead::Refusal(Refusal::server(server_status(state))));
@@ -294,6 +292,14 @@ fn refuse_beforehand(state: &mut State, route: &Route, ask: &Ask) -> Option<Inst
         return Some(Instead::Refusal(super::operations::not_found(ask.param("id"))));
     }
     None
+}
+
+fn too_many(state: &mut State, form: Option<RetryAfter>) -> Refusal {
+    let message = "Too many requests within a short time.";
+    Refusal {
+        retry_after: state.faults.retry_after(form),
+        ..Refusal::status(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+    }
 }
 
 fn server_status(state: &mut State) -> StatusCode {

@@ -79,22 +79,13 @@ pub(super) fn pricing_deployments(state: &mut State, ask: &Ask) -> Result<Answer
 
 fn deployment_body(state: &mut State, ask: &Ask, id: &str, deployment: &Deployment) -> Value {
     let region = deployment.region.name;
-    let mut hits = |kind| state.faults.hits(kind, ask.operation);
-    let lie = match (
-        hits(FaultKind::PriceMissing),
-        hits(FaultKind::PriceZero),
-        hits(FaultKind::PriceNegative),
-    ) {
-        (true, _, _) => None,
-        (_, true, _) => Some(Some(0.0)),
-        (_, _, true) => Some(Some(-1.0)),
-        _ => Some(None),
-    };
+    let is_missing = state.faults.hits(FaultKind::PriceMissing, ask.operation);
+    let lie = lie(state, ask);
     let withdrawn = match deployment.of {
         Priced::Profile(profile) | Priced::Composite(profile) => state.removed_prices.contains(profile.name),
         Priced::Generic => false,
     };
-    let metrics = lie.filter(|_| !withdrawn).map(|lie| metrics(id, deployment, lie));
+    let metrics = (!is_missing && !withdrawn).then(|| metrics(id, deployment, lie.as_ref()));
     let certainty = match deployment.of {
         Priced::Profile(profile) | Priced::Composite(profile) => certainty(profile, region).as_str(),
         Priced::Generic => Certainty::Low.as_str(),
@@ -109,8 +100,25 @@ fn deployment_body(state: &mut State, ask: &Ask, id: &str, deployment: &Deployme
     })
 }
 
+/// What the catalogue says in place of a price, if it does not say the truth.
+fn lie(state: &mut State, ask: &Ask) -> Option<Value> {
+    // What no number is in JSON, as programs write it that have one.
+    const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "on request"];
+    let mut hits = |kind| state.faults.hits(kind, ask.operation);
+    let (is_zero, is_negative) = (hits(FaultKind::PriceZero), hits(FaultKind::PriceNegative));
+    if hits(FaultKind::PriceNotANumber) {
+        let word = NO_NUMBERS.get(state.faults.pick(NO_NUMBERS.len() + 1));
+        return Some(word.map_or(Value::Null, |word| json!(word)));
+    }
+    match (is_zero, is_negative) {
+        (true, _) => Some(json!(0.0)),
+        (_, true) => Some(json!(-1.0)),
+        _ => None,
+    }
+}
+
 /// All metrics of a deployment, in this deployment's own order.
-fn metrics(id: &str, deployment: &Deployment, lie: Option<f64>) -> Vec<Value> {
+fn metrics(id: &str, deployment: &Deployment, lie: Option<&Value>) -> Vec<Value> {
     let mut rng = Rng::with_seed(ids::fingerprint(id));
     let factor = deployment.region.price_factor;
     let mut priced = match deployment.of {
@@ -141,11 +149,10 @@ fn metrics(id: &str, deployment: &Deployment, lie: Option<f64>) -> Vec<Value> {
             0.0,
         ),
     ];
-    if let Some(lie) = lie {
-        for (_, _, price) in &mut priced {
-            *price = lie;
-        }
-    }
+    let lies: Vec<String> = match lie {
+        Some(_) => priced.iter().map(|(id, _, _)| id.clone()).collect(),
+        None => Vec::new(),
+    };
     rng.shuffle(&mut priced);
     rng.shuffle(&mut surcharges);
     let all: Vec<_> = match deployment.of {
@@ -157,9 +164,25 @@ fn metrics(id: &str, deployment: &Deployment, lie: Option<f64>) -> Vec<Value> {
             all
         }
     };
-    all.iter()
-        .map(|(id, unit, price)| metric(id, unit, *price, &mut rng))
-        .collect()
+    let told = all.iter().map(|(id, unit, price)| {
+        let mut metric = metric(id, unit, *price, &mut rng);
+        if let Some(lie) = lie.filter(|_| lies.contains(id)) {
+            say(&mut metric, lie);
+        }
+        metric
+    });
+    told.collect()
+}
+
+/// Makes a metric say something else than its price, in every currency.
+fn say(metric: &mut Value, instead: &Value) {
+    let amounts = metric["amounts"].as_array_mut().into_iter().flatten();
+    for amount in amounts {
+        let tiers = amount["prices"].as_array_mut().into_iter().flatten();
+        for tier in tiers {
+            tier["price"] = instead.clone();
+        }
+    }
 }
 
 /// A profile that is sold by the hour: metric id, unit, dollars.

@@ -276,6 +276,19 @@ impl Cloud {
             volumes.chain(interfaces).collect()
         })
     }
+
+    /// The volume or interface of that id, attached or not.
+    pub fn part(&self, id: &str) -> Option<PartTruth> {
+        self.with(|state| {
+            let volume = state.volumes.get(id).map(|v| (&v.name, &v.resource_group));
+            let interface = || state.interfaces.get(id).map(|i| (&i.name, &i.resource_group));
+            volume.or_else(interface).map(|(name, group)| PartTruth {
+                id: id.to_owned(),
+                name: name.clone(),
+                resource_group: group.clone(),
+            })
+        })
+    }
 }
 
 impl State {

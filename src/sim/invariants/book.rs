@@ -12,14 +12,19 @@ use serde_json::Value;
 
 use super::changes::{Changed, Tables};
 use super::claims::is_true;
+use super::ownership::target;
 use super::{Settings, Truth};
 use crate::api::names::NODE_REGISTERED;
+use crate::api::parse_duration;
 use crate::cloud::{ClusterId, InstanceName};
 use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
 use crate::sim::ibm::{Class, InstanceTruth};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 use crate::sim::kube::stored::ObjectKey;
+
+/// No world lasts so long.
+const LONG: Duration = Duration::from_hours(12);
 
 /// A request that has no answer yet.
 #[derive(Clone, Debug)]
@@ -59,6 +64,8 @@ pub struct Machine {
     pub seen: Duration,
     /// When it was last seen stopped or failed, or to run no longer.
     pub broken: Option<Duration>,
+    /// Whether it broke or went although no replica had asked for that.
+    pub lost: bool,
     /// Since when it is gone.
     pub gone: Option<Duration>,
 }
@@ -88,6 +95,8 @@ pub struct ClaimFacts {
     pub released: Option<Duration>,
     /// When somebody else last forced it.
     pub forced: Option<Duration>,
+    /// Whether it lives for a time only.
+    pub expires: bool,
     /// Since when it is gone.
     pub gone: Option<Duration>,
 }
@@ -123,6 +132,8 @@ pub struct Book {
     pub open: BTreeMap<u64, Sent>,
     /// Every machine that was ever seen, by id.
     pub machines: BTreeMap<String, Machine>,
+    /// Machines that replicas asked to be deleted, by id.
+    pub given_back: BTreeSet<String>,
     /// Every claim that was ever seen, by uid.
     pub claims: BTreeMap<String, ClaimFacts>,
     /// Claims whose Node has joined, by uid.
@@ -157,6 +168,7 @@ impl Book {
             cluster: None,
             open: BTreeMap::new(),
             machines: BTreeMap::new(),
+            given_back: BTreeSet::new(),
             claims: BTreeMap::new(),
             registered: BTreeSet::new(),
             nodes: BTreeSet::new(),
@@ -205,6 +217,9 @@ impl Book {
         }
         if request.edge == Edge::Cloud && request.method != Method::GET {
             self.look_at_machines(truth);
+            if request.method == Method::DELETE {
+                self.given_back.extend(target(request).map(str::to_owned));
+            }
         }
         let sent = Sent {
             who: entry.who.clone(),
@@ -263,6 +278,7 @@ impl Book {
         for machine in self.machines.values_mut() {
             if machine.gone.is_none() && !ids.contains(machine.id.as_str()) {
                 machine.gone = Some(now);
+                machine.lost |= !self.given_back.contains(&machine.id);
                 self.machine_changed = now;
             }
         }
@@ -274,6 +290,7 @@ impl Book {
             }
             if let Some(known) = known {
                 known.update(&truth, now);
+                known.lost |= !known.is_live() && !self.given_back.contains(&known.id);
             } else {
                 self.new_machines.push(truth.id.clone());
                 self.machines
@@ -301,6 +318,7 @@ impl Book {
                 deleting: None,
                 released: None,
                 forced: None,
+                expires: expires(&change.after),
                 gone: None,
             });
             if object::is_deleting(&change.after) {
@@ -325,6 +343,36 @@ impl Book {
         self.machines
             .values()
             .filter(move |machine| machine.claim.as_deref() == Some(claim))
+    }
+
+    /// The names of claims that joined and of which nothing was taken: no machine of theirs broke or went by itself, nobody
+    /// else touched them or their Node, and they live for good. There is no reason to buy or give back for them but that
+    /// people do so without faults.
+    pub fn sound(&self) -> BTreeSet<String> {
+        let is_touched = |name: &str| {
+            let mut kinds = ["nodeclaims", "nodes"].into_iter();
+            kinds.any(|kind| self.meddled.contains_key(&format!("{kind}/{name}")))
+        };
+        let is_sound = |uid: &String, facts: &ClaimFacts| {
+            let mut machines = self.machines_of(uid);
+            let lost = |it: &Machine| it.lost || self.meddled.contains_key(&it.name);
+            self.registered.contains(uid)
+                && facts.forced.is_none()
+                && !facts.expires
+                && !is_touched(&facts.name)
+                && !machines.any(lost)
+        };
+        let (mut sound, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for (uid, facts) in &self.claims {
+            let names = if is_sound(uid, facts) {
+                &mut sound
+            } else {
+                &mut others
+            };
+            names.insert(facts.name.clone());
+        }
+        // A name that was given twice is as good as the worst of those who had it.
+        &sound - &others
     }
 
     /// How often a fault struck.
@@ -354,6 +402,7 @@ impl Machine {
             address: None,
             seen: now,
             broken: None,
+            lost: false,
             gone: None,
         };
         machine.update(truth, now);
@@ -383,6 +432,12 @@ pub(super) fn own_name(name: &str) -> &str {
         Some((own, attempt)) if attempt.bytes().all(|byte| byte.is_ascii_digit()) => own,
         _ => name,
     }
+}
+
+/// Whether a claim's time may be over before the world's is.
+fn expires(claim: &Value) -> bool {
+    let lives = claim["spec"]["expireAfter"].as_str().and_then(parse_duration);
+    lives.is_some_and(|lives| lives < LONG)
 }
 
 fn cluster(truth: &Truth<'_>) -> Option<ClusterId> {

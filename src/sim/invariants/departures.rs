@@ -17,7 +17,7 @@ use super::book::Book;
 use super::ownership::target;
 use super::{Check, Findings, Truth};
 use crate::api::names::{DISRUPTED_TAINT, DO_NOT_DISRUPT, TERMINATION_TIMESTAMP};
-use crate::api::parse_duration;
+use crate::api::parse_go_duration;
 use crate::clock::{between, later};
 use crate::sim::history::{Edge, Entry, Request, What, Who};
 use crate::sim::kube::kind::TableKey;
@@ -174,7 +174,7 @@ fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Fin
 fn is_protected(pod: &Value, now: Timestamp) -> bool {
     let written = pod["metadata"]["annotations"][DO_NOT_DISRUPT].as_str();
     let length = written
-        .and_then(parse_duration)
+        .and_then(parse_go_duration)
         .filter(|length| !length.is_zero());
     let started = pod["status"]["startTime"].as_str();
     let started = started.and_then(|it| it.parse::<Timestamp>().ok());
@@ -363,6 +363,7 @@ mod tests {
         };
         let started = Some("2026-11-16T10:00:00Z");
         assert!(is_protected("true", started) && is_protected("10m", started));
+        assert!(is_protected("0.1h", started) && !is_protected("500ms", started));
         assert!(
             !is_protected("2m", started) && !is_protected("soon", started) && !is_protected("0s", started)
         );

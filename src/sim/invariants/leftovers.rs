@@ -89,8 +89,8 @@ pub(super) fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>) -> Vec<(St
     leaked
 }
 
-/// Whether people were told of a machine that is not collected: its Node is ready, or so many belong to no claim that
-/// somebody must confirm it.
+/// Whether people were told of a machine, or what is left of one, that is not collected: its Node is ready, or so many belong
+/// to no claim that somebody must confirm it.
 fn was_told_of(id: &str, truth: &Truth<'_>) -> bool {
     let state = truth.kube.state();
     let told = |reason: &str| {
@@ -166,7 +166,8 @@ fn was_warned_of(claim: &Value, truth: &Truth<'_>) -> bool {
 fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
     let failed = book.strikes("c13-partial-create") + book.strikes("c13-auto-delete-ignored") > 0;
     for part in truth.cloud.parts_without_instance() {
-        if !failed || is_swept(&part, book) {
+        let is_blamed = !failed || is_swept(&part, book);
+        if is_blamed && !was_told_of(&part.id, truth) {
             let message = format!("{} ({}) outlived its machine", part.id, part.name);
             found.blame("S18", truth.since_start, message);
         }
@@ -175,7 +176,7 @@ fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
 
 /// Whether the sweep answers for it: interfaces and boot volumes are named after their machine. Volumes for data are kept,
 /// since somebody may have wished it.
-fn is_swept(part: &PartTruth, book: &Book) -> bool {
+pub(super) fn is_swept(part: &PartTruth, book: &Book) -> bool {
     let machine = part.name.strip_suffix("-vni").or(part.name.strip_suffix("-boot"));
     let name = machine.and_then(InstanceName::of_machine);
     part.resource_group == book.settings.resource_group
@@ -302,5 +303,20 @@ mod tests {
             .cloud_says(http::Method::POST, path, &interface.to_string())
             .await;
         assert_eq!(unmet(&stage), ["S18"], "the sweep has missed it");
+        let parts = stage.cloud.parts_without_instance();
+        let missed = parts.iter().find(|part| part.name.ends_with("-x2-vni")).unwrap();
+        for (reason, blamed) in [
+            (REASON_GARBAGE_FOUND, &["S18"][..]),
+            (REASON_COLLECTION_STOPPED, &[]),
+        ] {
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "v1", "kind": "Event", "metadata": {"name": reason.to_lowercase(), "namespace": "default"},
+                    "reason": reason, "message": format!("to delete these ({})", missed.id),
+                }),
+            );
+            assert_eq!(unmet(&stage), blamed, "{reason}");
+        }
     }
 }

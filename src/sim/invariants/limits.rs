@@ -114,6 +114,23 @@ impl Limits {
     }
 }
 
+/// Whether the pool of a claim has exactly as much of something as it may, with the claim's own machine.
+pub(in crate::sim) fn is_reached_exactly(uid: &str, truth: &Truth<'_>) -> bool {
+    let Some((_, pool)) = pool_of(uid, truth) else {
+        return false;
+    };
+    let state = truth.kube.state();
+    let listed = state
+        .store
+        .list(&TableKey::of("karpenter.sh", "nodeclaims"), None);
+    let claims: Vec<Value> = listed.map(|stored| stored.value()).collect();
+    drop(state);
+    let name = object::name(&pool);
+    let least = |claim: &Value, resource: &str| least(claim, resource, truth);
+    let mut limits = limits(&pool).into_iter();
+    limits.any(|(resource, limit)| held(&claims, name, &resource, least) == limit)
+}
+
 /// The name of the claim with that uid, and its pool.
 fn pool_of(uid: &str, truth: &Truth<'_>) -> Option<(String, Value)> {
     let state = truth.kube.state();

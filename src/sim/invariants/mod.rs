@@ -38,12 +38,14 @@ mod synced;
 mod trust;
 mod writes;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 pub use book::{Book, ClaimFacts, Machine, Sent};
 pub(super) use claims::is_true;
+pub(super) use limits::is_reached_exactly;
 pub(super) use manners::service;
 pub(super) use ownership::target;
 pub use plans::ILLEGAL_PLAN;
@@ -153,7 +155,7 @@ pub struct Judge {
     book: Book,
     checks: Vec<Box<dyn Check>>,
     overlap: overlap::Overlap,
-    canaries: secrets::Canaries,
+    secrets: secrets::Secrets,
     found: Findings,
     probes: Probes,
 }
@@ -173,7 +175,6 @@ impl Judge {
                 Box::new(claims::Claims),
                 Box::new(writes::Writes::default()),
                 Box::new(manners::Manners::new(&settings)),
-                Box::new(secrets::Secrets::new(&settings)),
                 Box::new(trust::Trust),
                 Box::new(leftovers::Leftovers),
                 Box::new(pods::Pods),
@@ -189,7 +190,7 @@ impl Judge {
                 Box::new(quiet::Quiet),
             ],
             overlap: overlap::Overlap::default(),
-            canaries: secrets::Canaries::new(&settings),
+            secrets: secrets::Secrets::new(&settings),
             book: Book::new(settings),
             found: Findings::default(),
             probes: Probes::default(),
@@ -203,6 +204,7 @@ impl Judge {
         for check in &mut self.checks {
             check.observe(entry, &self.book, truth, &mut self.found);
         }
+        self.secrets.observe(entry, &self.book, &mut self.found);
         let broken = self.found.0[before..].to_vec();
         self.overlap.judge(entry, &self.book, &broken, &mut self.found);
         self.probes.observe(entry, &self.book, truth);
@@ -240,18 +242,17 @@ impl Judge {
 
     /// Looks at what was written into logs, for secrets.
     pub fn read_log(&mut self, at: Duration, line: &str) {
-        secrets::scan(
-            &self.canaries,
-            || "a log line".to_owned(),
-            line.as_bytes(),
-            at,
-            &mut self.found,
-        );
+        self.secrets.read_log(at, line, &mut self.found);
     }
 
     /// Everything that was found, in order.
     pub fn violations(&self) -> &[Violation] {
         &self.found.0
+    }
+
+    /// The names of claims to which nothing happened.
+    pub fn sound(&self) -> BTreeSet<String> {
+        self.book.sound()
     }
 
     /// What rare things were seen.

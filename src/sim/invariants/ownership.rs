@@ -1,10 +1,13 @@
-//! S2: no machine is changed or deleted that is not ours: by name and resource group, as both are atomic at create.
+//! S2: no machine is changed or deleted that is not ours: by name and resource group, as both are atomic at create. Nor is
+//! any interface or volume that was not made for a machine of ours, which its name says.
 
 use http::Method;
 
 use super::book::Book;
+use super::leftovers::is_swept;
 use super::{Check, Findings, Truth};
 use crate::sim::history::{Edge, Entry, Request, What, Who};
+use crate::sim::ibm::PartTruth;
 
 pub(super) struct Ownership;
 
@@ -23,6 +26,11 @@ impl Check for Ownership {
             let (method, name) = (&request.method, &machine.name);
             found.blame("S2", entry.at, format!("{method} of {name}, which is not ours"));
         }
+        if let Some(part) = part(request, truth).filter(|part| !is_swept(part, book)) {
+            let (method, name) = (&request.method, &part.name);
+            let message = format!("{method} of {name}, which was made for no machine of ours");
+            found.blame("S2", entry.at, message);
+        }
         if request.path.starts_with("/v3/tags/") {
             tags_ours_only(entry, request, book, truth, found);
         }
@@ -33,6 +41,13 @@ impl Check for Ownership {
 pub(in crate::sim) fn target(request: &Request) -> Option<&str> {
     let rest = request.path.strip_prefix("/v1/instances/")?;
     rest.split('/').next().filter(|id| !id.is_empty())
+}
+
+/// The interface or volume that a request is about, if it is there.
+fn part(request: &Request, truth: &Truth<'_>) -> Option<PartTruth> {
+    let kinds = ["/v1/virtual_network_interfaces/", "/v1/volumes/"];
+    let rest = kinds.iter().find_map(|kind| request.path.strip_prefix(kind))?;
+    truth.cloud.part(rest.split('/').next()?)
 }
 
 fn tags_ours_only(entry: &Entry, request: &Request, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
@@ -55,6 +70,8 @@ fn tags_ours_only(entry: &Entry, request: &Request, book: &Book, truth: &Truth<'
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::stage::Stage;
     use super::*;
 
@@ -103,6 +120,50 @@ mod tests {
             );
         }
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    /// An interface that belongs to no machine; its path.
+    async fn interface(stage: &Stage, name: &str, group: &str) -> String {
+        let subnet = stage.cloud.account().subnets[0].clone();
+        let body = json!({"name": name, "subnet": {"id": subnet}, "resource_group": {"id": group}});
+        let kind = "/v1/virtual_network_interfaces";
+        let made = stage.cloud_says(Method::POST, kind, &body.to_string()).await;
+        format!("{kind}/{}", made["id"].as_str().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn interfaces_and_volumes_of_others_are_left_alone() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let name = stage.name_of(&uid);
+        let group = stage.cloud.account().resource_group;
+        let groups = stage.cloud_says(Method::GET, "/v2/resource_groups", "").await;
+        let other = groups["resources"][1]["id"].as_str().unwrap().to_owned();
+        let twin = format!("kib-00000001-{}-vni", &name[13..]);
+        let ours = interface(&stage, &format!("{name}-vni"), &group).await;
+        let foreign = [
+            interface(&stage, "billing", &group).await,
+            interface(&stage, &twin, &group).await,
+            interface(&stage, &format!("{name}-x1-vni"), &other).await,
+        ];
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &ours, "");
+        let gone = "/v1/volumes/r006-nowhere";
+        stage.sends(0, Edge::Cloud, &Method::DELETE, gone, "");
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+        for (number, path) in foreign.iter().enumerate() {
+            stage.sends(0, Edge::Cloud, &Method::GET, path, "");
+            assert_eq!(stage.blamed().len(), number);
+            let method = [Method::DELETE, Method::PATCH, Method::DELETE][number].clone();
+            stage.sends(0, Edge::Cloud, &method, path, "{}");
+            assert_eq!(stage.blamed().len(), number + 1, "{path}");
+        }
+        // A boot volume of somebody's machine, while it is attached.
+        stage.machine("billing-2").await;
+        let volumes = stage.cloud_says(Method::GET, "/v1/volumes", "").await;
+        let id = volumes["volumes"][0]["id"].as_str().unwrap();
+        let path = format!("/v1/volumes/{id}");
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert_eq!(stage.blamed(), ["S2"; 4]);
     }
 
     #[tokio::test(start_paused = true)]

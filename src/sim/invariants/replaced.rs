@@ -1,8 +1,9 @@
 //! L5: a machine that is taken back is replaced soon: fifteen seconds after its kubelet said so, or else when the next
 //! poll has seen it.
 //!
-//! Judged where nothing else went wrong from shortly before until then. By that time the node is given up (tainted, or its
-//! claim is being deleted); and a little later whoever took the place of one of its pods, and still waits, has a claim
+//! Where something else went wrong from shortly before until then, it is due when that is over and the operator has had
+//! the time to recover; what is not told to be over lasts until healing. When it is due the node is given up (tainted, or
+//! its claim is being deleted); and a little later whoever took the place of one of its pods, and still waits, has a claim
 //! that was made for it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +13,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::book::Book;
+use super::claims::is_true;
 use super::pods::{is_hopeless, open_pools, serves};
 use super::runaway::pods_of;
 use super::{Check, Findings, Truth};
-use crate::api::names::{DISRUPTED_TAINT, REASON_NOMINATED};
+use crate::api::names::{DISRUPTED_TAINT, REASON_NOMINATED, REASON_SPOT_PREEMPTION};
 use crate::clock::between;
 use crate::sim::history::{Entry, What};
 use crate::sim::ibm::Class;
@@ -30,8 +32,20 @@ const POLLED: Duration = Duration::from_secs(62);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A pod that waits for so long has been planned for: the longest window for gathering, and a plan.
 const PLANNED_AFTER: Duration = Duration::from_secs(15);
-/// What went wrong so shortly before may still show: a Lease that runs out, a watch that is opened again, a wait.
-const SHADOW: Duration = Duration::from_mins(2);
+/// What went wrong may show for so long: a Lease that runs out, a watch that is opened again, the longest wait that a
+/// server can ask for.
+const RECOVERY: Duration = Duration::from_mins(2);
+/// What is told when it begins and not when it ends, and keeps the operator from seeing or deciding meanwhile.
+const LASTING: &[&str] = &[
+    "k6-bookmarks-only",
+    "k6-pages-forgotten",
+    "k7-time-travel",
+    "k8-lag",
+    "k9-coalesced",
+    "k11-reordered",
+    "k15-skew",
+    "k16-old-definition",
+];
 /// What a machine that is taken back shows in the end.
 const PREEMPTED: &str = "stopped_by_preemption";
 /// What its kubelet says before that.
@@ -52,10 +66,44 @@ struct Loss {
 }
 
 impl Loss {
-    /// When it must have been given up.
-    fn due(&self) -> Duration {
+    /// When it must have been given up; `None` if it cannot be said yet.
+    fn due(&self, disturbed: &Disturbed) -> Option<Duration> {
         let polled = self.at + POLLED;
-        self.said.map_or(polled, |said| polled.min(said + EARLY))
+        let undisturbed = self.said.map_or(polled, |said| polled.min(said + EARLY));
+        match disturbed {
+            Disturbed::Until(end) if *end + RECOVERY > self.at => {
+                Some(undisturbed.max(*end + RECOVERY + POLLED))
+            }
+            Disturbed::Until(_) | Disturbed::Never => Some(undisturbed),
+            Disturbed::Still => None,
+        }
+    }
+}
+
+/// Until when something went wrong.
+#[derive(Debug, Default)]
+enum Disturbed {
+    #[default]
+    Never,
+    Until(Duration),
+    /// It began, and its end is not told.
+    Still,
+}
+
+impl Disturbed {
+    fn observe(&mut self, entry: &Entry) {
+        let heals = matches!(&entry.what, What::Turn(turn) if turn.starts_with("healing"));
+        let lasts = matches!(&entry.what, What::Fault { name, .. } if LASTING.contains(name));
+        if lasts {
+            *self = Self::Still;
+        } else if heals || disturbs(&entry.what) && !matches!(self, Self::Still) {
+            *self = Self::Until(entry.at);
+        }
+    }
+
+    /// Whether it reached into the time of a loss.
+    fn concerns(&self, loss: &Loss) -> bool {
+        matches!(self, Self::Until(end) if *end + RECOVERY > loss.at)
     }
 }
 
@@ -65,14 +113,12 @@ pub(super) struct Replaced {
     losses: BTreeMap<String, Loss>,
     judged: BTreeSet<String>,
     looked: Option<Duration>,
-    disturbed: Option<Duration>,
+    disturbed: Disturbed,
 }
 
 impl Check for Replaced {
     fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
-        if disturbs(&entry.what) {
-            self.disturbed = Some(entry.at);
-        }
+        self.disturbed.observe(entry);
         if self.looked.is_some_and(|looked| entry.at < looked + LOOK_EVERY) {
             return;
         }
@@ -80,20 +126,25 @@ impl Check for Replaced {
         self.look(entry.at, book, truth);
         let mut over = Vec::new();
         for (id, loss) in &mut self.losses {
-            if self.disturbed.is_some_and(|at| at + SHADOW > loss.at) || !was_preempted(id, loss, truth) {
+            if !was_preempted(id, loss, truth) {
                 over.push(id.clone());
                 continue;
             }
             loss.given_up = loss.given_up || is_given_up(&loss.node, truth);
-            if entry.at > loss.due() && !loss.given_up {
+            let Some(due) = loss.due(&self.disturbed) else {
+                continue;
+            };
+            if entry.at > due && !loss.given_up {
                 let message = format!(
                     "node {} was taken back at {:?}, and nothing follows",
                     loss.node, loss.at
                 );
                 found.blame("L5", entry.at, message);
                 over.push(id.clone());
-            } else if entry.at > loss.due() + PLANNED_AFTER {
-                judge_successors(loss, entry.at, truth, found);
+            } else if entry.at > due + PLANNED_AFTER {
+                if !self.disturbed.concerns(loss) || !is_short(truth) {
+                    judge_successors(loss, entry.at, truth, found);
+                }
                 over.push(id.clone());
             }
         }
@@ -143,7 +194,7 @@ impl Replaced {
 fn disturbs(what: &What) -> bool {
     match what {
         What::Fault { name, .. } => *name != "c10-preemption",
-        What::Turn(turn) => ["started", "crashed", "paused", "resumed", "healing"]
+        What::Turn(turn) => ["started", "crashed", "paused", "resumed"]
             .iter()
             .any(|begin| turn.starts_with(begin)),
         _ => false,
@@ -181,6 +232,19 @@ fn judge_successors(loss: &Loss, now: Duration, truth: &Truth<'_>, found: &mut F
             found.blame("L5", now, message);
         }
     }
+}
+
+/// Whether what went wrong has left nothing to buy, or nothing to buy it by: something is withheld for another reason than
+/// that it was taken back, or a class is not ready.
+fn is_short(truth: &Truth<'_>) -> bool {
+    let withheld = |hold: &Value| {
+        let until = hold["spec"]["until"].as_str();
+        let until = until.and_then(|until| until.parse::<Timestamp>().ok());
+        hold["spec"]["reason"] != REASON_SPOT_PREEMPTION && until.is_none_or(|until| until > truth.now)
+    };
+    let holds = objects(truth, "karpenter-ibm.sh", "unavailableofferings");
+    let classes = objects(truth, "karpenter-ibm.sh", "ibmnodeclasses");
+    holds.iter().any(withheld) || !classes.iter().all(|class| is_true(class, "Ready"))
 }
 
 /// The uids of pods that claims were made for, and of those that were told of a place on one that is on its way.
@@ -257,6 +321,7 @@ mod tests {
     use super::super::stage::Stage;
     use super::*;
     use crate::api::names::{NODE_REGISTERED, NOMINATED_PODS};
+    use crate::sim::history::Who;
     use crate::sim::kube::write;
 
     /// A spot machine that has joined, and a pod on it.
@@ -350,13 +415,68 @@ mod tests {
         assert!(is_late(&stage));
     }
 
+    /// Lets so many seconds pass in steps, as the judge looks every now and then.
+    async fn pass(stage: &mut Stage, seconds: u64) {
+        for _ in 0..seconds / 5 {
+            stage.pass(5).await;
+        }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn where_something_else_went_wrong_nothing_is_judged() {
+    async fn where_something_else_went_wrong_it_is_due_when_that_is_over() {
+        for given_up in [true, false] {
+            let mut stage = joined().await;
+            taken_back(&mut stage).await;
+            stage.struck("k4-slow", "");
+            pass(&mut stage, 60).await;
+            stage.turns(0, "crashed after effect 1");
+            pass(&mut stage, 180).await;
+            assert!(!is_late(&stage), "two minutes to recover, and a poll");
+            if given_up {
+                node(&mut stage, &taint(), "");
+            }
+            pass(&mut stage, 10).await;
+            assert_eq!(is_late(&stage), !given_up);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_told_to_be_over_lasts_until_healing() {
         let mut stage = joined().await;
+        stage.struck("k8-lag", "nodes");
         taken_back(&mut stage).await;
         stage.struck("k4-slow", "");
-        stage.pass(65).await;
+        pass(&mut stage, 600).await;
         assert!(!is_late(&stage));
+        stage.happens(Who::World, What::Turn("healing".to_owned()));
+        pass(&mut stage, 180).await;
+        assert!(!is_late(&stage));
+        pass(&mut stage, 10).await;
+        assert!(is_late(&stage));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_something_else_left_nothing_to_buy_nobody_need_have_a_claim() {
+        for withheld in [true, false] {
+            let mut stage = joined().await;
+            pool(&stage);
+            taken_back(&mut stage).await;
+            stage.struck("c8-quota-refused", "instances.create");
+            node(&mut stage, &taint(), "");
+            pod(&mut stage, "shop-2", None);
+            if withheld {
+                write::insert(
+                    &stage.server,
+                    json!({
+                        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
+                        "metadata": {"name": "spot.all"},
+                        "spec": {"key": "spot:*:*", "reason": "Quota", "until": "2026-11-16T12:00:00Z"},
+                    }),
+                );
+            }
+            pass(&mut stage, 210).await;
+            assert_eq!(is_late(&stage), !withheld);
+        }
     }
 
     #[tokio::test(start_paused = true)]

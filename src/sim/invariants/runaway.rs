@@ -1,5 +1,6 @@
 //! L11: nobody buys again and again. No two claims of one plan are made for the same pod, and while two that were made for
-//! it are on their way, no third is made.
+//! it are on their way, no third is made. Nor is one made for a pod for which two have come in vain: their nodes are ready,
+//! nothing happened to them, and nobody is on them. Once that may be, where a node has less than its kind was thought to.
 //!
 //! A claim names its pods in the write that makes it. Pods that come later may take the room that it has, in the next plan
 //! or on its node, so one more may follow. It is on its way until its node is ready or has pods, unless it has ended or is
@@ -17,6 +18,7 @@ use crate::api::names::{NODE_INITIALIZED, NODE_POOL, NOMINATED_PODS};
 use crate::sim::history::{Edge, Entry, What, Who};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
+use crate::sim::kube::stored::ObjectKey;
 
 /// So long may pass between the look that a claim rests on and its arrival: no answer is waited for longer.
 const BLIND: Duration = Duration::from_secs(30);
@@ -47,6 +49,7 @@ impl Check for Runaway {
         pods.retain(|pod| !has_a_place(pod, truth));
         let name = object::name(&claim).to_owned();
         let mut others = there(truth);
+        in_vain(&name, &pods, &others, entry.at, book, truth, found);
         others.retain(|other| {
             is_on_its_way(other)
                 && object::name(other) != name
@@ -82,6 +85,62 @@ impl Runaway {
         let seen = book.claims.get(object::uid(claim)).map(|facts| facts.seen);
         mine || seen.is_some_and(|seen| seen + BLIND < now)
     }
+}
+
+/// Blames a claim that is made for a pod whose needs the nodes that were bought for it did not meet.
+fn in_vain(
+    name: &str,
+    pods: &[String],
+    claims: &[Value],
+    now: Duration,
+    book: &Book,
+    truth: &Truth<'_>,
+    found: &mut Findings,
+) {
+    let came = |claim: &&Value| object::name(claim) != name && has_come_in_vain(claim, book, truth);
+    let empty: Vec<&Value> = claims.iter().filter(came).collect();
+    for pod in pods {
+        let its_own = empty.iter().filter(|claim| pods_of(claim).contains(pod));
+        let names: Vec<&str> = its_own.map(|claim| object::name(claim)).collect();
+        if names.len() > 1 {
+            let others = names.join(" and ");
+            let message = format!("claim {name} is made for pod {pod}, for which {others} came in vain");
+            found.blame("L11", now, message);
+        }
+    }
+}
+
+/// Whether the node of a claim is ready, nothing happened to it, and nobody is there but daemons.
+fn has_come_in_vain(claim: &Value, book: &Book, truth: &Truth<'_>) -> bool {
+    let name = object::name(claim);
+    let touched = ["nodeclaims", "nodes"].map(|kind| format!("{kind}/{name}"));
+    let mut machines = book.machines_of(object::uid(claim));
+    let whole = machines.any(|machine| machine.is_live() && machine.broken.is_none());
+    !object::is_deleting(claim)
+        && is_true(claim, NODE_INITIALIZED)
+        && whole
+        && !touched.iter().any(|it| book.meddled.contains_key(it))
+        && is_ready(name, truth)
+        && !has_guests(name, truth)
+}
+
+fn is_ready(node: &str, truth: &Truth<'_>) -> bool {
+    let state = truth.kube.state();
+    let key = ObjectKey::new("", node);
+    let node = state.store.get(&TableKey::of("", "nodes"), &key);
+    node.is_some_and(|node| is_true(&node.shared(), "Ready"))
+}
+
+/// Whether pods are on a node that are no daemons.
+fn has_guests(node: &str, truth: &Truth<'_>) -> bool {
+    let state = truth.kube.state();
+    let pods = state.store.list(&TableKey::of("", "pods"), None);
+    let mut there = pods.filter(|stored| stored.field("spec.nodeName") == node);
+    there.any(|stored| {
+        let pod = stored.shared();
+        let owners = pod["metadata"]["ownerReferences"].as_array();
+        !owners.is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == "DaemonSet"))
+    })
 }
 
 /// Whether a pod has found a place or goes: then the claim is for what takes its place when its node goes.
@@ -139,6 +198,7 @@ mod tests {
 
     use super::super::stage::Stage;
     use super::*;
+    use crate::sim::kube::write;
 
     fn makes(stage: &mut Stage, replica: usize, name: &str, pods: &str) {
         let claim = json!({"metadata": {"name": name, "annotations": {NOMINATED_PODS: pods}}});
@@ -187,6 +247,66 @@ mod tests {
             stage.conditions("a", &[(NODE_INITIALIZED, status, 1)]).await;
             makes(&mut stage, 0, "b", "1");
             assert!(stage.blamed().is_empty(), "{status}");
+        }
+    }
+
+    /// What else a stage lacks is not asked here.
+    fn is_runaway(stage: &Stage) -> bool {
+        stage.blamed().contains(&"L11")
+    }
+
+    /// A claim for a pod whose node has come.
+    async fn came(stage: &mut Stage, name: &str, pod: &str) {
+        let uid = stage.claim(name).await;
+        let annotations = json!({"metadata": {"annotations": {NOMINATED_PODS: pod}}});
+        stage.patch(name, annotations).await;
+        stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        stage.conditions(name, &[(NODE_INITIALIZED, "True", 1)]).await;
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        write::insert(&stage.server, node);
+        stage.look();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_third_is_made_for_a_pod_for_which_two_have_come_in_vain() {
+        let mut stage = Stage::new().await;
+        came(&mut stage, "a", "1").await;
+        makes(&mut stage, 0, "b", "1");
+        assert!(!is_runaway(&stage), "once may be");
+        came(&mut stage, "b", "1").await;
+        makes(&mut stage, 0, "c", "2");
+        assert!(!is_runaway(&stage), "another pod");
+        makes(&mut stage, 0, "c", "1");
+        assert!(is_runaway(&stage));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_is_made_again_where_somebody_or_something_had_a_hand_in_it() {
+        for hand in ["tainted", "taken", "broken"] {
+            let mut stage = Stage::new().await;
+            came(&mut stage, "a", "1").await;
+            came(&mut stage, "b", "1").await;
+            match hand {
+                "tainted" => stage.struck("k14-add-taint", "nodes/b"),
+                "taken" => {
+                    let pod = json!({
+                        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+                        "spec": {"nodeName": "b", "containers": []},
+                    });
+                    write::insert(&stage.server, pod);
+                }
+                _ => {
+                    let machine = stage.name_of(&stage.uid_of_claim("b"));
+                    stage.cloud.stop(&machine).unwrap();
+                    stage.pass(60).await;
+                }
+            }
+            makes(&mut stage, 0, "c", "1");
+            assert!(!is_runaway(&stage), "{hand}: {:?}", stage.judge.violations());
         }
     }
 

@@ -1,4 +1,5 @@
-//! S16: keys and tokens never leave, but to IAM, which wants them. Tokens are learned when IAM gives them out.
+//! S16: keys and tokens never leave, but to IAM, which wants them; nor are they in any line of the log. Tokens are learned
+//! when IAM gives them out.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use memchr::memmem::Finder;
 use serde_json::Value;
 
 use super::book::Book;
-use super::{Check, Findings, Settings, Truth};
+use super::{Findings, Settings};
 use crate::sim::history::{Answer, Edge, Entry, What, Who};
 
 pub(super) struct Secrets {
@@ -14,10 +15,10 @@ pub(super) struct Secrets {
 }
 
 /// What must not be found, ready to be looked for.
-pub(super) struct Canaries(Vec<Finder<'static>>);
+struct Canaries(Vec<Finder<'static>>);
 
 impl Canaries {
-    pub(super) fn new(settings: &Settings) -> Self {
+    fn new(settings: &Settings) -> Self {
         let texts = settings.canaries.iter().filter(|text| !text.is_empty());
         Self(texts.map(|text| Finder::new(text).into_owned()).collect())
     }
@@ -29,10 +30,19 @@ impl Secrets {
             canaries: Canaries::new(settings),
         }
     }
-}
 
-impl Check for Secrets {
-    fn observe(&mut self, entry: &Entry, book: &Book, _: &Truth<'_>, found: &mut Findings) {
+    /// Looks for secrets in a line of the log.
+    pub(super) fn read_log(&self, at: Duration, line: &str, found: &mut Findings) {
+        scan(
+            &self.canaries,
+            || "a log line".to_owned(),
+            line.as_bytes(),
+            at,
+            found,
+        );
+    }
+
+    pub(super) fn observe(&mut self, entry: &Entry, book: &Book, found: &mut Findings) {
         if let What::Answer(answer) = &entry.what {
             self.learn(answer, book);
         }
@@ -52,9 +62,7 @@ impl Check for Secrets {
             scan(&self.canaries, place, part, entry.at, found);
         }
     }
-}
 
-impl Secrets {
     fn learn(&mut self, answer: &Answer, book: &Book) {
         let from_iam = book.answered.as_ref().is_some_and(|sent| {
             sent.request.edge == Edge::Cloud && sent.request.path.starts_with("/identity/token")
@@ -70,13 +78,7 @@ impl Secrets {
 }
 
 /// Looks for secrets in a text; the secret itself is not repeated.
-pub(super) fn scan(
-    canaries: &Canaries,
-    place: impl Fn() -> String,
-    text: &[u8],
-    at: Duration,
-    found: &mut Findings,
-) {
+fn scan(canaries: &Canaries, place: impl Fn() -> String, text: &[u8], at: Duration, found: &mut Findings) {
     for (number, canary) in canaries.0.iter().enumerate() {
         if canary.find(text).is_some() {
             found.blame("S16", at, format!("secret {number} is in {}", place()));
@@ -122,5 +124,7 @@ mod tests {
         stage.hears(0, asked, Some(200), r#"{"access_token":"eyJ.token"}"#);
         stage.sends(0, Edge::Kube, &Method::POST, events, "it is eyJ.token now");
         assert_eq!(stage.blamed(), ["S16"]);
+        stage.judge.read_log(Duration::ZERO, "asked with eyJ.token");
+        assert_eq!(stage.blamed(), ["S16"; 2], "nor may it be in a log");
     }
 }

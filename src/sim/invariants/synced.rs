@@ -23,10 +23,11 @@ const SYNCED_WITHIN: Duration = Duration::from_mins(1);
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const LEADER: &str = "karpenter-ibm-leader";
 /// The kinds that decisions rest on.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("karpenter.sh", "nodeclaims"),
     ("karpenter.sh", "nodepools"),
     ("karpenter-ibm.sh", "ibmnodeclasses"),
+    ("karpenter-ibm.sh", "unavailableofferings"),
     ("", "nodes"),
     ("", "pods"),
 ];

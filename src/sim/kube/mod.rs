@@ -13,6 +13,7 @@ pub mod definitions;
 pub mod delete;
 pub mod discovery;
 pub mod events;
+pub mod heartbeat;
 pub mod identity;
 pub mod kind;
 pub mod metadata;

@@ -7,6 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures::TryStreamExt;
 use http::{HeaderValue, Request, StatusCode, header};
 use serde_json::Value;
 
@@ -37,13 +38,19 @@ struct Inner {
     usage: Mutex<Usage>,
     watching: watching::Control,
     webhooks: Webhooks,
-    auditor: Mutex<Option<Auditor>>,
+    auditor: Mutex<Option<Arc<dyn Auditor>>>,
 }
 
-/// Sees every write and how it was answered, as the audit log of a real server does.
-pub type Auditor = Arc<dyn Fn(&Audit<'_>) + Send + Sync>;
+/// Sees every request that concerns a kind, as the audit log of a real server does, and what watches deliver.
+pub trait Auditor: Send + Sync {
+    /// A request was answered. Gives the number under which the lines of a watch are to be shown, if they are.
+    fn answered(&self, audit: &Audit<'_>) -> Option<u64>;
 
-/// A write, answered.
+    /// A watch delivered a line.
+    fn delivered(&self, user: &User, number: u64, line: &Bytes);
+}
+
+/// A request, answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Audit<'a> {
     /// Who asked for it.
@@ -56,6 +63,8 @@ pub struct Audit<'a> {
     pub body: &'a Bytes,
     /// The status of the answer.
     pub status: u16,
+    /// What the answer says; empty for a watch, whose lines come later.
+    pub answer: &'a Bytes,
 }
 
 /// Everything that requests read and change.
@@ -129,8 +138,8 @@ impl ApiServer {
         &self.0.webhooks
     }
 
-    /// Shows every later write to `auditor`, in place of the one before.
-    pub fn audit(&self, auditor: Auditor) {
+    /// Shows every later request to `auditor`, in place of the one before.
+    pub fn audit(&self, auditor: Arc<dyn Auditor>) {
         *self.0.auditor.lock().unwrap_or_else(PoisonError::into_inner) = Some(auditor);
     }
 
@@ -239,28 +248,20 @@ impl ApiServer {
             .await
             .map_err(|_| Refusal::too_large(format!("the body is longer than {BODY_BYTES_MAX} bytes")))?;
         let answer = self.dispatch(&user, &kind, &mut ask, body.clone()).await;
-        if !matches!(ask.verb, Verb::Get | Verb::List | Verb::Watch) {
-            let status = match &answer {
-                Ok(response) => response.status().as_u16(),
-                Err(refusal) => refusal.code(),
-            };
-            self.tell_auditor(&Audit {
-                user: &user,
-                method: &parts.method,
-                uri: &parts.uri,
-                body: &body,
-                status,
-            });
-        }
-        answer
+        let Some(auditor) = self.auditor() else {
+            return answer;
+        };
+        let asked = Asked {
+            user: &user,
+            parts: &parts,
+            body: &body,
+        };
+        Ok(asked.audited(auditor, ask.verb, answer).await)
     }
 
-    fn tell_auditor(&self, audit: &Audit<'_>) {
+    fn auditor(&self) -> Option<Arc<dyn Auditor>> {
         let auditor = self.0.auditor.lock().unwrap_or_else(PoisonError::into_inner);
-        let auditor = auditor.clone();
-        if let Some(auditor) = auditor {
-            auditor(audit);
-        }
+        auditor.clone()
     }
 
     async fn dispatch(
@@ -298,6 +299,55 @@ impl ApiServer {
             .unwrap_or_else(PoisonError::into_inner)
             .record(&user.name, ask);
     }
+}
+
+/// A request, as an auditor is told of it.
+struct Asked<'a> {
+    user: &'a User,
+    parts: &'a http::request::Parts,
+    body: &'a Bytes,
+}
+
+impl Asked<'_> {
+    /// Shows the auditor what was asked and answered; the answer is the same afterwards.
+    async fn audited(
+        self,
+        auditor: Arc<dyn Auditor>,
+        verb: Verb,
+        answer: Result<Response, Refusal>,
+    ) -> Response {
+        let response = answer.unwrap_or_else(IntoResponse::into_response);
+        if verb == Verb::Watch && response.status().is_success() {
+            return match self.tell(&*auditor, response.status(), &Bytes::new()) {
+                Some(number) => shown(auditor, self.user.clone(), number, response),
+                None => response,
+            };
+        }
+        let (parts, body) = response.into_parts();
+        // Whole in memory already: it cannot fail.
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        self.tell(&*auditor, parts.status, &body);
+        Response::from_parts(parts, Body::from(body))
+    }
+
+    fn tell(&self, auditor: &dyn Auditor, status: StatusCode, answer: &Bytes) -> Option<u64> {
+        auditor.answered(&Audit {
+            user: self.user,
+            method: &self.parts.method,
+            uri: &self.parts.uri,
+            body: self.body,
+            status: status.as_u16(),
+            answer,
+        })
+    }
+}
+
+/// A watch, each of whose lines the auditor sees when the client takes it.
+fn shown(auditor: Arc<dyn Auditor>, user: User, number: u64, response: Response) -> Response {
+    response.map(|body| {
+        let lines = body.into_data_stream();
+        Body::from_stream(lines.inspect_ok(move |line| auditor.delivered(&user, number, line)))
+    })
 }
 
 /// Objects in namespaces are made and deleted in theirs; all namespaces are never deleted at once.

@@ -25,7 +25,7 @@ use super::schema::Cause;
 use super::server::{ApiServer, State, about, bytes_response, json_response};
 use super::store::{ObjectKey, Stored};
 use super::table::{self, Headers};
-use super::{namespaces, read, warning};
+use super::{heartbeat, namespaces, read, warning};
 
 /// How often an object is drafted anew before the client is told to do it itself.
 const TRIES_MAX: usize = 5;
@@ -45,7 +45,7 @@ pub struct Written {
 
 impl Written {
     /// An object that stands in the store.
-    fn stored(stored: Arc<Stored>) -> Self {
+    pub(super) fn stored(stored: Arc<Stored>) -> Self {
         Self {
             object: stored.shared(),
             stored: Some(stored),
@@ -165,6 +165,9 @@ pub async fn update(
             object::name(&sent)
         );
         return Err(Refusal::bad_request(problem));
+    }
+    if let Some(written) = heartbeat::renewed(server, kind, ask, &sent) {
+        return Ok(respond(server, kind, ask, &written, &decoded.warnings));
     }
     let exists = server.state().store.get(&kind.table(), &read::key(ask)).is_some();
     if !exists && strategy::is_made_by_update(kind) && ask.target.subresource.is_none() {

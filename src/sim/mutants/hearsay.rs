@@ -29,6 +29,23 @@ pub(super) fn without_limits(inner: Client) -> Client {
     )
 }
 
+/// Lists of claims show what is held only of machines that were seen to run.
+pub(super) fn without_what_is_in_flight(inner: Client) -> Client {
+    heard(
+        inner,
+        |path| path.ends_with("/nodeclaims"),
+        |list| {
+            for claim in list["items"].as_array_mut().into_iter().flatten() {
+                let runs = claim["status"]["providerID"].is_string();
+                let status = claim.get_mut("status").and_then(Value::as_object_mut);
+                if let Some(status) = status.filter(|_| !runs) {
+                    status.remove("allocation");
+                }
+            }
+        },
+    )
+}
+
 /// Every Node is read with the same address.
 pub(super) fn with_any_address(inner: Client) -> Client {
     heard(

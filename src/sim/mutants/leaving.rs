@@ -29,6 +29,20 @@ pub(super) fn with_raw_deletes(inner: Client) -> Client {
     })
 }
 
+/// Evictions do not say which pod is meant but by its name.
+pub(super) fn with_careless_evictions(inner: Client) -> Client {
+    said(inner, |head, body| {
+        if !head.uri.path().ends_with("/eviction") {
+            return body;
+        }
+        changed(&body, |eviction| {
+            if let Some(options) = eviction.get_mut("deleteOptions").and_then(Value::as_object_mut) {
+                options.remove("preconditions");
+            }
+        })
+    })
+}
+
 /// What pods wish is not read.
 pub(super) fn without_wishes(inner: Client) -> Client {
     heard(inner, is_list_of("/pods"), |list| {
@@ -180,7 +194,7 @@ pub(super) fn with_the_token(inner: Client, overheard: Overheard) -> Client {
 }
 
 /// A client whose requests are changed before they are sent.
-fn said(
+pub(super) fn said(
     inner: Client,
     change: impl Fn(&mut http::request::Parts, Bytes) -> Bytes + Clone + Send + Sync + 'static,
 ) -> Client {

@@ -10,6 +10,7 @@ mod kube;
 mod leaving;
 mod orders;
 mod planning;
+mod tainting;
 
 use std::fmt;
 use std::str::FromStr;
@@ -89,6 +90,20 @@ pub enum Mutant {
     Doubled,
     /// A machine that stops is the end.
     Startled,
+    /// Interfaces of others are taken for what our machines left behind.
+    AnyLeftover,
+    /// Evictions do not say which pod was judged.
+    CarelessEvictions,
+    /// Taints are said to be there before they are.
+    LateTaints,
+    /// What is bought but does not run yet is not counted.
+    InFlightUnseen,
+    /// The log has the token in it.
+    Whispering,
+    /// What is bought serves nobody.
+    ForNobody,
+    /// A node that works is given up.
+    Discontent,
 }
 
 /// There is no such mutant.
@@ -98,7 +113,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 41] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -133,6 +148,13 @@ impl Mutant {
         Self::NeverStops,
         Self::NeverGone,
         Self::Unwrapped,
+        Self::AnyLeftover,
+        Self::CarelessEvictions,
+        Self::LateTaints,
+        Self::InFlightUnseen,
+        Self::Whispering,
+        Self::ForNobody,
+        Self::Discontent,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -177,6 +199,13 @@ impl Mutant {
             Self::Crowding => "crowding",
             Self::Doubled => "doubled",
             Self::Startled => "startled",
+            Self::AnyLeftover => "any-leftover",
+            Self::CarelessEvictions => "careless-evictions",
+            Self::LateTaints => "late-taints",
+            Self::InFlightUnseen => "in-flight-unseen",
+            Self::Whispering => "whispering",
+            Self::ForNobody => "for-nobody",
+            Self::Discontent => "discontent",
         }
     }
 
@@ -228,6 +257,17 @@ impl Mutant {
             Self::Crowding => "puts all pods of a plan where the first of them is",
             Self::Doubled => "makes two claims where a plan has one",
             Self::Startled => "panics when it finds a spot machine that stops, and tells nobody",
+            Self::AnyLeftover => {
+                "takes every interface in its resource group that is on no machine of its own for garbage"
+            }
+            Self::CarelessEvictions => "evicts whichever pod bears the name by now, changed or made anew",
+            Self::LateTaints => {
+                "looks who is left on a node less than five seconds after nobody can come any more"
+            }
+            Self::InFlightUnseen => "counts only machines that run against the limits of the NodePool",
+            Self::Whispering => "logs its requests to IBM Cloud with the token that they carry",
+            Self::ForNobody => "buys for a pod, again and again, where the pod cannot go",
+            Self::Discontent => "deletes the first claim of its life as soon as that takes pods",
         }
     }
 
@@ -262,6 +302,12 @@ impl Mutant {
                 edges.kube = leaving::with_the_token(edges.kube, overheard);
             }
             Self::Doubled => edges.kube = planning::doubled(edges.kube),
+            Self::ForNobody => edges.kube = planning::for_nobody(edges.kube),
+            Self::Discontent => edges.kube = planning::discontent(edges.kube),
+            Self::Whispering => edges.ibm.cloud = orders::whispering(edges.ibm.cloud),
+            Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
+            Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),
+            Self::InFlightUnseen => edges.kube = hearsay::without_what_is_in_flight(edges.kube),
             Self::ErrorAsAbsence
             | Self::NoNameLookUp
             | Self::FinalizerFirst
@@ -272,6 +318,7 @@ impl Mutant {
             | Self::NeverGone
             | Self::Unwrapped
             | Self::LeftoversUnseen
+            | Self::AnyLeftover
             | Self::Dawdling
             | Self::Crowding
             | Self::Startled => {}
@@ -301,6 +348,7 @@ impl Mutant {
             Self::NeverGone => cloud::Flaw::never_gone(),
             Self::Unwrapped => cloud::Flaw::Unwrapped,
             Self::LeftoversUnseen => cloud::Flaw::LeftoversUnseen,
+            Self::AnyLeftover => cloud::Flaw::AnyLeftover,
             Self::Startled => cloud::Flaw::Startled,
             Self::Dawdling => return planning::dawdling(context),
             Self::Crowding => return planning::crowding(context),

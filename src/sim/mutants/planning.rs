@@ -1,15 +1,20 @@
 //! Plans for pods that are made too late, carried out twice, or wrong.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
+use super::hearsay::changed;
+use super::leaving::said;
+use crate::api::names::NODE_INITIALIZED;
 use crate::operator::Context;
+use crate::sim::invariants::is_true;
 
 /// Pods are gathered until none has come for an hour.
 pub(super) fn dawdling(mut context: Context) -> Context {
@@ -53,6 +58,46 @@ pub(super) fn doubled(inner: Client) -> Client {
             let twice = Request::from_parts(head, Body::from(twin.to_string().into_bytes()));
             inner.send(twice).await?;
             Ok::<_, BoxError>(answer)
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// Claims are made with a taint that no plan knew of, so that nobody can go where a place was bought for him.
+pub(super) fn for_nobody(inner: Client) -> Client {
+    said(inner, |head, body| {
+        if head.method != Method::POST || !head.uri.path().ends_with("/nodeclaims") {
+            return body;
+        }
+        changed(&body, |claim| {
+            let mut taints = claim["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            taints.push(json!({"key": "example.com/nobody", "effect": "NoSchedule"}));
+            claim["spec"]["taints"] = json!(taints);
+        })
+    })
+}
+
+/// The first claim of a life that takes pods is deleted at once.
+pub(super) fn discontent(inner: Client) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let content = Arc::new(AtomicBool::new(false));
+    let service = service_fn(move |request: Request<Body>| {
+        let (inner, content) = (inner.clone(), Arc::clone(&content));
+        async move {
+            let path = request.uri().path().to_owned();
+            let claim = path
+                .strip_suffix("/status")
+                .filter(|it| it.contains("/nodeclaims/"));
+            let Some(claim) = claim.filter(|_| request.method() == Method::PATCH) else {
+                return inner.send(request).await.map_err(BoxError::from);
+            };
+            let (head, body) = inner.send(request).await?.into_parts();
+            let body = body.collect_bytes().await?;
+            let told: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if is_true(&told, NODE_INITIALIZED) && !content.swap(true, Ordering::Relaxed) {
+                inner.send(Request::delete(claim).body(Body::empty())?).await?;
+            }
+            Ok::<_, BoxError>(Response::from_parts(head, Body::from(body)))
         }
     });
     Client::new(service, namespace)

@@ -4,6 +4,7 @@
 //! must not happen is for the invariants.
 
 mod cluster;
+mod doubts;
 mod pods;
 mod purchases;
 mod replicas;
@@ -40,6 +41,7 @@ probes! {
     PREEMPTED_EARLY = "preempted-before-registration", "a spot machine was taken back before it had joined";
     PAGE_FAILED = "list-page-failed", "a list of machines failed after its first page";
     RETRY_AFTER = "retry-after-honored", "a service named a time, and was asked again after it";
+    STALE_VIEW = "stale-view-deleted-nothing", "a machine that a claim needs was said to be gone, found by a second look, and nothing deleted";
     DELETE_404 = "delete-answered-404-while-there", "a delete was answered with 404 although the machine is there";
     ORPHAN_SWEPT = "orphan-swept", "a machine of ours without a claim was deleted";
     FOREIGN_SEEN = "foreign-machine-left-alone", "a machine that is not ours was among those listed";
@@ -58,6 +60,7 @@ probes! {
     TWO_LEADERS = "two-leaders-overlap", "a replica acted although another held its Lease";
     ON_ITS_WAY = "pod-placed-on-claim-in-flight", "a pod was given a place on a claim that was made for others and is on its way";
     LEFT_OUT = "pod-left-out-with-reason", "a pod for which no node can be found or bought was told why";
+    LIMIT_REACHED = "limit-reached-exactly", "a machine was ordered with which its pool has exactly as much as it may";
     LIMIT_HELD = "limit-held-pods-back", "a pod was told that a pool has as much as it may";
     PLANNED_AHEAD = "planned-before-evicted", "a claim was made for a pod that was still on a node that goes";
     PREEMPTED_WITH_PODS = "preempted-with-pods", "a spot machine was taken back from under pods";
@@ -76,6 +79,7 @@ pub struct Probes {
     orders: purchases::Orders,
     watchers: cluster::Watchers,
     services: swept::Services,
+    doubts: doubts::Doubts,
     leaders: replicas::Leaders,
 }
 
@@ -84,9 +88,10 @@ impl Probes {
     pub(super) fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>) {
         let mut hits = Hits(&mut self.hits);
         self.places.observe(entry, book, truth, &mut hits);
-        self.orders.observe(entry, book, &mut hits);
+        self.orders.observe(entry, book, truth, &mut hits);
         self.watchers.observe(entry, book, truth, &mut hits);
         self.services.observe(entry, book, &mut hits);
+        self.doubts.observe(entry, book, &mut hits);
         self.leaders.observe(entry, book, truth, &mut hits);
     }
 }

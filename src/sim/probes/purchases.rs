@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    DUPLICATE_NAME, FOREIGN_NAME, Hits, LATE_CREATE, LOST_THEN_ADOPTED, NO_ADDRESS, NO_CAPACITY,
-    OTHER_MACHINE, OVER_QUOTA, PREEMPTED_EARLY, PREEMPTED_LEAVING, SECOND_ATTEMPT, TOKEN_EXPIRED, WITHDRAWN,
+    DUPLICATE_NAME, FOREIGN_NAME, Hits, LATE_CREATE, LIMIT_REACHED, LOST_THEN_ADOPTED, NO_ADDRESS,
+    NO_CAPACITY, OTHER_MACHINE, OVER_QUOTA, PREEMPTED_EARLY, PREEMPTED_LEAVING, SECOND_ATTEMPT,
+    TOKEN_EXPIRED, WITHDRAWN,
 };
 use crate::api::names::LAUNCHED;
 use crate::sim::history::{Answer, Entry, What};
 use crate::sim::ibm::Class;
-use crate::sim::invariants::{Book, Sent, bought_for, is_true};
+use crate::sim::invariants::{Book, Sent, Truth, bought_for, is_reached_exactly, is_true};
 use crate::sim::kube::object;
 
 /// An answer that was lost is missed at once; a machine that appears so much later came late.
@@ -32,7 +33,12 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    pub(super) fn observe(&mut self, entry: &Entry, book: &Book, hits: &mut Hits<'_>) {
+    pub(super) fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, hits: &mut Hits<'_>) {
+        if let What::Request(request) = &entry.what
+            && bought_for(request).is_some_and(|claim| is_reached_exactly(&claim, truth))
+        {
+            hits.hit(LIMIT_REACHED);
+        }
         if let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered) {
             if let Some(claim) = bought_for(&sent.request) {
                 self.answered(&claim, answer, sent, book, hits);

@@ -4,9 +4,10 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::api::names::LEADER_LEASE;
+use crate::api::names::{LEADER_LEASE, NODE_POOL};
 use crate::sim::history::{Edge, What};
 use crate::sim::invariants::stage::Stage;
+use crate::sim::kube::write;
 
 const INSTANCES: &str = "/v1/instances";
 
@@ -222,4 +223,65 @@ async fn a_claim_that_nobody_was_told_of_is_recognized() {
     };
     stage.happens(Stage::replica(0), event);
     assert_eq!(hit(&stage, RELISTED), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_reached_exactly_is_recognized() {
+    for (limit, expected) in [("2", 1), ("3", 0)] {
+        let mut stage = Stage::new().await;
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "small"},
+                "spec": {"limits": {"nodes": limit}, "template": {"spec": {}}},
+            }),
+        );
+        let mut last = String::new();
+        for name in ["a", "b"] {
+            last = stage.claim(name).await;
+            let labels = json!({"metadata": {"labels": {NODE_POOL: "small"}}});
+            stage.patch(name, labels).await;
+            record(&mut stage, name, None).await;
+        }
+        order(&mut stage, &last);
+        assert_eq!(hit(&stage, LIMIT_REACHED), expected, "{limit}");
+    }
+}
+
+/// Replica 0 looks at a machine by its id.
+fn looked(stage: &mut Stage, id: &str, status: u16) {
+    let path = format!("{INSTANCES}/{id}");
+    let number = stage.sends(0, Edge::Cloud, &Method::GET, &path, "");
+    stage.hears(0, number, Some(status), &json!({ "id": id }).to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_denies_a_machine_and_one_that_finds_it_are_recognized() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    let id = stage.machine(&stage.name_of(&uid)).await;
+    looked(&mut stage, &id, 200);
+    assert_eq!(hit(&stage, STALE_VIEW), 0, "nobody doubted it");
+    looked(&mut stage, &id, 404);
+    looked(&mut stage, &id, 200);
+    looked(&mut stage, &id, 200);
+    assert_eq!(hit(&stage, STALE_VIEW), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_deletes_after_a_look_that_lied_has_believed_it() {
+    for path in ["/v1/instances/ID", "/apis/karpenter.sh/v1/nodeclaims/a"] {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        looked(&mut stage, &id, 404);
+        let edge = if path.starts_with("/v1") {
+            Edge::Cloud
+        } else {
+            Edge::Kube
+        };
+        stage.sends(0, edge, &Method::DELETE, &path.replace("ID", &id), "");
+        looked(&mut stage, &id, 200);
+        assert_eq!(hit(&stage, STALE_VIEW), 0, "{path}");
+    }
 }

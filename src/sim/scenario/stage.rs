@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::player::Hands;
 use super::{Configuration, Crash};
+use crate::sim::actors::kubelet::behavior::Oddities;
 use crate::sim::faults::{Desk, Parts};
 use crate::sim::history::{Keep, Who};
 use crate::sim::world::cluster::{API_KEY, Cluster, InstallError};
@@ -24,7 +25,7 @@ pub async fn open(
     let configuration = Configuration::new()?;
     let mut surroundings = cluster.install(region).await?;
     surroundings.config_file = Some(configuration.path().to_owned());
-    actors::start(cluster, seed);
+    actors::start(cluster, seed, Oddities::default());
     let desk = desk(cluster, &recorder);
     let outside = Outside {
         kube: Arc::new(KubeEdge {
@@ -35,7 +36,7 @@ pub async fn open(
             desk: desk.clone(),
         }),
         cloud: cluster.cloud.clone(),
-        clock: cluster.operator_clock.clone(),
+        clock: cluster.clock.another(),
         desk,
         recorder,
         seed,
@@ -59,7 +60,8 @@ fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
         server: cluster.server.clone(),
         cloud: cluster.cloud.clone(),
         operator: Cluster::operator().name,
-        clocks: vec![cluster.operator_clock.clone()],
+        clocks: Vec::new(),
+        oddities: Oddities::default(),
         api_key: API_KEY.to_owned(),
         sink: Arc::new(move |what| told.add(Who::World, what)),
     })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::audit::CONTROL_PLANE;
 use super::cluster::{Cluster, URL};
 use crate::sim::actors::control_plane::{self, Actor};
+use crate::sim::actors::kubelet::behavior::Oddities;
 use crate::sim::actors::machines::{self, MachineOptions};
 use crate::sim::actors::network::InProcess;
 use crate::sim::actors::{node_lifecycle, scheduler, volumes, workloads};
@@ -16,8 +17,8 @@ fn controllers() -> Vec<Actor> {
     workloads::ACTORS.into_iter().chain(rest).collect()
 }
 
-/// Starts everybody; they end with the runtime.
-pub fn start(cluster: &Cluster, seed: u64) {
+/// Starts everybody; they end with the runtime. What is odd about machines is turned on and off from outside.
+pub fn start(cluster: &Cluster, seed: u64, oddities: Oddities) {
     let client = |name: &str| {
         let user = User::named(name, &["system:masters", "system:authenticated"]);
         cluster.server.slim_client_as(user)
@@ -29,6 +30,9 @@ pub fn start(cluster: &Cluster, seed: u64) {
         cluster.cloud.clone(),
         network,
         cluster.clock.clone(),
-        MachineOptions::new(seed, Keys::Fixed),
+        MachineOptions {
+            oddities,
+            ..MachineOptions::new(seed, Keys::Fixed)
+        },
     ));
 }

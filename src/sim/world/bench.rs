@@ -1,9 +1,11 @@
 //! The judge at his bench: shown every entry together with both servers.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cluster::{API_KEY, Cluster};
+use super::logs::Ear;
 use super::recorder::Recorder;
 use crate::sim::invariants::{Judge, Settings, Truth, Violation};
 use crate::sim::probes::Probes;
@@ -16,8 +18,8 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Has every later entry of the recorder judged.
-    pub(super) fn new(cluster: &Cluster, recorder: &Recorder) -> Self {
+    /// Has every later entry of the recorder judged, and every line of the log that `ear` has heard by then.
+    pub(super) fn new(cluster: &Cluster, recorder: &Recorder, ear: Ear) -> Self {
         let mut settings = Settings::new(cluster.cloud.account().resource_group);
         settings.canaries = vec![API_KEY.to_owned()];
         let bench = Self {
@@ -27,7 +29,11 @@ impl Bench {
         let judging = bench.clone();
         recorder.show(Box::new(move |entry| {
             let truth = judging.truth(entry.at);
-            judging.judge().observe(entry, &truth);
+            let mut judge = judging.judge();
+            judge.observe(entry, &truth);
+            for line in ear.take() {
+                judge.read_log(entry.at, &line);
+            }
         }));
         bench
     }
@@ -56,6 +62,11 @@ impl Bench {
     pub(super) fn findings(&self) -> (Vec<Violation>, Probes) {
         let judge = self.judge();
         (judge.violations().to_vec(), judge.probes().clone())
+    }
+
+    /// The names of claims to which nothing happened.
+    pub(super) fn sound(&self) -> BTreeSet<String> {
+        self.judge().sound()
     }
 
     fn truth(&self, since_start: Duration) -> Truth<'_> {

@@ -41,8 +41,6 @@ pub struct Cluster {
     pub cloud: Cloud,
     /// What time it is.
     pub clock: Clock,
-    /// What time the operator's machines take it for.
-    pub operator_clock: Clock,
 }
 
 /// Why there is no cluster.
@@ -81,7 +79,6 @@ impl Cluster {
             server,
             cloud: Cloud::new(options),
             clock,
-            operator_clock: Clock::simulated(EPOCH),
         }
     }
 

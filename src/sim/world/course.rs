@@ -13,13 +13,16 @@ use tokio::task::JoinHandle;
 use super::bench::Bench;
 use super::cluster::{Cluster, InstallError};
 use super::edges::{KubeEdge, Way};
+use super::logs::Ear;
 use super::product::Alarm;
 use super::recorder::Recorder;
 use super::replica::{Outside, Replica};
 use super::steps::{self, Play};
 use super::timeline::{Change, timeline};
 use super::{Outcome, Setup, Verdict, actors};
+use crate::clock::Clock;
 use crate::operator::PriceSource;
+use crate::sim::actors::kubelet::behavior::Oddities;
 use crate::sim::faults::kube::Layer;
 use crate::sim::faults::{Desk, Fault, FaultName, Injection, Parts, Plan, Upon};
 use crate::sim::history::Who;
@@ -50,9 +53,9 @@ pub(super) struct World {
 }
 
 /// Plays everything.
-pub(super) async fn live(setup: Setup) -> Result<Outcome, InstallError> {
+pub(super) async fn live(setup: Setup, ear: Ear) -> Result<Outcome, InstallError> {
     let lasts = setup.scenario.lasts.max(setup.plan.ends());
-    let mut world = World::begin(setup).await?;
+    let mut world = World::begin(setup, ear).await?;
     let recorder = world.recorder.clone();
     let verdict = tokio::select! {
         biased;
@@ -63,19 +66,20 @@ pub(super) async fn live(setup: Setup) -> Result<Outcome, InstallError> {
 }
 
 impl World {
-    async fn begin(setup: Setup) -> Result<Self, InstallError> {
+    async fn begin(setup: Setup, ear: Ear) -> Result<Self, InstallError> {
         let cluster = Cluster::new(setup.seed, &setup.scenario.region);
         let recorder = Recorder::new(&cluster.clock, setup.keep, REQUESTS_MAX);
         for observer in setup.observers {
-            recorder.show(observer);
+            recorder.trace(observer);
         }
         cluster.audit(&recorder);
         let mut surroundings = cluster.install(&setup.scenario.region).await?;
         surroundings.alarm = alarm(&recorder);
         surroundings.prices = prices(&setup.plan);
-        actors::start(&cluster, setup.seed);
-        let bench = Bench::new(&cluster, &recorder);
-        let desk = desk(&cluster, &recorder);
+        let bench = Bench::new(&cluster, &recorder, ear);
+        let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();
+        let desk = desk(&cluster, &recorder, clocks.clone());
+        actors::start(&cluster, setup.seed, desk.parts().oddities.clone());
         let layer = Layer::new(desk.clone());
         let kube = Arc::new(KubeEdge {
             server: cluster.server.clone(),
@@ -84,17 +88,17 @@ impl World {
             recorder: recorder.clone(),
             desk: desk.clone(),
         });
-        let outside = Outside {
-            kube,
+        let outside = |number: usize| Outside {
+            kube: Arc::clone(&kube),
             cloud: cluster.cloud.clone(),
-            clock: cluster.operator_clock.clone(),
+            clock: clocks[number].clone(),
             recorder: recorder.clone(),
             desk: desk.clone(),
             seed: setup.seed,
         };
         let start = |number| {
             let factory = (setup.product)(&surroundings, number)?;
-            Ok(Replica::start(number, factory, outside.clone()))
+            Ok(Replica::start(number, factory, outside(number)))
         };
         let replicas: Result<Vec<Replica>, InstallError> = (0..setup.replicas).map(start).collect();
         let replicas = Arc::new(replicas?);
@@ -201,9 +205,13 @@ impl World {
             Fault::Crash {
                 replica,
                 after_effects,
+                upon,
             } => {
                 if let Some(replica) = self.replicas.get(replica) {
-                    replica.crash_after(after_effects);
+                    match upon {
+                        Upon::Order => replica.crash_upon(upon),
+                        Upon::Now | Upon::Renewal | Upon::Effects(_) => replica.crash_after(after_effects),
+                    }
                 }
             }
             Fault::Pause { replica, upon } => {
@@ -263,6 +271,7 @@ impl World {
             simulated: self.recorder.elapsed(),
             trace: history.hash(),
             counts: tally.deeds,
+            sound: self.bench.sound(),
             history,
         }
     }
@@ -289,13 +298,14 @@ fn prices(plan: &Plan) -> PriceSource {
     }
 }
 
-fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
+fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>) -> Desk {
     let told = recorder.clone();
     Desk::new(Parts {
         server: cluster.server.clone(),
         cloud: cluster.cloud.clone(),
         operator: Cluster::operator().name,
-        clocks: vec![cluster.operator_clock.clone()],
+        clocks,
+        oddities: Oddities::default(),
         api_key: super::cluster::API_KEY.to_owned(),
         sink: Arc::new(move |what| told.add(Who::World, what)),
     })

@@ -1,13 +1,15 @@
 //! What counts as an effect: a write at either edge that was carried out.
 //!
 //! A crash point is a place between two effects, so what changes nothing that a later life reads is left out: Lease
-//! renewals, events, tokens, and questions that are asked by POST.
+//! renewals, events, tokens, and questions that are asked by POST. The record of launches is a Lease too, and read by
+//! every later life before it buys.
 
 use std::collections::BTreeMap;
 
 use http::Method;
 use serde::{Deserialize, Serialize};
 
+use crate::api::names::LAUNCHES_LEASE;
 use crate::sim::history::Edge;
 
 /// How often each thing was done.
@@ -85,7 +87,7 @@ pub fn effect(edge: Edge, method: &Method, path: &str) -> Option<Deed> {
 fn kube_effect(verb: Verb, path: &str) -> Option<Deed> {
     let (plural, name, subresource) = kube_parts(path)?;
     // Before anything is put into words: most requests are renewals of Leases.
-    if NO_EFFECT.contains(&(plural, subresource)) {
+    if NO_EFFECT.contains(&(plural, subresource)) || is_renewal(verb, plural, name) {
         return None;
     }
     Some(Deed {
@@ -97,7 +99,6 @@ fn kube_effect(verb: Verb, path: &str) -> Option<Deed> {
 
 /// Kinds whose writes are forgotten or renewed by themselves.
 const NO_EFFECT: &[(&str, Option<&str>)] = &[
-    ("leases", None),
     ("events", None),
     ("serviceaccounts", Some("token")),
     ("tokenreviews", None),
@@ -107,6 +108,12 @@ const NO_EFFECT: &[(&str, Option<&str>)] = &[
     ("selfsubjectrulesreviews", None),
     ("localsubjectaccessreviews", None),
 ];
+
+/// Whether somebody only says that he still holds a Lease, or no longer does: it runs out by itself. Nobody holds the one
+/// in which launches are recorded.
+fn is_renewal(verb: Verb, plural: &str, name: Option<&str>) -> bool {
+    plural == "leases" && verb == Verb::Update && name != Some(LAUNCHES_LEASE)
+}
 
 fn worded(plural: &str, subresource: Option<&str>) -> String {
     match subresource {
@@ -201,7 +208,18 @@ mod tests {
     }
 
     #[test]
-    fn reads_leases_events_and_tokens_are_none() {
+    fn the_record_of_launches_is_an_effect_and_so_is_a_new_lease() {
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/x/leases";
+        let record = format!("{leases}/{LAUNCHES_LEASE}");
+        assert_eq!(kube(&Method::PUT, &record).as_deref(), Some("update leases"));
+        assert_eq!(kube(&Method::POST, leases).as_deref(), Some("create leases"));
+        for renewed in ["karpenter-ibm-leader", "karpenter-ibm-allocator-us-south-1"] {
+            assert_eq!(kube(&Method::PUT, &format!("{leases}/{renewed}")), None);
+        }
+    }
+
+    #[test]
+    fn reads_renewals_events_and_tokens_are_none() {
         for (method, path) in [
             (Method::GET, "/api/v1/pods"),
             (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/x/leases/a"),

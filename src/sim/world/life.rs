@@ -34,10 +34,21 @@ struct State {
     effects: u64,
     /// Dies when so many effects have landed.
     dies_at: Option<u64>,
+    /// Dies when the next thing of that kind that it sends has landed.
+    dies_upon: Option<Upon>,
     /// Stands still when it next sends something of that kind.
     halts_upon: Option<Upon>,
     /// Is asked to stop when it next sends something of that kind.
     stops_upon: Option<Upon>,
+}
+
+/// A death that has not come yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// After so many more effects.
+    After(u64),
+    /// When the next thing of that kind has landed.
+    Upon(Upon),
 }
 
 /// What a life is like.
@@ -62,6 +73,7 @@ impl Life {
                 waker: None,
                 effects: 0,
                 dies_at: None,
+                dies_upon: None,
                 halts_upon: None,
                 stops_upon: None,
             }),
@@ -101,6 +113,27 @@ impl Life {
         state.dies_at = Some(state.effects + more);
     }
 
+    /// Ends it when the next thing of that kind that it sends has landed, before it is told.
+    pub fn die_upon(&self, upon: Upon) {
+        self.state().dies_upon = Some(upon);
+    }
+
+    /// Something of that kind has landed: if it was to die of it, it is over when this returns, so the answer finds
+    /// nobody.
+    pub fn has_landed(&self, what: Upon) {
+        let dies = {
+            let mut state = self.state();
+            let dies = state.dies_upon == Some(what);
+            if dies {
+                state.dies_upon = None;
+            }
+            dies
+        };
+        if dies {
+            self.crash();
+        }
+    }
+
     /// What asks it to stop, from outside.
     pub fn stop(&self) -> &CancellationToken {
         &self.0.stop
@@ -121,12 +154,13 @@ impl Life {
         stops
     }
 
-    /// Takes a death that has not come yet back, and says how many effects it was away.
-    pub fn spare(&self) -> Option<u64> {
+    /// Takes a death that has not come yet back, and says how far away it was.
+    pub fn spare(&self) -> Option<Death> {
         let mut state = self.state();
         state.stops_upon = None;
-        let at = state.dies_at.take()?;
-        Some(at.saturating_sub(state.effects))
+        let (at, upon) = (state.dies_at.take(), state.dies_upon.take());
+        let after = at.map(|at| Death::After(at.saturating_sub(state.effects)));
+        after.or(upon.map(Death::Upon))
     }
 
     /// Ends it now.
@@ -367,10 +401,26 @@ mod tests {
     fn a_death_that_was_taken_back_does_not_come() {
         let life = Life::new(0, 0);
         life.die_after(1);
-        assert_eq!(life.spare(), Some(1));
+        assert_eq!(life.spare(), Some(Death::After(1)));
         life.landed();
         assert_eq!(life.mode(), Mode::Running);
         assert_eq!(life.spare(), None);
+        life.die_upon(Upon::Order);
+        assert_eq!(life.spare(), Some(Death::Upon(Upon::Order)));
+        life.has_landed(Upon::Order);
+        assert_eq!(life.mode(), Mode::Running);
+    }
+
+    #[test]
+    fn it_dies_of_its_next_order_when_that_has_landed_and_of_nothing_else() {
+        let life = Life::new(0, 0);
+        life.has_landed(Upon::Order);
+        life.die_upon(Upon::Order);
+        life.landed();
+        life.has_landed(Upon::Renewal);
+        assert_eq!(life.mode(), Mode::Running);
+        life.has_landed(Upon::Order);
+        assert_eq!(life.mode(), Mode::Over);
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ mod course;
 pub mod edges;
 pub mod effects;
 pub mod life;
+mod logs;
 pub mod product;
 pub mod recorder;
 pub mod replica;
@@ -23,7 +24,7 @@ pub mod story;
 pub mod timeline;
 pub mod workloads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::sim::faults::Plan;
@@ -38,9 +39,24 @@ use recorder::Observer;
 pub use compare::compare;
 pub use product::{Product, Surroundings};
 
-/// How long nothing may happen when everything is as it should be. Sweeps, resyncs and token renewals all come round in
-/// this time.
+/// How long nothing may happen when everything is as it should be. Sweeps and resyncs come round in this time, and what
+/// classes name is read anew.
 pub const QUIET: Duration = Duration::from_mins(15);
+/// The same, in one seed of [`LONG_EVERY`]: longer than what comes round every hour, as the reading of all profiles and
+/// the tokens of the cloud.
+const LONG_QUIET: Duration = Duration::from_mins(65);
+const LONG_EVERY: u64 = 10;
+/// Which of them: not 0, under which every story is played that is not drawn.
+const LONG_AT: u64 = 7;
+
+/// How long nothing may happen in the end of a seed.
+pub fn quiet(seed: u64) -> Duration {
+    if seed % LONG_EVERY == LONG_AT {
+        LONG_QUIET
+    } else {
+        QUIET
+    }
+}
 
 /// What a run is made of.
 pub struct Setup {
@@ -54,7 +70,7 @@ pub struct Setup {
     pub product: Product,
     /// How many replicas of it there are.
     pub replicas: usize,
-    /// How long nothing may happen in the end: usually [`QUIET`].
+    /// How long nothing may happen in the end: usually as [`quiet`] has it.
     pub quiet: Duration,
     /// How much of the history is remembered.
     pub keep: Keep,
@@ -87,6 +103,8 @@ pub struct Outcome {
     pub trace: u64,
     /// Effects of replicas, by what they did.
     pub counts: Counts,
+    /// Claims that joined and to which nothing happened, by name.
+    pub sound: BTreeSet<String>,
     /// What is remembered.
     pub history: History,
 }
@@ -117,5 +135,20 @@ pub fn run(setup: Setup) -> Result<Outcome, InstallError> {
         .start_paused(true)
         .build()
         .expect("a runtime that only keeps time can be built");
-    runtime.block_on(course::live(setup))
+    let ear = logs::Ear::default();
+    // One thread does it all, so what it logs is this world's.
+    let _listens = ear.listen();
+    runtime.block_on(course::live(setup, ear))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_of_ten_is_watched_for_longer_than_an_hour() {
+        let long = (0..1000).filter(|seed| quiet(*seed) > Duration::from_hours(1));
+        assert_eq!(long.count(), 100);
+        assert_eq!(quiet(0), QUIET);
+    }
 }

@@ -27,6 +27,7 @@ struct Inner {
     started: tokio::time::Instant,
     book: Mutex<Book>,
     observers: Mutex<Vec<Observer>>,
+    tracers: Mutex<Vec<Observer>>,
     requests_max: u64,
     overrun: Notify,
 }
@@ -88,12 +89,18 @@ impl Recorder {
                 tally: Tally::default(),
             }),
             observers: Mutex::default(),
+            tracers: Mutex::default(),
             requests_max,
             overrun: Notify::new(),
         }))
     }
 
-    /// Shows every later entry to `observer`.
+    /// Shows every later entry to `tracer`, also what is in the hash only.
+    pub fn trace(&self, tracer: Observer) {
+        lock(&self.0.tracers).push(tracer);
+    }
+
+    /// Shows every later entry that is kept to `observer`.
     pub fn show(&self, observer: Observer) {
         lock(&self.0.observers).push(observer);
     }
@@ -168,6 +175,11 @@ impl Recorder {
         self.add(who, event);
     }
 
+    /// Writes into the hash only what happened.
+    pub fn pass(&self, who: Who, what: What) {
+        self.write(who, what, Worth::Hashed);
+    }
+
     /// Counts an effect of a replica.
     pub fn effect(&self, deed: Deed) {
         let at = self.elapsed();
@@ -203,6 +215,9 @@ impl Recorder {
             who,
             what,
         };
+        for tracer in lock(&self.0.tracers).iter_mut() {
+            tracer(&entry);
+        }
         if worth == Worth::Hashed {
             return lock(&self.0.book).history.pass(&entry);
         }
@@ -254,15 +269,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn observers_see_what_is_kept_only() {
+    async fn observers_see_what_is_kept_and_tracers_everything() {
         let recorder = recorder();
-        let (seen, sees) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
-        let count = Arc::clone(&seen);
+        let (seen, traced) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
+        let (count, all) = (Arc::clone(&seen), Arc::clone(&traced));
         recorder.show(Box::new(move |_| *count.lock().unwrap() += 1));
+        recorder.trace(Box::new(move |_| *all.lock().unwrap() += 1));
         recorder.request(&sent(Worth::Hashed));
         recorder.request(&sent(Worth::Kept));
         assert_eq!(*seen.lock().unwrap(), 1);
-        assert_eq!(*sees.lock().unwrap(), 0);
+        assert_eq!(*traced.lock().unwrap(), 2);
         assert_eq!(recorder.history().count(), 2);
     }
 

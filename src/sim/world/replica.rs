@@ -7,7 +7,7 @@ use std::time::Duration;
 use prometheus::Registry;
 
 use super::edges::{CloudEdge, KubeEdge};
-use super::life::{Ending, Life, Living, Mode};
+use super::life::{Death, Ending, Life, Living, Mode};
 use super::recorder::Recorder;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
@@ -86,6 +86,11 @@ impl Replica {
     /// Ends it when `more` further effects have landed, before it is told of the last: at once for none.
     pub fn crash_after(&self, more: u64) {
         self.life().die_after(more);
+    }
+
+    /// Ends it when what it next sends of that kind has landed, before it is told.
+    pub fn crash_upon(&self, upon: Upon) {
+        self.life().die_upon(upon);
     }
 
     /// Takes a crash that has not come yet back.
@@ -204,8 +209,10 @@ impl Replica {
         let mut state = self.state();
         state.life = Life::new(self.0.number, over.ordinal() + 1);
         let wait = Duration::from_secs(state.rng.u64(RESTART_SECONDS));
-        if let Some(more) = over.spare() {
-            state.life.die_after(more);
+        match over.spare() {
+            Some(Death::After(more)) => state.life.die_after(more),
+            Some(Death::Upon(upon)) => state.life.die_upon(upon),
+            None => {}
         }
         wait
     }
@@ -276,6 +283,7 @@ mod tests {
     use tower::util::BoxCloneSyncService;
 
     use super::*;
+    use crate::sim::actors::kubelet::behavior::Oddities;
     use crate::sim::faults::Parts;
     use crate::sim::history::{CarriedOut, Entry, Keep, What, Who};
     use crate::sim::ibm;
@@ -305,6 +313,7 @@ mod tests {
             cloud: cloud.clone(),
             operator: "kubernetes-admin".to_owned(),
             clocks: Vec::new(),
+            oddities: Oddities::default(),
             api_key: "demo-api-key".to_owned(),
             sink: Arc::new(move |what| told.add(Who::World, what)),
         });

@@ -59,6 +59,7 @@ mod tests {
         let crash = Fault::Crash {
             replica: 0,
             after_effects: 0,
+            upon: Upon::Now,
         };
         let plan = Plan {
             injections: vec![

@@ -9,6 +9,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::controllers::approver;
 use karpenter_ibm::ibm::builtin::find_profile;
+use karpenter_ibm::sim::actors::kubelet::behavior::Oddities;
 use karpenter_ibm::sim::actors::kubelet::disk::Disk;
 use karpenter_ibm::sim::actors::kubelet::machine::{Consoles, Machine};
 use karpenter_ibm::sim::actors::kubelet::pods::Pace;
@@ -53,6 +54,7 @@ async fn a_kubelet_asks_for_the_next_certificate_before_the_present_one_ends() {
         consoles: consoles.clone(),
         keys: Keys::Fixed,
         behaviors: Vec::new(),
+        oddities: Oddities::default(),
         pace: Pace::default(),
         ready_after: Span::seconds(0, 0),
         rng: Rng::with_seed(1),

@@ -151,10 +151,14 @@ async fn machines_misbehave_as_they_are_told() {
     let options = Options::new(REGION, 1, clock);
     let world = World::new(within(&server), options, machines).await;
     let odd = |behavior| {
-        oddities.set(vec![Oddity {
-            behavior,
-            percent: 100,
-        }]);
+        oddities.add(
+            1,
+            Oddity {
+                behavior,
+                percent: 100,
+                left: None,
+            },
+        );
     };
     odd(Behavior::NeverJoins);
     world.create_node("node-never").await;
@@ -175,6 +179,15 @@ async fn machines_misbehave_as_they_are_told() {
             world.ready("node-flaps").await.unwrap().0 == "True"
         })
         .await;
+    oddities.remove(1);
+    for _ in 0..20 {
+        world.clock.sleep(Duration::from_secs(10)).await;
+        assert_eq!(
+            world.ready("node-flaps").await.unwrap().0,
+            "True",
+            "flapping is over"
+        );
+    }
     assert_eq!(world.ready("node-never").await, None);
     let less = world
         .nodes()

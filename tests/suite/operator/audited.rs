@@ -4,18 +4,29 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use karpenter_ibm::audit;
-use karpenter_ibm::operator::{Factory, Settings, factory_of};
+use karpenter_ibm::operator::{self, Context, Edges, Factory, Settings};
 use tokio::sync::mpsc;
 
 /// The operator as it is; a plan that is not legal ends the test.
 pub(super) fn factory(settings: Settings) -> Factory {
-    Arc::new(move |edges| {
+    factory_of(settings, |edges| edges, |context| context)
+}
+
+/// A variant of it, with other edges and another context. What is looked at is what comes of its plans in the end.
+pub(super) fn factory_of(
+    settings: Settings,
+    edges: impl Fn(Edges) -> Edges + Send + Sync + 'static,
+    change: impl Fn(Context) -> Context + Send + Sync + 'static,
+) -> Factory {
+    let (edges, change) = (Arc::new(edges), Arc::new(change));
+    Arc::new(move |given| {
         let (found, mut findings) = mpsc::unbounded_channel();
-        let watched = factory_of(
+        let (edges, change) = (edges.clone(), change.clone());
+        let watched = operator::factory_of(
             settings.clone(),
-            |edges| edges,
-            move |mut context| {
-                let found = found.clone();
+            move |given| edges(given),
+            move |context| {
+                let (mut context, found) = (change(context), found.clone());
                 context.compute = context.compute.then(move |snapshot, plan| {
                     for finding in audit::plan(snapshot, &plan) {
                         _ = found.send(finding.to_string());
@@ -25,7 +36,7 @@ pub(super) fn factory(settings: Settings) -> Factory {
                 context
             },
         );
-        let replica = watched(edges);
+        let replica = watched(given);
         async move {
             // A panic where the plan is made would be caught there, and taken for a mistake of the operator.
             let alarm = async {

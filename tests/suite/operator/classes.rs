@@ -4,7 +4,6 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use karpenter_ibm::api::{Condition, IBMNodeClass};
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -195,67 +194,6 @@ async fn whatever_a_class_names_must_exist_and_nothing_is_bought_otherwise() {
         assert_eq!(world.orders(), 1);
     })
     .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_not_allowed_is_refused_before_the_cloud_is_asked() {
-    let account = World::new().cloud.account();
-    let cases: [(Value, &str); 6] = [
-        (
-            json!({"securityGroups": [account.security_group]}),
-            "--allowed-security-groups",
-        ),
-        (json!({"subnet": account.subnets[0]}), "--allowed-subnets"),
-        (json!({"image": account.image}), "--allowed-images"),
-        (json!({"sshKeys": [account.key]}), "--allowed-keys"),
-        (
-            json!({"resourceGroup": account.resource_group}),
-            "--allowed-resource-groups",
-        ),
-        (
-            json!({"trustedProfile": account.trusted_profile}),
-            "--allowed-trusted-profiles",
-        ),
-    ];
-    for (change, setting) in cases {
-        let world = World::new();
-        let mut settings = World::settings("one");
-        let allowed = &mut settings.controllers.allowed;
-        let list = match setting {
-            "--allowed-security-groups" => &mut allowed.security_groups,
-            "--allowed-subnets" => &mut allowed.subnets,
-            "--allowed-images" => &mut allowed.images,
-            "--allowed-keys" => &mut allowed.keys,
-            "--allowed-resource-groups" => &mut allowed.resource_groups,
-            _ => &mut allowed.trusted_profiles,
-        };
-        list.insert("another".to_owned());
-        world.change_class("default", &change).await;
-        let replica = operator::factory(settings)(world.edges());
-        while_working(replica, async {
-            let class = world.until_judged("default", "False", minute()).await;
-            let ready = condition(&class, "Ready");
-            assert_eq!(ready.reason.as_deref(), Some("NotAllowed"), "{setting}");
-            assert!(ready.message.unwrap().contains(setting), "{setting}");
-            world.claim("a").await;
-            world.clock.sleep(minute() * 2).await;
-            let asked: Vec<String> = world.cloud.requests().iter().map(|it| it.path.clone()).collect();
-            let about = asked.iter().filter(|path| {
-                [
-                    "/v1/vpcs",
-                    "/v1/subnets",
-                    "/v1/images",
-                    "/v1/keys",
-                    "/v1/security_groups",
-                ]
-                .iter()
-                .any(|it| path.starts_with(it))
-            });
-            assert_eq!(about.collect::<Vec<_>>(), Vec::<&String>::new(), "{setting}");
-            assert_eq!(world.orders(), 0, "{setting}");
-        })
-        .await;
-    }
 }
 
 #[tokio::test(start_paused = true)]

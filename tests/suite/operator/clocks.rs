@@ -1,10 +1,11 @@
 //! The operator's wall clock is wrong, the API server's is right: pods that leave have their time all the same, and no more
-//! than that.
+//! than that; and what nobody answers for goes when it has an age.
 
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
+use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::operator;
 use serde_json::{Value, json};
@@ -117,6 +118,26 @@ async fn a_pod_that_takes_its_time_is_waited_for_and_one_that_hangs_is_not_by_wh
             assert_eq!(world.living().len(), 1, "clock wrong by {skew}");
             assert!(!world.is_true("a", "Drained").await, "clock wrong by {skew}");
             world.until_gone("a").await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_nobody_is_collected_when_it_has_an_age_by_whichever_clock_of_ours() {
+    for skew in SKEWS {
+        let world = World::new();
+        let (_, replica) = world.replica_astray("two", skew);
+        while_working(replica, async {
+            // The sweep that begins with the process looks, and looks again half a minute later.
+            world.orphan(1, CapacityType::OnDemand).await;
+            world.clock.sleep(Duration::from_secs(74)).await;
+            assert_eq!(world.living().len(), 1, "clock wrong by {skew}");
+            world
+                .until("collected", Duration::from_mins(4), async || {
+                    world.living().is_empty()
+                })
+                .await;
         })
         .await;
     }

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use karpenter_ibm::api::{CapacityType, IBMNodeClass};
+use karpenter_ibm::cloud::InstanceName;
 use karpenter_ibm::controllers::context::Collecting;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::kube::write;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
+use super::unheard::Unheard;
 use super::{World, while_working};
 
 /// Two sweeps and their second looks.
@@ -35,6 +38,106 @@ impl World {
         })
         .await;
     }
+}
+
+impl World {
+    /// Somebody confirms what is to be collected.
+    async fn confirm(&self, value: &str) {
+        let classes: Api<IBMNodeClass> = Api::all(self.kube.admin());
+        let patch = json!({"metadata": {"annotations": {"karpenter-ibm.sh/confirm-collection": value}}});
+        classes
+            .patch("default", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+}
+
+/// What an alert says that must be confirmed.
+fn confirmation(told: &[(String, String, String)]) -> String {
+    let (_, confirm) = told[0]
+        .2
+        .rsplit_once("karpenter-ibm.sh/confirm-collection=")
+        .unwrap();
+    confirm.to_owned()
+}
+
+/// One of each that a sweep removes, besides the claim `lost`, whose machine is gone, and the Node `left`, which is being
+/// deleted and which nobody answers for.
+struct Litter {
+    /// A machine of nobody.
+    machine: String,
+    /// What an order left behind that failed half way.
+    part: String,
+}
+
+impl World {
+    async fn litter(&self) -> Litter {
+        self.claim("lost").await;
+        self.until_launched("lost").await;
+        let part = self.part(2).await;
+        let machine = self.orphan(1, CapacityType::OnDemand).await;
+        let lost = self.machine_of("lost").await;
+        self.seen().delete(&lost).await.unwrap();
+        let left = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "left", "finalizers": ["karpenter.sh/termination"]},
+            "spec": {"providerID": "ibm:///us-south/0717_0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4"},
+        });
+        write::insert(&self.kube, left);
+        let params = DeleteParams::default();
+        self.nodes().delete("left", &params).await.unwrap();
+        Litter { machine, part }
+    }
+
+    /// What is left of an order for a claim that is not there.
+    async fn part(&self, number: u32) -> String {
+        let before = self.cloud.orphans();
+        self.cloud.faults().start(Fault::new(FaultKind::PartialCreate));
+        let uid = format!("00000000-0000-4000-8000-{number:012}");
+        let name = InstanceName::new(self.cluster_id().await, &uid).unwrap();
+        let order = self.order(&name.to_string(), CapacityType::OnDemand);
+        self.seen().create(&order).await.unwrap_err();
+        self.cloud.faults().clear();
+        let after = self.cloud.orphans();
+        after.into_iter().find(|id| !before.contains(id)).unwrap()
+    }
+
+    /// Whether all of it is where it was.
+    async fn is_untouched(&self, litter: &Litter) -> bool {
+        let lies = self.living().iter().any(|machine| machine.id == litter.machine)
+            && self.cloud.orphans().contains(&litter.part);
+        let left = self.nodes().get_opt("left").await.unwrap();
+        lies && !self.is_deleting("lost").await && left.is_some()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_of_which_nobody_can_be_told_and_later_it_goes_with_its_events() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    while_working(replica, async {
+        unheard.begin();
+        let litter = world.litter().await;
+        world.clock.sleep(Duration::from_mins(8)).await;
+        assert!(world.is_untouched(&litter).await);
+        unheard.end();
+        world
+            .until("clean", TWO_SWEEPS, async || {
+                let left = world.nodes().get_opt("left").await.unwrap();
+                let cloud_is_clean = world.cloud.instances().is_empty() && world.cloud.orphans().is_empty();
+                cloud_is_clean && left.is_none() && world.read("lost").await.is_none()
+            })
+            .await;
+        let told = world.told("GarbageCollected").await;
+        assert_eq!(told.len(), 3, "{told:?}");
+        for found in [&litter.machine, &litter.part] {
+            assert!(told.iter().any(|(_, _, note)| note.contains(found)), "{told:?}");
+        }
+        assert!(told.iter().any(|(about, _, _)| about == "Node left"), "{told:?}");
+        let told = world.told("MachineVanished").await;
+        assert!(told.len() == 1 && told[0].0 == "NodeClaim lost", "{told:?}");
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,17 +184,25 @@ async fn a_machine_without_a_claim_whose_node_is_ready_is_reported_and_never_col
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_only_reports_are_wanted_nothing_is_collected() {
+async fn where_only_reports_are_wanted_everything_is_reported_once_and_nothing_is_touched() {
     let world = World::new();
-    let orphan = world.orphan(1, CapacityType::OnDemand).await;
     let mut settings = World::settings("one");
     settings.controllers.collecting = Collecting::Report;
     let replica = operator::factory(settings)(world.edges());
     while_working(replica, async {
-        world.clock.sleep(Duration::from_mins(20)).await;
-        assert_eq!(world.living().len(), 1);
+        let litter = world.litter().await;
+        world.clock.sleep(Duration::from_mins(8)).await;
+        assert!(world.is_untouched(&litter).await);
         let told = world.told("GarbageFound").await;
-        assert!(told.len() == 1 && told[0].2.contains(&orphan), "{told:?}");
+        let about: Vec<&str> = told.iter().map(|(about, _, _)| about.as_str()).collect();
+        let class = "IBMNodeClass default";
+        assert_eq!(about, [class, class, "Node left", "NodeClaim lost"], "{told:?}");
+        for found in [&litter.machine, &litter.part] {
+            assert!(told.iter().any(|(_, _, note)| note.contains(found)), "{told:?}");
+        }
+        for reason in ["GarbageCollected", "MachineVanished", "CollectionStopped"] {
+            assert!(world.told(reason).await.is_empty(), "{reason}");
+        }
     })
     .await;
 }
@@ -121,29 +232,78 @@ async fn a_restored_backup_whose_claims_have_new_uids_costs_no_machine_until_som
             told[0].2.contains("5 of 5 machines belong to no claim"),
             "{told:?}"
         );
-        let (_, confirm) = told[0]
-            .2
-            .rsplit_once("karpenter-ibm.sh/confirm-collection=")
-            .unwrap();
-        let classes: Api<IBMNodeClass> = Api::all(world.kube.admin());
-        let annotate = async |value: &str| {
-            let patch = json!({"metadata": {"annotations": {"karpenter-ibm.sh/confirm-collection": value}}});
-            classes
-                .patch("default", &PatchParams::default(), &Patch::Merge(patch))
-                .await
-                .unwrap();
-        };
-        annotate("true").await;
+        world.confirm("true").await;
         world.clock.sleep(TWO_SWEEPS).await;
         assert_eq!(
             world.living().len(),
             5,
             "these machines must be confirmed, not any"
         );
-        annotate(confirm).await;
+        world.confirm(&confirmation(&told)).await;
         world
             .until("collected", Duration::from_mins(10), async || {
                 world.cloud.instances().is_empty()
+            })
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_forced_out_all_at_once_cost_no_machine_until_somebody_confirms() {
+    let world = World::new();
+    let names = ["a", "b", "c", "d", "e"];
+    while_working(world.replica(), async {
+        for name in names {
+            world.ready_node(name).await;
+        }
+        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        for name in names {
+            let (nodes, params) = (world.nodes(), PatchParams::default());
+            nodes.patch(name, &params, &bare).await.unwrap();
+            nodes.delete(name, &DeleteParams::default()).await.unwrap();
+        }
+        world.clock.sleep(Duration::from_mins(20)).await;
+        assert!(world.all_nodes().await.is_empty());
+        for name in names {
+            assert!(!world.is_deleting(name).await, "{name}");
+        }
+        assert_eq!(world.living().len(), 5);
+        let told = world.told("CollectionStopped").await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].2.contains("5 of 5 claims have lost their node"),
+            "{told:?}"
+        );
+        world.confirm(&confirmation(&told)).await;
+        world
+            .until("collected", Duration::from_mins(10), async || {
+                world.cloud.instances().is_empty() && world.all_claims().await.is_empty()
+            })
+            .await;
+        assert_eq!(world.told("NodeDeleted").await.len(), 5);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_many_claims_that_are_not_there_stays_until_somebody_confirms() {
+    let world = World::new();
+    let mut parts = Vec::new();
+    for number in 1..=5 {
+        parts.push(world.part(number).await);
+    }
+    while_working(world.replica(), async {
+        world.clock.sleep(Duration::from_mins(20)).await;
+        assert_eq!(world.cloud.orphans().len(), 5);
+        let told = world.told("CollectionStopped").await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].2.contains("5 claims that are not there"), "{told:?}");
+        assert!(parts.iter().all(|part| told[0].2.contains(part)), "{told:?}");
+        world.confirm(&confirmation(&told)).await;
+        world
+            .until("collected", Duration::from_mins(10), async || {
+                world.cloud.orphans().is_empty()
             })
             .await;
     })

@@ -48,12 +48,11 @@ impl World {
 async fn a_changed_class_is_drift_and_a_change_taken_back_is_none() {
     let world = World::new();
     while_working(world.replica(), async {
-        let (reason, message) = world.after(&json!({"resourceGroup": "default"})).await;
+        let key = world.cloud.account().key;
+        let (reason, message) = world.after(&json!({"sshKeys": [key]})).await;
         assert_eq!(reason, "NodeClassDrift");
-        assert_eq!(message, r#"resourceGroup: was absent, is "default""#);
-        world
-            .change_class("default", &json!({"resourceGroup": null}))
-            .await;
+        assert_eq!(message, format!(r#"sshKeys: was absent, is ["{key}"]"#));
+        world.change_class("default", &json!({"sshKeys": null})).await;
         world.until_not_drifted("a").await;
     })
     .await;

@@ -18,6 +18,7 @@ use karpenter_ibm::controllers::{Context, approver, credentials};
 use karpenter_ibm::ibm::builtin::find_profile;
 use karpenter_ibm::operator::{self, Settings};
 use karpenter_ibm::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, Resources};
+use karpenter_ibm::sim::actors::kubelet::behavior::Oddities;
 use karpenter_ibm::sim::actors::kubelet::disk::Disk;
 use karpenter_ibm::sim::actors::kubelet::machine::{Consoles, Machine};
 use karpenter_ibm::sim::actors::kubelet::pods::Pace;
@@ -121,6 +122,7 @@ fn boot(world: &World, id: &str, address: [u8; 4], user_data: &str) -> (BoxFutur
         consoles: consoles.clone(),
         keys: Keys::Fixed,
         behaviors: Vec::new(),
+        oddities: Oddities::default(),
         pace: Pace::default(),
         ready_after: Span::seconds(0, 0),
         rng: Rng::with_seed(1),

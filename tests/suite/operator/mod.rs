@@ -1,6 +1,7 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
 mod allocation;
+mod allowed;
 mod audited;
 mod bad_input;
 mod capacity;
@@ -11,11 +12,13 @@ mod collecting;
 mod contradictions;
 mod crashes;
 mod crowds;
+mod definitions;
 mod draining;
 mod drift;
 mod effects;
 mod endings;
 mod examples;
+mod groups;
 mod halves;
 mod harm;
 mod incidents;
@@ -35,6 +38,8 @@ mod shortage;
 mod signals;
 mod spoofing;
 mod twins;
+mod unheard;
+mod words;
 
 use std::pin::Pin;
 use std::sync::Arc;

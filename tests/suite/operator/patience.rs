@@ -205,3 +205,29 @@ async fn no_node_is_repaired_on_a_read_that_failed_nor_one_that_is_not_ours() {
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_wish_nobody_can_read_leaves_like_any_other_and_is_told_so_once() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.ready_node("a").await;
+        world
+            .pod("shop-1", "a", |pod| {
+                pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "soon"});
+            })
+            .await;
+        world.delete("a").await;
+        world
+            .until("told to go", Duration::from_mins(1), async || {
+                world.is_told_to_go("shop-1").await
+            })
+            .await;
+        world.clock.sleep(Duration::from_secs(20)).await;
+        let told = world.told("DoNotDisruptUnreadable").await;
+        assert!(
+            told.len() == 1 && told[0].0 == "Pod shop-1" && told[0].2.contains("soon"),
+            "{told:?}"
+        );
+    })
+    .await;
+}

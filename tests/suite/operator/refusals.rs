@@ -12,7 +12,7 @@ use super::{World, while_working};
 
 impl World {
     /// A condition of a claim.
-    async fn condition(&self, claim: &str, type_: &str) -> Option<Condition> {
+    pub(super) async fn condition(&self, claim: &str, type_: &str) -> Option<Condition> {
         let status = self.read(claim).await?.status?;
         status.conditions?.into_iter().find(|it| it.type_ == type_)
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -16,16 +17,17 @@ use karpenter_ibm::ibm::secret::Secret;
 use karpenter_ibm::operator::{self, factory_of, push};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::preemption::{pod_on_spot, run_on};
+use super::unheard::Unheard;
 use super::{World, while_working};
 
 const SECRET: &str = "correct horse battery staple";
 
 #[tokio::test(start_paused = true)]
-async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_15_seconds() {
+async fn a_word_pushed_to_the_leader_taints_the_node_and_claims_a_replacement_within_15_seconds() {
     assert!(World::settings("one").push.is_none(), "it is off by default");
     let (world, notices) = (World::new(), Notices::default());
     let router = push::router(
@@ -33,12 +35,24 @@ async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_1
         notices.clone(),
         world.clock.clone(),
     );
-    let heard = move |mut context: operator::Context| {
-        context.notices = notices.clone();
-        context
+    let elsewhere = Notices::default();
+    let standby = push::router(
+        Secret::new(SECRET.to_owned()),
+        elsewhere.clone(),
+        world.clock.clone(),
+    );
+    let replica = |identity: &str, notices: Notices| {
+        let heard = move |mut context: operator::Context| {
+            context.notices = notices.clone();
+            context
+        };
+        factory_of(World::settings(identity), |edges| edges, heard)(world.edges())
     };
-    let replica = factory_of(World::settings("one"), |edges| edges, heard)(world.edges());
-    while_working(replica, async {
+    let (one, two) = (replica("one", notices), replica("two", elsewhere));
+    let replicas = async {
+        tokio::join!(biased; one, two);
+    };
+    while_working(replicas, async {
         let name = pod_on_spot(&world).await;
         let machine = world.machine_of(&name).await;
         world.cloud.preempt(&machine).unwrap();
@@ -46,11 +60,8 @@ async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_1
             "id": "1", "time": world.clock.now().to_string(), "specversion": "1.0",
             "data": {"logs": [{"messageID": "instance.00002", "target": format!("crn:v1:::instance:{machine}")}]},
         });
-        let call = Request::post(push::PATH)
-            .header(push::SECRET_HEADER, SECRET)
-            .body(Body::from(body.to_string()))
-            .unwrap();
-        assert_eq!(router.oneshot(call).await.unwrap().status(), 202);
+        assert_eq!(push_to(&standby, &body).await, 503);
+        assert_eq!(push_to(&router, &body).await, 202);
         world
             .until("tainted and replaced", Duration::from_secs(15), async || {
                 world.is_tainted(&name).await && world.all_claims().await.len() == 2
@@ -58,6 +69,14 @@ async fn a_pushed_notification_taints_the_node_and_claims_a_replacement_within_1
             .await;
     })
     .await;
+}
+
+async fn push_to(router: &Router, body: &Value) -> u16 {
+    let call = Request::post(push::PATH)
+        .header(push::SECRET_HEADER, SECRET)
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    router.clone().oneshot(call).await.unwrap().status().as_u16()
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,6 +143,68 @@ async fn successor(world: &World, of: &str) -> String {
     staying().await.unwrap()
 }
 
+async fn until_bought(world: &World, name: &str) {
+    let is_bought = async || {
+        let status = world.read(name).await.unwrap().status;
+        status.and_then(|it| it.allocation?.instance_id).is_some()
+    };
+    world.until("bought", Duration::from_mins(2), is_bought).await;
+}
+
+/// A preemption was told on that claim, once, and not as a shortage.
+async fn told_once_of(world: &World, claim: &str) {
+    let about = format!("NodeClaim {claim}");
+    let told = world.told("SpotPreemption").await;
+    let told: Vec<_> = told.into_iter().filter(|it| it.0 == about).collect();
+    let [(_, kind, note)] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(kind, "Warning");
+    assert!(note.starts_with("Spot instance preempted by IBM Cloud"), "{note}");
+    assert!(world.told("InsufficientCapacity").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_preempted_while_it_launches_goes_only_when_that_is_told_and_by_what_it_is() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    while_working(replica, async {
+        world.claim("a").await;
+        until_bought(&world, "a").await;
+        assert!(!world.is_true("a", "Launched").await);
+        let machine = world.machine_of("a").await;
+        let name = world.cloud.instance(&machine).unwrap().name;
+        // What was written down is not what it is.
+        let elsewhere = json!({"status": {"allocation": {"zone": "us-south-3"}}});
+        let params = PatchParams::default();
+        let claims = world.claims();
+        claims
+            .patch_status("a", &params, &Patch::Merge(elsewhere))
+            .await
+            .unwrap();
+        unheard.begin();
+        world.cloud.preempt(&machine).unwrap();
+        world.clock.sleep(Duration::from_mins(3)).await;
+        assert_eq!(
+            world.cloud.instance(&machine).unwrap().name,
+            name,
+            "it is the proof, and nobody was told yet"
+        );
+        unheard.end();
+        world
+            .until("another runs", Duration::from_mins(15), async || {
+                world.is_true("a", "Launched").await && world.machine_of("a").await != machine
+            })
+            .await;
+        told_once_of(&world, "a").await;
+        assert_eq!(
+            withheld(&world).await,
+            BTreeSet::from(["spot.bxf-2x8.us-south-1".to_owned()])
+        );
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_replacement_that_is_preempted_too_is_replaced_and_never_by_what_is_withheld() {
     let world = World::new();
@@ -133,11 +214,7 @@ async fn a_replacement_that_is_preempted_too_is_replaced_and_never_by_what_is_wi
         world.preempt(&first).await;
         // The replacement, before it was seen to run.
         let second = successor(&world, &first).await;
-        let is_bought = async || {
-            let status = world.read(&second).await.unwrap().status;
-            status.and_then(|it| it.allocation?.instance_id).is_some()
-        };
-        world.until("bought", Duration::from_mins(2), is_bought).await;
+        until_bought(&world, &second).await;
         let while_launching = bought_as(&world, &second).await;
         assert!(!lost.contains(&while_launching), "{while_launching}");
         let machine = world.machine_of(&second).await;
@@ -149,7 +226,9 @@ async fn a_replacement_that_is_preempted_too_is_replaced_and_never_by_what_is_wi
                 world.is_true(&name, "Launched").await && world.machine_of(&name).await != machine
             })
             .await;
+        lost.insert(while_launching.clone());
         assert!(withheld(&world).await.is_superset(&lost));
+        told_once_of(&world, &second).await;
         // The one after that, when it runs.
         let third = successor(&world, &first).await;
         let when_running = bought_as(&world, &third).await;

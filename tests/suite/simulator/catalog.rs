@@ -177,6 +177,11 @@ async fn prices_vanish_or_lie_on_command() {
         assert_eq!(on_demand().await, price);
         api.cloud.faults().clear();
     }
+    api.cloud.faults().start(Fault::new(FaultKind::PriceNotANumber));
+    let body = pricing(&api, "bxf-2x8", "us-south").await;
+    assert_eq!(dollars(&body, "INSTANCE_HOURS_MULTI_TENANT"), None);
+    assert!(body["metrics"].is_array(), "{body}");
+    api.cloud.faults().clear();
     assert_eq!(on_demand().await, Some(0.096));
     api.cloud.remove_price("bxf-2x8").unwrap();
     assert_eq!(on_demand().await, None);

@@ -101,7 +101,7 @@ pub(super) fn judge(class: &IBMNodeClass, facts: &Facts, allowed: &AllowLists) -
     verdict.find_security_groups(spec, network, &facts.security_groups);
     verdict.find_image(spec, facts, allowed);
     verdict.find_keys(spec, &facts.keys);
-    verdict.find_resource_group(spec, facts);
+    verdict.find_resource_group(class, facts);
     verdict
 }
 
@@ -232,14 +232,23 @@ impl Verdict {
         self.image = Some((image.id, resolved));
     }
 
-    fn find_resource_group(&mut self, spec: &IBMNodeClassSpec, facts: &Facts) {
+    /// The definition refuses another group, but an older one does not, a group may be renamed, and the account's default
+    /// be another tomorrow: machines that are there would be nobody's.
+    fn find_resource_group(&mut self, class: &IBMNodeClass, facts: &Facts) {
         self.resource_group.clone_from(&facts.resource_group);
-        if self.resource_group.is_none() {
-            let message = spec.resource_group.as_ref().map_or_else(
-                || "the account has no default resource group: set spec.resourceGroup".to_owned(),
-                |written| format!("there is no resource group {written}: check spec.resourceGroup"),
+        let Some(found) = &facts.resource_group else {
+            let message = class.spec.resource_group.as_ref().map_or_else(
+                || "the account has no default resource group: make another class that names one".to_owned(),
+                |written| format!("there is no resource group {written}: make it, or another class"),
             );
-            self.blame("ResourceGroupNotFound", message);
+            return self.blame("ResourceGroupNotFound", message);
+        };
+        if let Some(recorded) = class.recorded_group().filter(|recorded| recorded != found) {
+            let message = format!(
+                "its machines are in resource group {recorded}, and spec.resourceGroup stands for {found} now: make \
+                 another class"
+            );
+            self.blame("ResourceGroupChanged", message);
         }
     }
 

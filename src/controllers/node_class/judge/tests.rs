@@ -103,6 +103,17 @@ fn whatever_is_named_must_exist() {
 }
 
 #[test]
+fn another_resource_group_than_the_recorded_one_is_a_problem() {
+    let judged = |recorded: &str| {
+        let mut class = class(&json!({}));
+        class.status = serde_json::from_value(json!({"resolvedResourceGroupID": recorded})).unwrap();
+        reasons(&judge(&class, &facts(), &AllowLists::default()).problems)
+    };
+    assert_eq!(judged("group-id"), Vec::<&str>::new());
+    assert_eq!(judged("another"), ["ResourceGroupChanged"]);
+}
+
+#[test]
 fn every_problem_is_told_with_the_field_to_change() {
     let verdict = verdict(&json!({"sshKeys": ["r006-x"], "zone": "us-south-3"}), &facts());
     let told: Vec<&str> = verdict.problems.iter().map(|it| it.message.as_str()).collect();

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
-use crate::api::{Allocation, BlockDeviceMapping, IBMNodeClass, NodeClaim, names};
+use crate::api::{Allocation, BlockDeviceMapping, IBMNodeClass, IBMNodeClassStatus, NodeClaim, names};
 use crate::cloud::{self, Afterwards, InstanceName, Order, VolumeOrder};
 use crate::controllers::context::Context;
+use crate::controllers::node_class::{AllowLists, group_of};
 use crate::lifecycle::Unresolved;
 
 /// A class, as an order needs it.
@@ -21,6 +22,8 @@ pub struct Resolved {
     pub image: Option<String>,
     /// The id of its resource group, whether or not the class can be used: it marks machines as ours.
     pub resource_group: Option<String>,
+    /// Why it may not be used by the lists that hold now, whatever held when it was judged.
+    pub refusal: Option<String>,
 }
 
 /// Why a class could not be read. That proves nothing about the class.
@@ -42,21 +45,12 @@ pub async fn read(context: &Context, claim: &NodeClaim) -> Result<Option<Resolve
     let Some(class) = class_of(context, claim).await? else {
         return Ok(None);
     };
-    let image = class.resolution().and_then(|it| it.resolved_image_id.clone());
-    let known = class
-        .resolution()
-        .and_then(|it| it.resolved_resource_group_id.clone());
-    let resource_group = if known.is_some() {
-        known
-    } else {
-        let written = class.spec.resource_group.as_deref();
-        context.cloud.resource_group(written).await?
-    };
-    Ok(Some(Resolved {
+    let resource_group = group_of(context, &class).await?;
+    Ok(Some(Resolved::new(
         class,
-        image,
         resource_group,
-    }))
+        &context.settings.allowed,
+    )))
 }
 
 /// The class that a claim names, from the API server itself.
@@ -71,9 +65,18 @@ pub async fn class_of(context: &Context, claim: &NodeClaim) -> Result<Option<IBM
 
 /// Whether a class can be used; why not, if somebody must act first.
 pub fn usable(class: Option<&Resolved>, name: &str) -> Result<Result<(), Unresolved>, ReadError> {
-    let Some(class) = class.map(|resolved| &resolved.class) else {
+    let Some(Resolved { class, refusal, .. }) = class else {
         return Ok(Err(Unresolved(format!("there is no IBMNodeClass {name}"))));
     };
+    if let Some(refusal) = refusal {
+        return Ok(Err(Unresolved(format!(
+            "IBMNodeClass {name} is not allowed: {refusal}"
+        ))));
+    }
+    // Whoever lets it go looks for claims and machines before, and would not see this one.
+    if class.metadata.deletion_timestamp.is_some() {
+        return Ok(Err(Unresolved(format!("IBMNodeClass {name} is being deleted"))));
+    }
     let Some(ready) = class.readiness() else {
         return Err(ReadError::Unresolved(name.to_owned()));
     };
@@ -87,6 +90,26 @@ pub fn usable(class: Option<&Resolved>, name: &str) -> Result<Result<(), Unresol
 }
 
 impl Resolved {
+    /// A class as `allowed` lets it be used: without subnets that are not allowed.
+    pub fn new(mut class: IBMNodeClass, resource_group: Option<String>, allowed: &AllowLists) -> Self {
+        let refusal = allowed.refusal(&class);
+        let subnets = class.status.as_mut().and_then(|it| it.resolved_subnets.as_mut());
+        if let Some(subnets) = subnets {
+            subnets.retain(|subnet| allowed.has_subnet(&subnet.id));
+        }
+        Self {
+            image: class.resolution().and_then(|it| it.resolved_image_id.clone()),
+            class,
+            resource_group,
+            refusal,
+        }
+    }
+
+    /// What the class stands for, if it may be used.
+    fn permitted(&self) -> Option<&IBMNodeClassStatus> {
+        self.class.resolution().filter(|_| self.refusal.is_none())
+    }
+
     /// The order for what `claim` was allocated; `None` if the class cannot be used as it is now.
     pub fn order(
         &self,
@@ -95,7 +118,11 @@ impl Resolved {
         user_data: Option<String>,
         send_by: Instant,
     ) -> Option<Order> {
-        let (spec, status) = (&self.class.spec, self.class.resolution()?);
+        let (spec, status) = (&self.class.spec, self.permitted()?);
+        let mut subnets = status.resolved_subnets.iter().flatten();
+        if !subnets.any(|subnet| subnet.id == allocation.subnet) {
+            return None;
+        }
         let volumes = spec.block_device_mappings.as_deref().unwrap_or_default();
         Some(Order {
             name: allocation.instance_name.clone(),

@@ -15,7 +15,7 @@ impl Resolved {
     /// The subnets of the class that have room for another machine, of all those of its network. Those in `avoided`
     /// count as full.
     pub fn subnets(&self, all: &[Subnet], avoided: &BTreeSet<String>) -> Vec<SubnetFacts> {
-        let resolution = self.class.resolution();
+        let resolution = self.permitted();
         let chosen: BTreeSet<&str> = resolution
             .into_iter()
             .flat_map(|status| status.resolved_subnets.iter().flatten())

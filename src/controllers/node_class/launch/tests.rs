@@ -28,11 +28,14 @@ fn resolved(status: &str, observed: i64, placement: Option<&str>) -> Resolved {
             }],
         },
     });
-    Resolved {
-        class: serde_json::from_value(class).unwrap(),
-        image: Some("image".to_owned()),
-        resource_group: Some("g".to_owned()),
-    }
+    let class = serde_json::from_value(class).unwrap();
+    Resolved::new(class, Some("g".to_owned()), &AllowLists::default())
+}
+
+/// A class that was found ready, by the lists of today.
+fn under(allowed: &AllowLists) -> Resolved {
+    let before = resolved("True", 2, None);
+    Resolved::new(before.class, before.resource_group, allowed)
 }
 
 fn claim() -> NodeClaim {
@@ -126,6 +129,57 @@ async fn an_order_holds_everything_that_the_class_says() {
         "team:a",
     ];
     assert_eq!(tags, expected);
+}
+
+#[tokio::test]
+async fn nothing_is_ordered_that_the_lists_of_today_refuse() {
+    let one = |text: &str| BTreeSet::from([text.to_owned()]);
+    let order = |allowed: &AllowLists| {
+        let class = under(allowed);
+        let is_usable = usable(Some(&class), "default").unwrap().is_ok();
+        let order = class.order(&claim(), &allocation(), None, Instant::now());
+        (is_usable, order.is_some())
+    };
+    let usual = AllowLists::default();
+    assert_eq!(order(&usual), (true, true));
+    for refusing in [
+        AllowLists {
+            keys: one("other"),
+            ..usual.clone()
+        },
+        AllowLists {
+            images: one("other"),
+            ..usual.clone()
+        },
+        AllowLists {
+            security_groups: one("s"),
+            ..usual.clone()
+        },
+        AllowLists {
+            resource_groups: one("g"),
+            ..usual.clone()
+        },
+        AllowLists {
+            trusted_profiles: one("other"),
+            ..usual.clone()
+        },
+    ] {
+        assert_eq!(order(&refusing), (false, false), "{refusing:?}");
+    }
+    // The class leaves its subnet open: those that are allowed may be used.
+    let elsewhere = AllowLists {
+        subnets: one("other"),
+        ..usual
+    };
+    assert_eq!(order(&elsewhere), (true, false));
+    let all = [Subnet {
+        id: "n".to_owned(),
+        zone: "us-south-1".to_owned(),
+        free: 7,
+        cidr: None,
+        state: Usable::Yes,
+    }];
+    assert!(under(&elsewhere).subnets(&all, &BTreeSet::new()).is_empty());
 }
 
 #[tokio::test]

@@ -93,28 +93,14 @@ fn validation(found: Option<Vec<Violation>>) -> Condition {
 
 fn class_condition(pool: &NodePool, problem: Option<ClassProblem>) -> Condition {
     let name = &pool.spec.template.spec.node_class_ref.name;
-    let (status, reason, message) = match problem {
-        None => ("True", "NodeClassReady", String::new()),
-        Some(ClassProblem::Missing) => (
-            "False",
-            "NodeClassNotFound",
-            format!("there is no IBMNodeClass {name}"),
-        ),
-        Some(ClassProblem::Leaving) => (
-            "False",
-            "NodeClassTerminating",
-            format!("IBMNodeClass {name} is being deleted"),
-        ),
-        Some(ClassProblem::NotReady(why)) => (
-            "False",
-            "NodeClassNotReady",
-            format!("IBMNodeClass {name} is not ready: {why}"),
-        ),
-        Some(ClassProblem::Unknown) => {
-            let message = format!("IBMNodeClass {name} was not looked up yet as it is written now");
-            ("Unknown", "NodeClassReadinessUnknown", message)
-        }
+    let (status, reason) = match &problem {
+        None => ("True", "NodeClassReady"),
+        Some(ClassProblem::Missing) => ("False", "NodeClassNotFound"),
+        Some(ClassProblem::Leaving) => ("False", "NodeClassTerminating"),
+        Some(ClassProblem::NotReady(_)) => ("False", "NodeClassNotReady"),
+        Some(ClassProblem::Unknown) => ("Unknown", "NodeClassReadinessUnknown"),
     };
+    let message = problem.map(|problem| problem.words(name)).unwrap_or_default();
     said(names::NODE_CLASS_READY, status, reason, shortened(message))
 }
 

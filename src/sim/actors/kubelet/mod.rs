@@ -31,7 +31,7 @@ use crate::clock::Clock;
 use crate::sim::actors::network::Network;
 use crate::sim::ibm::Span;
 use crate::sim::kube::identity::Keys;
-use behavior::{Behavior, joins_after};
+use behavior::{Behavior, Oddities, joins_after};
 use cloud_init::Placement;
 use disk::Disk;
 use join::Credential;
@@ -73,6 +73,8 @@ pub struct Guest {
     pub keys: Keys,
     /// What is odd about it.
     pub behaviors: Vec<Behavior>,
+    /// Whether what comes and goes of that is on.
+    pub oddities: Oddities,
     /// How long pods take to start.
     pub pace: Pace,
     /// From registration until the network of pods is up.

@@ -154,7 +154,8 @@ impl<'a> Kubelet<'a> {
         if now < self.ready_at {
             return (Health::Starting, Some(self.ready_at));
         }
-        match flapping(&self.guest.behaviors) {
+        let flaps = flapping(&self.guest.behaviors).filter(|_| self.guest.oddities.is_flapping_on());
+        match flaps {
             Some((every, lasts)) => {
                 let (health, until) = flap(self.ready_at, every, lasts, now);
                 (health, Some(until))

@@ -12,6 +12,7 @@ use super::*;
 use crate::api::NodeClaim;
 use crate::api::crd::definitions;
 use crate::clock::Clock;
+use crate::sim::actors::kubelet::behavior::{Behavior, Oddities};
 use crate::sim::faults::{Desk, Fault, Injection, Parts};
 use crate::sim::history::{CarriedOut, What};
 use crate::sim::ibm::{self, Cloud};
@@ -41,7 +42,10 @@ impl Bench {
             server: server.clone(),
             cloud: Cloud::new(ibm::Options::new("us-south", 1, clock.clone())),
             operator: OPERATOR.to_owned(),
-            clocks: vec![Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap())],
+            clocks: [(); 2]
+                .map(|()| Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap()))
+                .to_vec(),
+            oddities: Oddities::default(),
             api_key: "demo-api-key".to_owned(),
             sink: Arc::new(move |what| {
                 if let What::Fault { name, detail } = what {
@@ -333,7 +337,12 @@ async fn the_latest_skew_holds_and_the_servers_clock_is_right() {
     let operator = bench.desk.parts().clocks[0].clone();
     let ahead = || operator.now().duration_since(bench.clock.now()).as_secs();
     let injections: Vec<_> = [60, -30]
-        .map(|seconds| injection(Fault::Skew { seconds }))
+        .map(|seconds| {
+            injection(Fault::Skew {
+                seconds,
+                replica: None,
+            })
+        })
         .into_iter()
         .collect();
     bench.desk.start(&injections[0]).await;
@@ -344,4 +353,49 @@ async fn the_latest_skew_holds_and_the_servers_clock_is_right() {
     assert_eq!(ahead(), 60);
     bench.desk.clear().await;
     assert_eq!(ahead(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clocks_of_two_replicas_are_wrong_each_in_its_own_way() {
+    let bench = Bench::new();
+    let ahead = || {
+        let clocks = bench.desk.parts().clocks.iter();
+        let ahead = clocks.map(|clock| clock.now().duration_since(bench.clock.now()).as_secs());
+        ahead.collect::<Vec<i64>>()
+    };
+    let skewed = |seconds, replica| injection(Fault::Skew { seconds, replica });
+    let second = skewed(-30, Some(1));
+    bench.desk.start(&skewed(60, None)).await;
+    assert_eq!(ahead(), [60, 60]);
+    bench.desk.start(&second).await;
+    assert_eq!(ahead(), [60, -30]);
+    bench.desk.stop(&second).await;
+    assert_eq!(ahead(), [60, 60]);
+    bench.desk.clear().await;
+    assert_eq!(ahead(), [0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_are_odd_for_as_long_as_it_is_on_and_each_is_told() {
+    let bench = Bench::new();
+    let oddities = bench.desk.parts().oddities.clone();
+    let never = injection(Fault::Machine {
+        behavior: Behavior::NeverJoins,
+        machines: 1,
+    });
+    bench.desk.start(&never).await;
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut odd = 0;
+    for _ in 0..20 {
+        odd += oddities.draw("kib-1", &mut rng).len();
+    }
+    assert_eq!(odd, 1);
+    assert_eq!(bench.desk.struck().get("n1-never-joins"), Some(&1));
+    assert_eq!(bench.told.lock().unwrap().last().unwrap(), "n1-never-joins kib-1");
+    let another = Injection { stream: 8, ..never };
+    bench.desk.start(&another).await;
+    bench.desk.clear().await;
+    for _ in 0..20 {
+        assert_eq!(oddities.draw("kib-2", &mut rng), []);
+    }
 }

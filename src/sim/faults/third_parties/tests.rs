@@ -9,6 +9,7 @@ use crate::api::NodeClaim;
 use crate::api::crd::definitions;
 use crate::clock::Clock;
 use crate::cloud::InstanceName;
+use crate::sim::actors::kubelet::behavior::Oddities;
 use crate::sim::faults::{Fault, Injection, Parts};
 use crate::sim::history::What;
 use crate::sim::ibm::{self, Cloud};
@@ -43,6 +44,7 @@ impl Town {
             cloud: cloud.clone(),
             operator: "operator".to_owned(),
             clocks: Vec::new(),
+            oddities: Oddities::default(),
             api_key: "demo-api-key".to_owned(),
             sink: Arc::new(move |what| {
                 if let What::Fault { name, detail } = what {

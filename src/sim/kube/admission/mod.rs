@@ -241,6 +241,11 @@ pub async fn mutating_webhooks(
     webhooks::mutate(server, admission, object).await
 }
 
+/// Whether anybody wants to be asked about anything.
+pub fn has_webhooks(state: &State) -> bool {
+    webhooks::are_configured(state)
+}
+
 /// Validating webhooks, as configured.
 pub async fn validating_webhooks(
     server: &ApiServer,

@@ -15,7 +15,7 @@ pub mod managed;
 pub mod managers;
 pub mod merge;
 pub mod overlay;
-mod renewal;
+pub mod renewal;
 pub mod shape;
 pub mod strategic;
 pub mod zero;

@@ -10,7 +10,7 @@ use crate::sim::kube::kind::Kind;
 use crate::sim::kube::request::Ask;
 
 /// The record of `new` if it is that of `old` but for the sender's time.
-pub(super) fn renewed(kind: &Kind, ask: &Ask, now: &str, old: &Value, new: &Value) -> Option<Value> {
+pub fn renewed(kind: &Kind, ask: &Ask, now: &str, old: &Value, new: &Value) -> Option<Value> {
     let entries = old["metadata"]["managedFields"].as_array()?;
     let own = entries.iter().position(|entry| is_sender(entry, kind, ask))?;
     let others: Vec<&Value> = (0..entries.len())

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::hearsay::ANYWHERE;
 use crate::cloud::{
-    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, Machine, MachineStatus,
-    Network, Order, Ours, Placement, Subnet,
+    Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, LeftoverKind, Machine,
+    MachineStatus, Network, Order, Ours, Placement, Subnet,
 };
 
 /// How a cloud is misunderstood.
@@ -31,6 +31,8 @@ pub(super) enum Flaw {
     Unwrapped,
     /// Nothing seems to be left of machines that are gone.
     LeftoversUnseen,
+    /// Whatever interface is in the resource group and on no machine of ours seems to be left of one.
+    AnyLeftover,
     /// A list with a machine in it that stops is the end.
     Startled,
     /// Machines are what was ordered under their name.
@@ -117,6 +119,16 @@ impl Flawed {
     }
 }
 
+/// An interface as what a machine of ours left behind long ago, whoever made it.
+fn taken_for_left(interface: Interface) -> Leftover {
+    Leftover {
+        name: interface.id.clone(),
+        id: interface.id,
+        kind: LeftoverKind::Interface,
+        created_at: Some(jiff::Timestamp::UNIX_EPOCH),
+    }
+}
+
 fn not_found(id: &str) -> Error {
     Error::NotFound(Box::new(Answer {
         operation: "get instance",
@@ -188,6 +200,24 @@ impl Cloud for Flawed {
     async fn leftovers(&self, ours: &Ours) -> Result<Vec<Leftover>, Error> {
         match (&self.flaw, self.inner.leftovers(ours).await) {
             (Flaw::ErrorAsAbsence, Err(_)) | (Flaw::LeftoversUnseen, _) => Ok(Vec::new()),
+            (Flaw::AnyLeftover, answer) => {
+                let mut all = answer?;
+                let used = self
+                    .inner
+                    .list(ours)
+                    .await?
+                    .into_iter()
+                    .filter_map(|it| it.interface);
+                let mut known: BTreeSet<String> = used.collect();
+                known.extend(all.iter().map(|it| it.id.clone()));
+                let interfaces = self.inner.interfaces(&ours.resource_group).await?.into_iter();
+                all.extend(
+                    interfaces
+                        .filter(|it| !known.contains(&it.id))
+                        .map(taken_for_left),
+                );
+                Ok(all)
+            }
             (_, answer) => answer,
         }
     }

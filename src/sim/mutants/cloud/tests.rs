@@ -90,7 +90,11 @@ impl Cloud for Fake {
     }
 
     async fn interfaces(&self, _: &str) -> Result<Vec<Interface>, Error> {
-        Ok(Vec::new())
+        let interface = |id: &str| Interface {
+            id: id.to_owned(),
+            security_groups: BTreeSet::new(),
+        };
+        Ok(vec![interface("ours"), interface("theirs")])
     }
 
     async fn network(&self, _: &str) -> Result<Option<Network>, Error> {
@@ -220,4 +224,14 @@ async fn another_life_does_not_find_what_this_one_bought() {
             .iter()
             .all(|it| InstanceName::of_machine(&it.name).is_some())
     );
+}
+
+#[tokio::test]
+async fn what_belongs_to_others_looks_like_what_our_machines_left() {
+    let fake = Arc::new(Fake::default());
+    fake.create(&order()).await.unwrap();
+    fake.machines.lock().unwrap()[0].interface = Some("ours".to_owned());
+    let left = flawed(fake, Flaw::AnyLeftover).leftovers(&ours()).await.unwrap();
+    let ids: Vec<&str> = left.iter().map(|it| it.id.as_str()).collect();
+    assert_eq!(ids, ["theirs"]);
 }

@@ -98,6 +98,9 @@ async fn carry(edge: CloudEdge, request: Request<Bytes>, to: Answered) {
     {
         edge.recorder.effect(deed.to(claim));
         edge.life.landed();
+        if is_order(&sent) {
+            edge.life.has_landed(Upon::Order);
+        }
         if edge.life.has_sent(Upon::Effects(0)) {
             edge.desk.strike(FaultName::Pause, "upon an effect");
             edge.recorder.turn(edge.life.who(), "paused");

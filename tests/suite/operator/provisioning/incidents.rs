@@ -9,12 +9,13 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
-use karpenter_ibm::operator::{Edges, factory_of};
+use karpenter_ibm::operator::Edges;
+use karpenter_ibm::sim::kube::watching::{Delivery, Who};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::super::{World, while_working};
+use super::super::{NAMESPACE, World, audited, while_working};
 
 /// A way to the cloud on which some request ends in a panic, as a mistake of ours would.
 struct Poisoned {
@@ -56,7 +57,7 @@ impl World {
         };
         let edges = self.edges();
         let registry = edges.registry.clone();
-        let factory = factory_of(Self::settings("one"), poison, |context| context);
+        let factory = audited::factory_of(Self::settings("one"), poison, |context| context);
         (factory(edges), met, registry)
     }
 
@@ -157,6 +158,44 @@ async fn a_pod_that_comes_back_changed_is_left_to_the_machine_on_its_way() {
     .await;
 }
 
+/// kubernetes-sigs/karpenter#3176: a claim was made and deleted unseen, and nothing was provisioned for most of a day.
+///
+/// The provisioner's own claim is deleted by somebody before its watch tells of it, and what came and went is never told:
+/// its pod is left to it no longer than it takes to find out.
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_our_own_that_came_and_went_unseen_is_made_anew() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.clock.sleep(Duration::from_secs(30)).await;
+            let unseen = Delivery::Coalesced(Duration::from_hours(1));
+            world
+                .kube
+                .watching()
+                .deliver(Who::kind("karpenter.sh", "nodeclaims"), unseen);
+            world.waiting("a", json!({})).await;
+            let [first] = world.until_claims(1).await.try_into().unwrap();
+            world.delete(&first.name_any()).await;
+            assert!(
+                world.all_claims().await.is_empty(),
+                "nobody has looked after it yet"
+            );
+            let another = async || {
+                let claims = world.all_claims().await;
+                claims.first().is_some_and(|claim| claim.uid() != first.uid())
+            };
+            world
+                .until("another claim", Duration::from_mins(1), another)
+                .await;
+            world.clock.sleep(Duration::from_mins(5)).await;
+            assert_eq!(world.all_claims().await.len(), 1);
+        }),
+    )
+    .await;
+}
+
 /// kubernetes-sigs/karpenter#2915, #2657: parallel creates read no usage, and the limit on nodes was ignored.
 ///
 /// Many pods at once, each of which needs a node of its own, under two replicas that both believe to lead.
@@ -165,7 +204,13 @@ async fn a_burst_gets_no_more_nodes_than_the_limit_says() {
     let world = World::new();
     let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}}});
-    let two = futures::future::join(world.replica_named("one"), world.replica_named("two"));
+    // Each with a Lease of its own, so that both lead.
+    let replica = |name: &str, namespace: &str| {
+        let mut settings = World::settings(name);
+        settings.controllers.namespace = namespace.to_owned();
+        audited::factory(settings)(world.edges())
+    };
+    let two = futures::future::join(replica("one", NAMESPACE), replica("two", "default"));
     while_working(
         async {
             two.await;
@@ -189,6 +234,8 @@ async fn a_burst_gets_no_more_nodes_than_the_limit_says() {
     .await;
 }
 
+/// kubernetes/autoscaler PR 1516: a cluster grew beyond its greatest size, since nodes on their way were not counted.
+///
 /// A claim whose machine has not joined counts against the limit as it will once it has.
 #[tokio::test(start_paused = true)]
 async fn machines_on_their_way_count_against_limits() {
@@ -212,6 +259,8 @@ async fn machines_on_their_way_count_against_limits() {
     .await;
 }
 
+/// kubernetes-sigs/karpenter#1120, aws#7578: one bad claim or pod kept all others waiting.
+///
 /// A claim that nothing can be bought for, and pods that nobody can place, come first; those behind them do not wait.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_cannot_be_had_keeps_no_other_waiting() {

@@ -8,14 +8,14 @@ use karpenter_ibm::api::names;
 use karpenter_ibm::controllers::compute::{Compute, Place};
 use karpenter_ibm::model::Snapshot;
 use karpenter_ibm::model::pod::PodSet;
-use karpenter_ibm::operator::{self, factory_of};
+use karpenter_ibm::operator;
 use karpenter_ibm::scheduling;
 use karpenter_ibm::sim::kube::write;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::super::{World, while_working};
+use super::super::{World, audited, while_working};
 use super::incidents::panics;
 
 /// A replica whose plans panic where there is poison, and where it counts.
@@ -35,7 +35,7 @@ fn replica(
     };
     let edges = world.edges();
     let registry = edges.registry.clone();
-    let factory = factory_of(World::settings("one"), |edges| edges, poison);
+    let factory = audited::factory_of(World::settings("one"), |edges| edges, poison);
     (factory(edges), registry)
 }
 

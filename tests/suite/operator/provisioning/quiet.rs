@@ -1,20 +1,22 @@
 //! What concerns nobody costs nothing, and what waits for long costs no more after a restart.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use karpenter_ibm::api::names;
 use karpenter_ibm::cluster::Cluster;
 use karpenter_ibm::controllers::compute::{Compute, Place};
-use karpenter_ibm::operator::{self, factory_of};
+use karpenter_ibm::operator;
 use karpenter_ibm::scheduling;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::super::effects::Effects;
-use super::super::{World, while_working};
+use super::super::{World, audited, while_working};
 
 /// A replica that can be looked into: how often it has planned, what it has written, what it knows.
 #[derive(Clone)]
@@ -44,7 +46,7 @@ impl Glass {
                 ..context
             }
         };
-        let replica = factory_of(World::settings(identity), |edges| edges, look)(edges);
+        let replica = audited::factory_of(World::settings(identity), |edges| edges, look)(edges);
         (glass, replica)
     }
 
@@ -109,8 +111,8 @@ fn typed<T: serde::de::DeserializeOwned>(object: Value) -> T {
     serde_json::from_value(object).unwrap()
 }
 
-/// METR PR#1370: what a process held in memory grew with what waited for it, and each restart read all of it again, until
-/// no start succeeded any more.
+/// METR/hawk PR 1370: what a process held in memory grew with what waited for it, and each restart read all of it again,
+/// until no start succeeded any more.
 #[tokio::test(start_paused = true)]
 async fn a_backlog_is_one_class_of_pods_and_one_plan_in_every_life() {
     const PODS: usize = 400;
@@ -144,7 +146,7 @@ async fn a_backlog_is_one_class_of_pods_and_one_plan_in_every_life() {
             let nominated = async || {
                 let claims = world.all_claims().await;
                 let pods = claims.iter().map(|claim| {
-                    let named = &claim.annotations()[karpenter_ibm::api::names::NOMINATED_PODS];
+                    let named = &claim.annotations()[names::NOMINATED_PODS];
                     named.split(',').count()
                 });
                 pods.sum::<usize>()
@@ -157,4 +159,47 @@ async fn a_backlog_is_one_class_of_pods_and_one_plan_in_every_life() {
         }),
     )
     .await;
+}
+
+/// The same, as it happened: two replicas, a backlog of jobs that no two of are alike, and both killed in the midst of
+/// reading it, again and again. How much memory 20,000 pods take is measured by `hack/memory`.
+#[tokio::test(start_paused = true)]
+async fn a_backlog_is_served_however_often_both_replicas_are_killed_while_they_read_it() {
+    const PODS: usize = 300;
+    let world = World::new();
+    for number in 0..PODS {
+        let requests = json!({"cpu": format!("{}m", 100 + number), "memory": "256Mi"});
+        let job = json!({"containers": [{"name": "a", "image": "a", "resources": {"requests": requests}}]});
+        world.waiting(&format!("job-{number}"), job).await;
+    }
+    world.pool("default", json!({})).await;
+    for life in 0..58 {
+        let replica = |name: &str| Glass::replica(&world, &format!("{name}-{life}")).1;
+        let both = futures::future::join(replica("one"), replica("two"));
+        let killed = world.clock.sleep(Duration::from_millis(100 * (life % 20)));
+        while_working(futures::FutureExt::map(both, |_| ()), killed).await;
+    }
+    let (glass, replica) = Glass::replica(&world, "last");
+    while_working(
+        replica,
+        Box::pin(async {
+            let served = async || {
+                let claims = world.all_claims().await;
+                let named = claims
+                    .iter()
+                    .filter_map(|claim| claim.annotations().get(names::NOMINATED_PODS));
+                let pods: BTreeSet<String> = named
+                    .flat_map(|pods| pods.split(','))
+                    .map(str::to_owned)
+                    .collect();
+                pods.len() == PODS
+            };
+            world
+                .until("everybody is served", Duration::from_mins(2), served)
+                .await;
+        }),
+    )
+    .await;
+    let (_, _, pods, _) = glass.counts();
+    assert_eq!(pods, (PODS, PODS, PODS), "each of them is remembered once");
 }

@@ -1,9 +1,14 @@
 //! Bad input, incidents that others had, and crashes: each keeps to itself.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::api::{NodePool, names};
+use karpenter_ibm::controllers::compute::{Compute, Place};
+use karpenter_ibm::model::Snapshot;
+use karpenter_ibm::{operator, scheduling};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -67,8 +72,25 @@ async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() 
         .map(|number| json!({"name": format!("c{number}"), "image": "a", "resources": {"requests": {"cpu": "1m"}}}))
         .collect();
     let bad = hopeless();
+    let (plans, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (planned, turned) = (plans.clone(), turns.clone());
+    let counted = move |context: operator::Context| {
+        let (planned, turned) = (planned.clone(), turned.clone());
+        let solve = move |snapshot: &Snapshot, options, budget: scheduling::Budget<'_>| {
+            planned.fetch_add(1, Ordering::Relaxed);
+            scheduling::solve(snapshot, options, &|| {
+                turned.fetch_add(1, Ordering::Relaxed);
+                budget()
+            })
+        };
+        operator::Context {
+            compute: Compute::with(Place::Here, Arc::new(solve)),
+            ..context
+        }
+    };
+    let replica = audited::factory_of(World::settings("one"), |edges| edges, counted)(world.edges());
     while_working(
-        world.replica(),
+        replica,
         Box::pin(async {
             world.pool("default", json!({})).await;
             for (name, spec) in &bad {
@@ -102,6 +124,11 @@ async fn pods_that_nobody_can_place_are_told_why_once_and_keep_nobody_waiting() 
             assert_eq!(named, 3, "the others are served");
             world.clock.sleep(Duration::from_mins(5)).await;
             assert_eq!(world.notes("FailedScheduling").await.len(), bad.len());
+            let (plans, turns) = (plans.load(Ordering::Relaxed), turns.load(Ordering::Relaxed));
+            // Four a minute while somebody waits, and a few when they came.
+            assert!(plans <= 30, "{plans} plans in five minutes");
+            // A dozen classes, in each pass of a plan once, and once more where others may have made a place.
+            assert!(turns <= plans * 200, "{turns} turns in {plans} plans");
         }),
     )
     .await;
@@ -173,10 +200,44 @@ async fn a_claim_that_came_and_went_unseen_blocks_nobody() {
     .await;
 }
 
-/// A node that joins and never takes the pod that it was made for is not followed by one after another.
+/// aws#2011, aws#2821: a node every twenty seconds, without end, for a pod that never ran on the node made for it.
+///
+/// Each node says that it has less than was promised.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_its_node_never_takes_does_not_buy_one_node_after_another() {
+async fn a_pod_that_its_node_has_no_room_for_does_not_buy_one_node_after_another() {
     let world = World::new();
+    let amounts = json!({"cpu": "500m", "memory": "512Mi", "pods": "1"});
+    let less = json!({"status": {"capacity": amounts, "allocatable": amounts}});
+    let bought = bought_in_vain(&world, async |nodes, name| {
+        let params = PatchParams::default();
+        nodes
+            .patch_status(name, &params, &Patch::Merge(&less))
+            .await
+            .unwrap();
+    });
+    let bought = bought.await;
+    assert!((2..=6).contains(&bought), "{bought} nodes in twenty minutes");
+}
+
+/// The same, where somebody else's controller taints every node that joins, and nobody ever takes that away.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_nodes_others_taint_does_not_buy_one_node_after_another() {
+    let world = World::new();
+    let bought = bought_in_vain(&world, async |nodes, name| {
+        let taints = json!([{"key": "agent.example.com/not-there", "effect": "NoSchedule"}]);
+        let tainted = json!({"spec": {"taints": taints}});
+        let params = PatchParams::default();
+        nodes.patch(name, &params, &Patch::Merge(&tainted)).await.unwrap();
+        world.report(name).await;
+    });
+    let bought = bought.await;
+    assert!((2..=6).contains(&bought), "{bought} nodes in twenty minutes");
+}
+
+/// How many claims there are after twenty minutes for a pod that is bound to none of its nodes, each of which is spoiled
+/// once it has registered.
+async fn bought_in_vain(world: &World, spoil: impl AsyncFn(&Api<Node>, &str)) -> usize {
+    let nodes: Api<Node> = Api::all(world.kube.admin());
     while_working(
         world.replica(),
         Box::pin(async {
@@ -185,28 +246,60 @@ async fn a_pod_that_its_node_never_takes_does_not_buy_one_node_after_another() {
             for _ in 0..40 {
                 for claim in world.all_claims().await {
                     let name = claim.name_any();
-                    if world.is_true(&name, "Launched").await && !world.is_true(&name, "Registered").await {
-                        let nodes: Api<Node> = Api::all(world.kube.admin());
-                        if nodes.get_opt(&name).await.unwrap().is_none() {
-                            world.join(&name).await;
-                        }
+                    let is_there = nodes.get_opt(&name).await.unwrap().is_some();
+                    if world.is_true(&name, "Launched").await && !is_there {
+                        world.join(&name).await;
                     } else if world.is_true(&name, "Registered").await && !world.is_true(&name, "Ready").await
                     {
-                        // It says that it has less than was promised.
-                        let amounts = json!({"cpu": "500m", "memory": "512Mi", "pods": "1"});
-                        let status = json!({"status": {"capacity": amounts, "allocatable": amounts}});
-                        let nodes: Api<Node> = Api::all(world.kube.admin());
-                        nodes
-                            .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
-                            .await
-                            .unwrap();
                         world.make_ready(&name).await;
+                        spoil(&nodes, &name).await;
                     }
                 }
                 world.clock.sleep(Duration::from_secs(30)).await;
             }
-            let bought = world.all_claims().await.len();
-            assert!((2..=6).contains(&bought), "{bought} nodes in twenty minutes");
+        }),
+    )
+    .await;
+    world.all_claims().await.len()
+}
+
+/// A pod that claims devices is bought nothing: which node has them nobody can say before it is there.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_claims_devices_is_told_so_and_buys_nothing() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            let claims = json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]});
+            world.waiting("a", claims).await;
+            world.until_told("FailedScheduling", "it claims devices").await;
+            world.clock.sleep(Duration::from_mins(2)).await;
+            assert!(world.all_claims().await.is_empty());
+            assert_eq!(world.notes("FailedScheduling").await.len(), 1);
+            world.waiting("b", json!({})).await;
+            world.until_claims(1).await;
+        }),
+    )
+    .await;
+}
+
+/// Who waits for a pool that cannot be used is told what is wrong with it.
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_not_ready_is_among_the_reasons() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let elsewhere = json!({"template": {"spec": {"nodeClassRef": {"name": "nobody"}}}});
+            world.pool("broken", elsewhere).await;
+            world.waiting("a", json!({})).await;
+            world
+                .until_told(
+                    "FailedScheduling",
+                    "NodePool broken: there is no IBMNodeClass nobody",
+                )
+                .await;
         }),
     )
     .await;

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use karpenter_ibm::api::names;
-use karpenter_ibm::operator::{self, factory_of};
+use karpenter_ibm::api::{NodeClaim, names};
+use karpenter_ibm::operator;
+use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::super::{World, while_working};
+use super::super::{World, audited, while_working};
 
 /// A moment of the story: steps are made so far apart, and what is looked for is looked for as often.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -118,6 +119,66 @@ async fn pods_that_never_cease_to_come_are_planned_for_after_ten_seconds() {
     .await;
 }
 
+/// A claim that can be one machine only, which is not to be had: its end is the beginning of the next.
+#[tokio::test(start_paused = true)]
+async fn pods_whose_claim_ends_for_shortage_are_planned_for_a_second_later() {
+    let world = World::new();
+    let only = |kind: &str, weight: u32| {
+        let requirements = json!([
+            {"key": names::INSTANCE_TYPE, "operator": "In", "values": [kind]},
+            {"key": names::ZONE, "operator": "In", "values": ["us-south-1"]},
+            {"key": names::CAPACITY_TYPE, "operator": "In", "values": ["spot"]},
+        ]);
+        json!({"weight": weight, "template": {"spec": {"requirements": requirements}}})
+    };
+    let refused = Fault::new(FaultKind::CapacityRefused).times(1);
+    world.cloud.faults().start(refused);
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("first", only("bxf-2x8", 10)).await;
+            world.pool("second", only("bxf-4x16", 1)).await;
+            world.waiting("a", json!({})).await;
+            let of = async |pool: &str| {
+                let claims = world.all_claims().await;
+                claims
+                    .into_iter()
+                    .find(|claim| claim.labels()[names::NODE_POOL] == pool)
+            };
+            world
+                .until("a claim", Duration::from_secs(30), async || {
+                    of("first").await.is_some()
+                })
+                .await;
+            let has_ended = async || {
+                let claim = of("first").await;
+                claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some() || is_short(&claim))
+            };
+            while !has_ended().await {
+                world.clock.sleep(MOMENT).await;
+            }
+            let ended = world.clock.instant();
+            while of("second").await.is_none() {
+                world.clock.sleep(MOMENT).await;
+            }
+            let took = world.clock.instant() - ended;
+            assert!(took <= Duration::from_secs(2), "{took:?}");
+        }),
+    )
+    .await;
+}
+
+fn is_short(claim: &NodeClaim) -> bool {
+    let conditions = claim
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|it| {
+        let is_launch = it.type_ == "Launched" && it.status == "False";
+        is_launch && it.reason.as_deref() == Some(names::REASON_INSUFFICIENT_CAPACITY)
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_is_in_a_hurry_closes_the_window_at_once() {
     let world = World::new();
@@ -127,7 +188,7 @@ async fn who_is_in_a_hurry_closes_the_window_at_once() {
         *kept.lock().unwrap() = Some(context.hurry.clone());
         context
     };
-    let replica = factory_of(World::settings("one"), |edges| edges, keep)(world.edges());
+    let replica = audited::factory_of(World::settings("one"), |edges| edges, keep)(world.edges());
     while_working(
         replica,
         Box::pin(async {

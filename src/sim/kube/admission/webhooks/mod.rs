@@ -23,7 +23,7 @@ pub use call::Webhooks;
 use super::{Admission, Operation};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::refusal::Refusal;
-use crate::sim::kube::server::ApiServer;
+use crate::sim::kube::server::{ApiServer, State};
 use crate::sim::kube::warning;
 use call::Failure;
 use matching::{Hook, Invocation};
@@ -35,6 +35,14 @@ const GROUP: &str = "admissionregistration.k8s.io";
 enum Power {
     Mutate,
     Validate,
+}
+
+/// Whether there is a configuration of either kind.
+pub(super) fn are_configured(state: &State) -> bool {
+    let kinds = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    kinds
+        .iter()
+        .any(|plural| state.store.count(&TableKey::of(GROUP, plural)) > 0)
 }
 
 /// Asks the mutating webhooks; the object as they leave it.

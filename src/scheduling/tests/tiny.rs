@@ -1,0 +1,131 @@
+//! Clusters so small that every place can be tried: nobody is left out who could still be let in.
+//!
+//! The judge is `audit`, which does not know how plans are made. A plan is extended by each pod that it leaves out, on each
+//! node, and on a node of its own of each type, zone and capacity type; none of these may be legal.
+
+use proptest::prelude::*;
+
+use super::laws::{any_nodes, any_pods, namespaces};
+use super::*;
+
+fn any_tiny() -> impl Strategy<Value = Cluster> {
+    let types = prop::collection::vec(1_i64..9, 1..3);
+    let limit = prop::option::weighted(0.3, 0_i64..12);
+    (types, any_nodes(), any_pods(4), limit).prop_map(|(types, mut nodes, mut pods, limit)| {
+        let types = types
+            .iter()
+            .enumerate()
+            .map(|(at, cpu)| kind(&format!("t{at}"), *cpu))
+            .collect();
+        nodes.truncate(2);
+        pods.truncate(3);
+        let mut base = cluster().types(types).with(pods);
+        base.namespaces = namespaces();
+        base.nodes = nodes;
+        base.pools[0].limits = limit.map(|cpu| Resources::new().with(CPU, cpu * 1000));
+        // What pods would merely like keeps nobody out, and audit does not look at it.
+        base.options.preferences = Preferences::Ignore;
+        base
+    })
+}
+
+/// A plan with one more pod on a place.
+fn with_pod(plan: &Plan, pod: usize, on: Destination) -> Plan {
+    let mut with = plan.clone();
+    with.placements.push(Placement { pod, on });
+    for left in &mut with.left_out {
+        left.pods.retain(|other| *other != pod);
+    }
+    with.left_out.retain(|left| !left.pods.is_empty());
+    with
+}
+
+/// A claim for one pod that can be bought in one way only.
+fn alone(
+    snapshot: &Snapshot,
+    pod: usize,
+    term: &Requirements,
+    (kind, offering): (usize, &Offering),
+) -> NewClaim {
+    let pool = &snapshot.pools[0];
+    let class = snapshot.pending.members[pod].class;
+    let mut requirements = pool.requirements.and(term);
+    requirements.narrow(ZONE, &Values::one_of([offering.zone.as_str()]));
+    requirements.narrow(CAPACITY_TYPE, &Values::one_of([offering.capacity_type.as_str()]));
+    NewClaim {
+        pool: 0,
+        requirements,
+        requests: snapshot.pending.classes[class].as_ref().unwrap().requests.clone(),
+        pods: vec![pod],
+        options: vec![u32::try_from(kind).unwrap()],
+        cheapest: Cheapest {
+            instance_type: kind,
+            zone: offering.zone.clone(),
+            capacity_type: offering.capacity_type,
+            price: offering.price,
+        },
+        min_values: MinValues::Kept,
+    }
+}
+
+/// Every plan with one more pod.
+fn extensions(snapshot: &Snapshot, plan: &Plan, pod: usize) -> Vec<Plan> {
+    let nodes = 0..snapshot.nodes.len();
+    let mut all: Vec<Plan> = nodes
+        .map(|node| with_pod(plan, pod, Destination::Existing(node)))
+        .collect();
+    let class = snapshot.pending.members[pod].class;
+    let terms = &snapshot.pending.classes[class].as_ref().unwrap().node_terms;
+    for (kind, sort) in snapshot.pools[0].types.iter().enumerate() {
+        for (offering, term) in sort
+            .offerings
+            .iter()
+            .flat_map(|sold| terms.iter().map(move |term| (sold, term)))
+        {
+            let mut with = with_pod(plan, pod, Destination::New(plan.claims.len()));
+            with.claims.push(alone(snapshot, pod, term, (kind, offering)));
+            all.push(with);
+        }
+    }
+    all
+}
+
+/// Who is left out and could be let in, and by which plan.
+fn could_be_let_in(snapshot: &Snapshot, plan: &Plan) -> Option<(String, Plan)> {
+    let left: Vec<usize> = plan.left_out.iter().flat_map(|left| left.pods.clone()).collect();
+    left.into_iter().find_map(|pod| {
+        let better = extensions(snapshot, plan, pod);
+        let legal = better
+            .into_iter()
+            .find(|plan| crate::audit::plan(snapshot, plan).is_empty())?;
+        Some((snapshot.pending.members[pod].name.clone(), legal))
+    })
+}
+
+#[test]
+fn a_pod_that_is_left_out_for_nothing_is_found() {
+    let solved = cluster().with([pod("p", "1")]).solve();
+    let lazy = Plan {
+        left_out: vec![LeftOut {
+            pods: vec![0],
+            refusals: vec![Refusal {
+                place: Where::Everywhere,
+                why: Why::Taken,
+            }],
+        }],
+        ..Plan::default()
+    };
+    assert!(could_be_let_in(&solved.snapshot, &lazy).is_some());
+    assert!(could_be_let_in(&solved.snapshot, &solved.plan).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(768))]
+
+    #[test]
+    fn nobody_is_left_out_who_could_still_be_let_in(cluster in any_tiny()) {
+        let solved = cluster.solve();
+        let missed = could_be_let_in(&solved.snapshot, &solved.plan);
+        prop_assert!(missed.is_none(), "{:?}: {:?}", missed, solved.words());
+    }
+}

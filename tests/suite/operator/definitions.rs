@@ -1,0 +1,134 @@
+//! Definitions of another release, which drop what is written.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Body;
+use futures::future::BoxFuture;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use karpenter_ibm::operator::{self, serve};
+use prometheus::Registry;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::{World, while_working};
+
+const NAME: &str = "nodeclaims.karpenter.sh";
+const STATUS: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
+
+/// A replica, and what is asked of it over HTTP.
+struct Process {
+    replica: BoxFuture<'static, ()>,
+    router: axum::Router,
+    registry: Registry,
+}
+
+fn process(world: &World) -> Process {
+    let (edges, told) = (world.edges(), Arc::new(Mutex::new(None)));
+    let registry = edges.registry.clone();
+    let kept = told.clone();
+    let change = move |context: operator::Context| {
+        *kept.lock().unwrap() = Some(context.definitions.readiness());
+        context
+    };
+    let replica = operator::factory_of(World::settings("one"), |edges| edges, change)(edges);
+    let readiness = told.lock().unwrap().take().unwrap();
+    let router = serve::router(registry.clone(), readiness);
+    Process {
+        replica,
+        router,
+        registry,
+    }
+}
+
+async fn ready(router: &axum::Router) -> (StatusCode, String) {
+    let request = Request::get("/readyz").body(Body::empty()).unwrap();
+    let answer = router.clone().oneshot(request).await.unwrap();
+    let status = answer.status();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// How many claims suffer, by the metric.
+fn dropped(registry: &Registry) -> String {
+    let families = registry.gather();
+    let found = families
+        .iter()
+        .find(|family| family.name() == "karpenter_ibm_allocations_dropped");
+    found.unwrap().get_metric()[0].get_gauge().get_value().to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_a_definition_that_drops_allocations_nothing_is_bought_and_it_is_said_everywhere() {
+    let world = World::new();
+    let mut field = Value::Null;
+    let without = |definition: &mut Value| {
+        let status = definition.pointer_mut(STATUS).unwrap().as_object_mut().unwrap();
+        field = status.remove("allocation").unwrap();
+    };
+    world.redefine(NAME, without).await;
+    let Process {
+        replica,
+        router,
+        registry,
+    } = process(&world);
+    while_working(replica, async {
+        world
+            .until_judged("default", "True", Duration::from_mins(1))
+            .await;
+        assert_eq!(ready(&router).await.0, StatusCode::OK);
+        world.claim("a").await;
+        world.claim("b").await;
+        world.clock.sleep(Duration::from_mins(5)).await;
+        assert_eq!(world.orders(), 0);
+        let (status, words) = ready(&router).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(
+            words.contains(NAME) && words.contains("crds/karpenter.sh_nodeclaims.yaml"),
+            "{words}"
+        );
+        assert_eq!(dropped(&registry), "2");
+        let told = world.told("ForeignDefinitions").await;
+        let about: Vec<&str> = told.iter().map(|(about, _, _)| about.as_str()).collect();
+        assert_eq!(about, ["NodeClaim a", "NodeClaim b"]);
+        assert!(told[0].2.contains(NAME), "{}", told[0].2);
+        let with = |definition: &mut Value| definition.pointer_mut(STATUS).unwrap()["allocation"] = field;
+        world.redefine(NAME, with).await;
+        world.until_launched("a").await;
+        world.until_launched("b").await;
+        assert_eq!(
+            (ready(&router).await.0, dropped(&registry)),
+            (StatusCode::OK, "0".to_owned())
+        );
+        assert_eq!(world.orders(), 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_ready_again_when_the_last_claim_that_suffered_is_gone() {
+    let world = World::new();
+    let without = |definition: &mut Value| {
+        let status = definition.pointer_mut(STATUS).unwrap().as_object_mut().unwrap();
+        status.remove("allocation");
+    };
+    world.redefine(NAME, without).await;
+    let Process { replica, router, .. } = process(&world);
+    while_working(replica, async {
+        world.claim("a").await;
+        world
+            .until("not ready", Duration::from_mins(2), async || {
+                ready(&router).await.0 == StatusCode::SERVICE_UNAVAILABLE
+            })
+            .await;
+        world.delete("a").await;
+        world.until_gone("a").await;
+        world
+            .until("ready", Duration::from_mins(1), async || {
+                ready(&router).await.0 == StatusCode::OK
+            })
+            .await;
+    })
+    .await;
+}
