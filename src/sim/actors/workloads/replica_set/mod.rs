@@ -165,8 +165,8 @@ mod tests {
     #[test]
     fn spare_pods_go_in_order() {
         let pods = vec![
-            own(on(ready(pod("old"), 10), "n")),
-            own(on(ready(pod("new"), 20), "m")),
+            own(on(ready(pod("aged"), 10), "n")),
+            own(on(ready(pod("new"), 90), "m")),
             own(pod("unplaced")),
         ];
         assert_eq!(deeds(&seen(1, pods)), ["delete unplaced", "delete new"]);
