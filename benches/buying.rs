@@ -90,7 +90,7 @@ async fn buy(count: usize) -> Result<Bought> {
     tokio::select! {
         biased;
         told = story => told?,
-        () = operator::factory(stage::settings()?)(stage::edges(&kube, &cloud, &clock)) => anyhow::bail!("the operator ended"),
+        () = operator::factory(stage::settings(&kube)?)(stage::edges(&kube, &cloud, &clock)) => anyhow::bail!("the operator ended"),
     }
     let mut tens: BTreeMap<i64, usize> = BTreeMap::new();
     let mut minutes: BTreeMap<i64, (usize, usize)> = BTreeMap::new();

@@ -59,8 +59,9 @@ async fn measure(pods: usize) -> Result<()> {
     let plans: Plans = Arc::default();
     let kept = plans.clone();
     let keep = move |context| keep_plans(context, &kept);
-    let replica =
-        operator::factory_of(stage::settings()?, |edges| edges, keep)(stage::edges(&kube, &cloud, &clock));
+    let replica = operator::factory_of(stage::settings(&kube)?, |edges| edges, keep)(stage::edges(
+        &kube, &cloud, &clock,
+    ));
     let story = async {
         // Until the class is resolved and what is sold was read.
         clock.sleep(Duration::from_secs(5)).await;

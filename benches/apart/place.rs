@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::api::{IBMNodeClass, NodePool};
@@ -13,8 +16,10 @@ use karpenter_ibm::clock::Clock;
 use karpenter_ibm::sim::ibm::{self, Cloud, Server, Span};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, serve};
+use karpenter_ibm::sim::world::chart;
+use karpenter_ibm::sim::world::cluster::{ACCOUNT, JOINER, NAMESPACE};
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Place {
     /// An administrator's.
     pub(crate) client: Client,
-    /// An administrator's, as a file.
-    pub(crate) kubeconfig: PathBuf,
+    /// The operator's own, as a file: with the rights that the chart gives it, and no others.
+    pub(crate) operator: PathBuf,
     /// The account.
     pub(crate) cloud: Cloud,
     /// Where the account is reached.
@@ -59,25 +64,59 @@ impl Place {
             ),
             Err(_) => (Scheduler::Absent, embedded().await?),
         };
-        let config = Kubeconfig::read_from(&kubeconfig)?;
-        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+        let admin = Kubeconfig::read_from(&kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(admin.clone(), &KubeConfigOptions::default()).await?;
         let place = Self {
             client: Client::try_from(config)?,
-            kubeconfig,
+            operator: env::temp_dir().join(format!("karpenter-ibm-apart-operator-{}", std::process::id())),
             cloud,
             endpoint,
             scheduler,
         };
         place.install().await?;
+        place.admit(admin).await?;
         Ok(place)
+    }
+
+    /// Writes how the operator reaches the cluster: as an administrator does, but as itself.
+    async fn admit(&self, mut kubeconfig: Kubeconfig) -> Result<()> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let wanted = TokenRequest::default();
+        let given = accounts
+            .create_token_request(ACCOUNT, &PostParams::default(), &wanted)
+            .await?;
+        let token = given.status.context("no token is given")?.token;
+        for user in &mut kubeconfig.auth_infos {
+            user.auth_info = Some(AuthInfo {
+                token: token.clone().map(Into::into),
+                ..AuthInfo::default()
+            });
+        }
+        Ok(std::fs::write(
+            &self.operator,
+            serde_json::to_string(&kubeconfig)?,
+        )?)
     }
 
     async fn install(&self) -> Result<()> {
         for definition in definitions()? {
             self.make::<CustomResourceDefinition>(&definition.object).await?;
         }
-        self.make::<Namespace>(&json!({"metadata": {"name": "karpenter-ibm"}}))
+        self.make::<Namespace>(&json!({"metadata": {"name": NAMESPACE}}))
             .await?;
+        for name in [ACCOUNT, JOINER] {
+            self.make_in_release::<ServiceAccount>(&json!({"metadata": {"name": name}}))
+                .await?;
+        }
+        for object in chart::objects()? {
+            match object["kind"].as_str().unwrap_or_default() {
+                "ClusterRole" => self.make::<ClusterRole>(&object).await?,
+                "ClusterRoleBinding" => self.make::<ClusterRoleBinding>(&object).await?,
+                "Role" => self.make_in_release::<Role>(&object).await?,
+                "RoleBinding" => self.make_in_release::<RoleBinding>(&object).await?,
+                kind => anyhow::bail!("{kind} in the chart is not known here"),
+            }
+        }
         let account = self.cloud.account();
         let class = json!({
             "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
@@ -99,11 +138,19 @@ impl Place {
     }
 
     /// Makes an object, as soon as its kind is served.
-    async fn make<K>(&self, object: &Value) -> Result<()>
+    async fn make<K: Made>(&self, object: &Value) -> Result<()> {
+        Self::make_with::<K>(&Api::all(self.client.clone()), object).await
+    }
+
+    /// Makes one in the namespace of the release.
+    async fn make_in_release<K>(&self, object: &Value) -> Result<()>
     where
-        K: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+        K: Made + kube::Resource<Scope = NamespaceResourceScope>,
     {
-        let objects: Api<K> = Api::all(self.client.clone());
+        Self::make_with::<K>(&Api::namespaced(self.client.clone(), NAMESPACE), object).await
+    }
+
+    async fn make_with<K: Made>(objects: &Api<K>, object: &Value) -> Result<()> {
         let object: K = serde_json::from_value(object.clone())?;
         for _ in 0..100 {
             match objects.create(&PostParams::default(), &object).await {
@@ -116,6 +163,14 @@ impl Place {
         }
         anyhow::bail!("{} is not served", K::kind(&()))
     }
+}
+
+/// What can be made.
+trait Made: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug {}
+
+impl<K> Made for K where
+    K: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug
+{
 }
 
 /// The embedded cluster; where its kubeconfig is.

@@ -22,17 +22,14 @@ pub(crate) struct Operator(Child);
 impl Operator {
     /// Starts it, and waits until it has resolved the class.
     pub(crate) async fn start(place: &Place) -> Result<Self> {
-        // Machines are told nothing: none of them boots.
-        let user_data = std::env::temp_dir().join(format!("karpenter-ibm-user-data-{}", std::process::id()));
-        std::fs::write(&user_data, "#cloud-config\nhostname: NODE_NAME\n")?;
         let operator = Command::new(env!("CARGO_BIN_EXE_karpenter-ibm"))
             .arg("controller")
             .args(["--region", "us-south", "--listen", "127.0.0.1:0"])
             .args(["--endpoint", &place.endpoint])
             .args(["--ibm-requests-per-second", &REQUESTS_PER_SECOND.to_string()])
-            .arg("--user-data-file")
-            .arg(&user_data)
-            .env("KUBECONFIG", &place.kubeconfig)
+            // What the kubeconfig says is the loopback. None of the machines boots.
+            .args(["--cluster-endpoint", "https://10.240.0.5:6443"])
+            .env("KUBECONFIG", &place.operator)
             .env("IBMCLOUD_API_KEY", "demo-api-key")
             .env("RUST_LOG", "error")
             .stdout(Stdio::null())

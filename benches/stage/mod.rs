@@ -8,16 +8,16 @@ use karpenter_ibm::clock::Clock;
 use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{Edges, PriceSource, RawSettings, Settings};
+use karpenter_ibm::operator::{ClusterAccess, Edges, PriceSource, RawSettings, Settings};
 use karpenter_ibm::sim::ibm::Cloud;
-use karpenter_ibm::sim::kube::identity::{Keys, User};
+use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
+use karpenter_ibm::sim::world::chart;
+use karpenter_ibm::sim::world::cluster::{ACCOUNT, Cluster, JOINER, NAMESPACE, URL};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-const NAMESPACE: &str = "karpenter-ibm";
-
-/// A cluster with our definitions, and a class for everything that the account sells.
+/// A cluster with our definitions and the chart's accounts and rights, and a class for everything that the account sells.
 pub(crate) fn cluster(clock: &Clock, cloud: &Cloud) -> Result<ApiServer> {
     let kube = ApiServer::new(Options {
         clock: clock.clone(),
@@ -28,8 +28,14 @@ pub(crate) fn cluster(clock: &Clock, cloud: &Cloud) -> Result<ApiServer> {
         write::insert(&kube, definition.object);
     }
     let account = cloud.account();
+    let of_release = |name: &str| {
+        let metadata = json!({"name": name, "namespace": NAMESPACE});
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    };
     let objects = [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        of_release(ACCOUNT),
+        of_release(JOINER),
         json!({
             "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
             "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
@@ -38,11 +44,12 @@ pub(crate) fn cluster(clock: &Clock, cloud: &Cloud) -> Result<ApiServer> {
     for object in objects {
         write::insert(&kube, object);
     }
+    chart::install(&kube)?;
     Ok(kube)
 }
 
-/// A replica whose machines are told nothing: none of them boots.
-pub(crate) fn settings() -> Result<Settings> {
+/// A replica whose machines are told where this cluster is; none of them boots.
+pub(crate) fn settings(kube: &ApiServer) -> Result<Settings> {
     let mut settings = Settings::validate(&RawSettings {
         api_key: Some(Secret::new("demo-api-key".to_owned())),
         region: Some("us-south".to_owned()),
@@ -51,15 +58,19 @@ pub(crate) fn settings() -> Result<Settings> {
         ..RawSettings::default()
     })?;
     settings.prices = PriceSource::BuiltIn;
-    settings.controllers.user_data = Some("#cloud-config\nhostname: NODE_NAME\n".to_owned());
+    settings.controllers.cluster = Some(ClusterAccess {
+        endpoint: URL.to_owned(),
+        authority: kube.identity().root_certificate(),
+        dns: Vec::new(),
+    });
     Ok(settings)
 }
 
-/// Where that replica works.
+/// Where that replica works: with the rights that the chart gives it, and no others.
 pub(crate) fn edges(kube: &ApiServer, cloud: &Cloud, clock: &Clock) -> Edges {
     let exchange = Arc::new(cloud.exchange());
     Edges {
-        kube: kube.retrying_client_as(User::admin()),
+        kube: kube.retrying_client_as(Cluster::operator()),
         ibm: Transports {
             cloud: exchange.clone(),
             metadata: exchange,

@@ -39,9 +39,6 @@ pub struct Args {
     /// ServiceAccount in that namespace with whose tokens machines join [default: karpenter-ibm-joiner]
     #[arg(long)]
     joiner_service_account: Option<String>,
-    /// Cloud-init document for machines whose class has none; NODE_NAME in it stands for the node's name
-    #[arg(long)]
-    user_data_file: Option<PathBuf>,
     /// Address of the API server as machines reach it, https://host:port [default: the one that this process uses]
     #[arg(long, env = "CLUSTER_ENDPOINT")]
     cluster_endpoint: Option<String>,
@@ -174,7 +171,6 @@ fn raw(args: Args) -> RawSettings {
         namespace: args.namespace.filter(|name| !name.is_empty()),
         pod: args.pod.filter(|name| !name.is_empty()),
         joiner: args.joiner_service_account,
-        user_data_file: args.user_data_file,
         cluster_endpoint: args.cluster_endpoint.filter(|text| !text.is_empty()),
         cluster_dns: args
             .cluster_dns

@@ -67,8 +67,6 @@ pub struct Settings {
     pub namespace: String,
     /// Who this replica is, as `<namespace>/<pod>`.
     pub identity: String,
-    /// What machines run first when their class does not say: `NODE_NAME` in it stands for the claim's name.
-    pub user_data: Option<String>,
     /// The ServiceAccount, in that namespace, with whose tokens machines ask for their certificates.
     pub joiner: String,
     /// How long things may take.
@@ -153,7 +151,6 @@ impl Settings {
             region: region.to_owned(),
             namespace: namespace.to_owned(),
             identity: identity.to_owned(),
-            user_data: None,
             joiner: JOINER_DEFAULT.to_owned(),
             limits: Limits::default(),
             cluster: None,

@@ -58,7 +58,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         node_class::run(context, cluster)
     });
     let drift = kept_up(&context, "drift", move |context| drift::run(context, cluster));
-    let approver = kept_up(&context, "approver", approve);
+    let approver = kept_up(&context, "approver", approver::run);
     let capacity = kept_up(&context, "capacity", capacity::run);
     let plan = plan(context.clone()).boxed();
     let unavailable = kept_up(&context, "unavailable", move |_| {
@@ -98,11 +98,4 @@ async fn plan(context: Context) {
     let pools = kept_up(&context, "nodepools", node_pool::run);
     let pods = kept_up(&context, "provisioning", provisioning::run);
     together([known, pools, pods]).await;
-}
-
-/// A fixed document brings a credential of its own, which no claim knows; whoever made it approves what comes of it.
-async fn approve(context: Context) {
-    if context.settings.user_data.is_none() {
-        approver::run(context).await;
-    }
 }

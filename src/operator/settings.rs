@@ -49,8 +49,6 @@ pub struct RawSettings {
     pub pod: Option<String>,
     /// `--joiner-service-account`
     pub joiner: Option<String>,
-    /// `--user-data-file`
-    pub user_data_file: Option<PathBuf>,
     /// `--cluster-endpoint`
     pub cluster_endpoint: Option<String>,
     /// `--cluster-dns`, each address
@@ -144,8 +142,6 @@ const DEADLINE_SECONDS_MAX: u64 = 300;
 const BREAKER_MAX: u64 = 100_000;
 /// Where the chart is installed when nothing else is said.
 const NAMESPACE_DEFAULT: &str = "karpenter-ibm";
-/// The longest user data that the VPC API takes.
-const USER_DATA_BYTES_MAX: usize = 65_536;
 
 impl Settings {
     /// Validates everything; the first wrong setting is the error.
@@ -211,7 +207,6 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
     settings.joiner = joiner;
     times::set(raw, &mut settings)?;
     settings.collecting = raw.collecting;
-    settings.user_data = raw.user_data_file.as_deref().map(user_data).transpose()?;
     settings.allowed = raw.allowed.clone();
     settings.planning = raw.planning.options;
     settings.batch = raw.planning.batch()?;
@@ -265,20 +260,6 @@ fn breakers(raw: &RawSettings) -> Result<Breakers, SettingError> {
         )?,
         purchases: raw.purchases,
     })
-}
-
-fn user_data(path: &Path) -> Result<String, SettingError> {
-    let wrong = |problem: String| SettingError {
-        setting: "--user-data-file",
-        problem,
-        may_be: "the path of a readable text file of at most 64 KiB".to_owned(),
-    };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
-    if text.len() > USER_DATA_BYTES_MAX {
-        return Err(wrong(format!("{} is longer than 64 KiB", path.display())));
-    }
-    Ok(text)
 }
 
 fn region(name: Option<&str>) -> Result<String, SettingError> {

@@ -9,13 +9,15 @@ use std::time::Duration;
 use ::kube::api::{ListParams, PostParams};
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::NodeClaim;
-use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::clock::Clock;
+use karpenter_ibm::sim::actors::network;
 use karpenter_ibm::sim::ibm::{Cloud, Options, Server};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{self, ApiServer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+
+use crate::whole::place;
 
 const CANARY: &str = "canary-key-9d2e4c";
 
@@ -117,13 +119,18 @@ pub(super) struct Simulator {
     pub(super) url: String,
     pub(super) cloud: Cloud,
     pub(super) cluster: ApiServer,
+    /// An administrator's.
     pub(super) kubeconfig: PathBuf,
+    /// The operator's own, with the chart's rights and no others.
+    operator: PathBuf,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Drop for Simulator {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.kubeconfig);
+        for file in [&self.kubeconfig, &self.operator] {
+            let _ = std::fs::remove_file(file);
+        }
     }
 }
 
@@ -143,11 +150,9 @@ impl Simulator {
             seed: 1,
             keys: Keys::Fixed,
         });
-        for definition in definitions().unwrap() {
-            kube::write::insert(&cluster, definition.object);
-        }
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let kubeconfig = std::env::temp_dir().join(format!("karpenter-ibm-{}-{number}", std::process::id()));
+        let operator = kubeconfig.with_extension("operator");
         let url = runtime.block_on(async {
             let anywhere = "127.0.0.1:0".parse().unwrap();
             let server = Server::bind(cloud.clone(), anywhere).await.unwrap();
@@ -156,6 +161,10 @@ impl Simulator {
             let listener = kube::serve::listen(anywhere).await.unwrap();
             let address = format!("https://{}", listener.local_addr().unwrap());
             std::fs::write(&kubeconfig, kube::serve::kubeconfig(&cluster, &address)).unwrap();
+            place::install(&cluster.admin()).await;
+            let own = place::operator(&cluster.admin()).await;
+            let own = network::kubeconfig(&address, &cluster.identity().root_certificate(), own);
+            std::fs::write(&operator, serde_json::to_string(&own).unwrap()).unwrap();
             let cluster = cluster.clone();
             tokio::spawn(
                 async move { kube::serve::serve(&cluster, listener, CancellationToken::new()).await },
@@ -167,6 +176,7 @@ impl Simulator {
             cloud,
             cluster,
             kubeconfig,
+            operator,
             runtime,
         }
     }
@@ -174,19 +184,11 @@ impl Simulator {
     /// Asks for a machine, as a user would, and waits until one was bought.
     fn buy(&self) {
         let account = self.cloud.account();
-        for object in [
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter-ibm"}}),
-            json!({
-                "apiVersion": "v1", "kind": "ServiceAccount",
-                "metadata": {"name": "karpenter-ibm-joiner", "namespace": "karpenter-ibm"},
-            }),
-            json!({
-                "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
-                "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
-            }),
-        ] {
-            kube::write::insert(&self.cluster, object);
-        }
+        let class = json!({
+            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+            "spec": {"region": "us-south", "vpc": account.vpc, "image": account.image},
+        });
+        kube::write::insert(&self.cluster, class);
         let requirement = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
         let claim = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "a"},
@@ -255,7 +257,7 @@ fn the_controller_serves_health_and_metrics_buys_tells_no_secret_and_stops_when_
         REGION,
         ("IBMCLOUD_API_KEY_FILE", key_file.to_str().unwrap()),
         ("IBMCLOUD_ENDPOINT", simulator.url.as_str()),
-        ("KUBECONFIG", simulator.kubeconfig.to_str().unwrap()),
+        ("KUBECONFIG", simulator.operator.to_str().unwrap()),
         ("RUST_LOG", "trace"),
     ];
     let args = [&SERVING[..], &["--cluster-endpoint", "https://10.240.0.5:6443"]].concat();

@@ -60,8 +60,8 @@ fn ended(output: &Output, code: i32) -> String {
 }
 
 /// What was said, done and expected, without what was seen in between and the bill: which of two claims is served first,
-/// and what claims are called, hangs on the process's own hashes, which only `simulate` draws from the seed; so may times
-/// by a second.
+/// and what claims are called, hangs on the process's own hashes, which only `simulate` draws from the seed; so do times,
+/// by seconds.
 fn steps(told: &str) -> Vec<&str> {
     told.lines()
         .filter_map(|line| line.split_once("] "))
@@ -69,6 +69,42 @@ fn steps(told: &str) -> Vec<&str> {
         .filter(|text| !text.starts_with(' ') && !text.contains(" paid for "))
         .map(|text| text.split_once(" the machine of ").map_or(text, |(done, _)| done))
         .collect()
+}
+
+/// What was seen of claims, machines, nodes, holds and events, whenever and in whichever order, with the pool's name for
+/// that of a claim. Where each pod runs, and whether a node that goes is seen once more while it does, differs.
+fn sights(told: &str) -> Vec<String> {
+    let kinds = [
+        "claim ",
+        "the cloud ",
+        "the machine ",
+        "node ",
+        "event ",
+        "spot:",
+        "on-demand:",
+    ];
+    let seen = told.lines().filter_map(|line| line.split_once("]   "));
+    let seen = seen
+        .map(|(_, text)| text)
+        .filter(|text| kinds.iter().any(|kind| text.starts_with(kind)) && !text.ends_with(" is not ready"));
+    let mut sights: Vec<String> = seen
+        .map(|text| text.split(' ').map(nameless).collect::<Vec<_>>().join(" "))
+        .collect();
+    sights.sort();
+    sights
+}
+
+/// A word without what is made up anew each time: the end of a claim's or pod's name, or a date.
+fn nameless(word: &str) -> String {
+    let bare = word.trim_end_matches([':', ';', ',']);
+    if bare.parse::<jiff::Timestamp>().is_ok() {
+        return "a date".to_owned();
+    }
+    let is_made_up = |part: &&str| part.len() >= 8 && part.chars().all(|c| c.is_ascii_hexdigit());
+    match bare.split('-').find(is_made_up) {
+        Some(part) => bare.split(part).next().unwrap_or_default().to_owned(),
+        None => word.to_owned(),
+    }
 }
 
 #[test]
@@ -83,6 +119,8 @@ fn the_script_tells_the_recorded_story_and_leaves_nothing_behind() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/scenarios/demo.transcript");
     let (told, golden) = (text(&output.stdout), fs::read_to_string(golden).unwrap());
     assert_eq!(steps(&told), steps(&golden));
+    assert!(sights(&golden).len() > 100, "there is much to see");
+    assert_eq!(sights(&told), sights(&golden));
     assert!(told.trim_end().ends_with("% saved"), "{told}");
     assert_eq!(folder.left(), [] as [&str; 0]);
 }

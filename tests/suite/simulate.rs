@@ -1,10 +1,10 @@
 //! `simulate`, as a developer runs it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 fn simulate() -> Command {
     Command::new(env!("CARGO_BIN_EXE_simulate"))
@@ -77,37 +77,113 @@ fn members(group: u32) -> Vec<String> {
     stats.filter(is_member).collect()
 }
 
-#[test]
-fn control_c_ends_it_with_130_and_leaves_nothing_running() {
-    let mut child = simulate()
-        .args(["--seeds", "0..100000", "--minutes", "2", "--jobs", "2"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .unwrap();
-    let group = child.id();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(
-        lines.next().unwrap().unwrap().starts_with('{'),
-        "a first seed is through"
-    );
-    let sent = Command::new("kill")
-        .args(["-INT", &group.to_string()])
-        .status()
-        .unwrap();
-    assert!(sent.success());
-    let said: Vec<String> = lines.map_while(Result::ok).collect();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
-    // Who was told to end may take a moment.
-    for _ in 0..100 {
-        if members(group).is_empty() {
+/// Looks every tenth of a second, for at most a minute.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
             return;
         }
         assert!(Command::new("sleep").arg("0.1").status().unwrap().success());
     }
-    panic!("left running: {:?}", members(group));
+    panic!("not within a minute: {what}");
+}
+
+/// One that is interrupted: in a group of its own, with a folder of its own for temporary files.
+struct Interrupted {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Interrupted {
+    fn start(name: &str, arguments: &[&str]) -> Self {
+        let folder = folder(name);
+        let child = simulate()
+            .args(arguments)
+            .env("TMPDIR", &folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        Self { child, folder }
+    }
+
+    /// Sends control-C, and says what was said after it. Nothing is left: no process, and no file.
+    fn interrupt(mut self, whom: Whom) -> String {
+        let group = self.child.id();
+        let target = match whom {
+            Whom::Everybody => format!("-{group}"),
+            Whom::Parent => group.to_string(),
+        };
+        let sent = Command::new("kill").args(["-INT", "--", &target]).status();
+        assert!(sent.unwrap().success());
+        // Who writes more than a pipe holds would wait for a reader for ever.
+        drop(self.child.stdout.take());
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(130), "{said}");
+        until("nobody is left", || members(group).is_empty());
+        fs::remove_dir(self.folder.join("tests/regressions")).unwrap();
+        fs::remove_dir(self.folder.join("tests")).unwrap();
+        let left: Vec<_> = fs::read_dir(&self.folder).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+        said
+    }
+}
+
+/// To whom control-C goes.
+#[derive(Clone, Copy)]
+enum Whom {
+    /// As a terminal sends it.
+    Everybody,
+    /// As somebody sends it who knows one process.
+    Parent,
+}
+
+#[test]
+fn control_c_ends_it_with_130_and_leaves_nothing_running() {
+    let campaign = ["--seeds", "0..100000", "--minutes", "2", "--jobs", "2"];
+    let mut running = Interrupted::start("interrupted-campaign", &campaign);
+    let mut first = String::new();
+    let mut lines = BufReader::new(running.child.stdout.take().unwrap());
+    lines.read_line(&mut first).unwrap();
+    assert!(first.starts_with('{'), "a first seed is through: {first}");
+    let said = running.interrupt(Whom::Parent);
+    assert!(
+        said.contains("interrupted: the runs under way were ended, their seeds are not counted"),
+        "{said}"
+    );
+}
+
+#[test]
+fn control_c_is_answered_whatever_is_under_way() {
+    let plan = written("interrupted.yaml", LIMITED);
+    let shrink = [
+        "--shrink",
+        "0",
+        "--minutes",
+        "1",
+        "--plan",
+        plan.to_str().unwrap(),
+    ];
+    let shrink = [&shrink[..], &HASTY].concat();
+    let cases: [(&str, &[&str], Whom); 6] = [
+        ("seed", &["--seed", "0", "--minutes", "600"], Whom::Everybody),
+        ("seed-alone", &["--seed", "0", "--minutes", "600"], Whom::Parent),
+        ("replay", &["--replay", "0", "--minutes", "600"], Whom::Everybody),
+        ("transcript", &["--transcript", "demo"], Whom::Everybody),
+        ("shrink", &shrink, Whom::Parent),
+        ("regressions", &["--regressions"], Whom::Parent),
+    ];
+    for (name, arguments, whom) in cases {
+        let running = Interrupted::start(&format!("interrupted-{name}"), arguments);
+        let group = running.child.id();
+        // It and the run that it waits for.
+        until(name, || members(group).len() == 2);
+        let said = running.interrupt(whom);
+        assert!(said.contains("interrupted: the run"), "{name}: {said}");
+    }
 }
 
 /// A folder of its own, with one for regressions in it as the project has.
@@ -239,4 +315,28 @@ fn how_many_seeds_run_at_a_time_changes_nothing_of_what_they_come_to() {
     assert_eq!(alone.0.len(), 2);
     assert_eq!(alone.1, "2 passed, 0 failed");
     assert_eq!(campaign("2"), alone);
+}
+
+#[test]
+fn a_campaign_that_its_time_ends_has_not_failed() {
+    let ended = [
+        "--seeds",
+        "0..100000",
+        "--for",
+        "1s",
+        "--at-least",
+        "2",
+        "--calm",
+        "--minutes",
+        "1",
+    ];
+    let output = run(&ended);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let passed: u64 = text
+        .lines()
+        .last()
+        .and_then(|last| last.strip_suffix(" passed, 0 failed")?.parse().ok())
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!((2..1000).contains(&passed), "{passed}");
 }

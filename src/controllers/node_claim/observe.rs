@@ -65,9 +65,9 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Whether the claim's machine needs a credential of ours.
-    pub(super) fn need(&self, context: &Context) -> Need {
+    pub(super) fn need(&self) -> Need {
         let class = self.class.as_ref();
-        class.map_or(Need::Nothing, |class| user_data::need(context, &class.class))
+        class.map_or(Need::Nothing, |class| user_data::need(&class.class))
     }
 }
 
@@ -120,7 +120,7 @@ async fn look_at_the_market(shared: &Shared, known: &Known, seen: &mut Seen) -> 
         let class = seen.class.as_ref();
         let judged = shared.market.judge(context, claim, class, known.moment).await?;
         (seen.observed.standing, seen.read_at) = (judged.standing, judged.read_at);
-        seen.observed.credential = shared.tokens.state(context, claim, seen.need(context));
+        seen.observed.credential = shared.tokens.state(context, claim, seen.need());
     }
     if needs_choice(claim, &seen.observed.machine, &seen.observed.standing) {
         let class = seen.class.as_ref();

@@ -26,7 +26,7 @@ pub(super) async fn allocate(
     seen: &Seen,
     mut allocation: Allocation,
 ) -> Result<Known, Error> {
-    let minted = match seen.need(&shared.context) {
+    let minted = match seen.need() {
         Need::Nothing => None,
         Need::Token => Some(mint(shared, &allocation).await?),
     };

@@ -1,4 +1,4 @@
-//! What a claim's machine runs first: the class's own, a fixed document, or the one that makes it a node.
+//! What a claim's machine runs first: the class's own, or the one that makes it a node.
 
 use kube::ResourceExt;
 
@@ -7,7 +7,6 @@ use super::tokens::Need;
 use super::{Error, Shared};
 use crate::api::{Allocation, IBMNodeClass, NodeClaim};
 use crate::bootstrap::{self, Join, Packages};
-use crate::controllers::context::Context;
 use crate::controllers::node_class::Resolved;
 use crate::controllers::node_class::joining::{family, reach};
 use crate::model::Reservation;
@@ -18,9 +17,11 @@ use crate::secret::Secret;
 pub(super) struct Unmade(pub(super) String);
 
 /// Whether machines of a class need a credential of ours.
-pub(super) fn need(context: &Context, class: &IBMNodeClass) -> Need {
-    let is_ours = class.spec.user_data.is_none() && context.settings.user_data.is_none();
-    if is_ours { Need::Token } else { Need::Nothing }
+pub(super) fn need(class: &IBMNodeClass) -> Need {
+    match class.spec.user_data {
+        None => Need::Token,
+        Some(_) => Need::Nothing,
+    }
 }
 
 /// The user data for what `claim` was allocated.
@@ -30,14 +31,9 @@ pub(super) async fn user_data(
     allocation: &Allocation,
     class: &Resolved,
 ) -> Result<Result<String, Unmade>, Error> {
-    let context = &shared.context;
-    let fixed = context.settings.user_data.as_ref();
-    if let (None, Some(text)) = (&class.class.spec.user_data, fixed) {
-        return Ok(Ok(text.replace("NODE_NAME", &claim.name_any())));
-    }
-    let token = match need(context, &class.class) {
+    let token = match need(&class.class) {
         Need::Nothing => Secret::new(String::new()),
-        Need::Token => match shared.tokens.of(context, claim) {
+        Need::Token => match shared.tokens.of(&shared.context, claim) {
             Some(token) => token,
             None => return Ok(Err(Unmade("its credential is not at hand".to_owned()))),
         },

@@ -58,9 +58,6 @@ pub(super) fn problem(
     image: Option<&ResolvedImage>,
     settings: &Settings,
 ) -> Option<Problem> {
-    if class.spec.user_data.is_none() && settings.user_data.is_some() {
-        return None;
-    }
     let Some(reach) = reach(class, settings) else {
         let message = "nobody says where machines reach the API server and how they know it: set \
                        --cluster-endpoint, or spec.bootstrap.clusterEndpoint and spec.bootstrap.clusterCA";
@@ -80,12 +77,8 @@ pub(super) fn problem(
 
 /// What is worth knowing of how machines of a class join. Kubernetes' community packages have no containerd, and neither
 /// have the repositories that come with RHEL.
-pub(super) fn note(
-    class: &IBMNodeClass,
-    image: Option<&ResolvedImage>,
-    settings: &Settings,
-) -> Option<String> {
-    let brings_its_own = class.spec.user_data.is_some() || settings.user_data.is_some();
+pub(super) fn note(class: &IBMNodeClass, image: Option<&ResolvedImage>) -> Option<String> {
+    let brings_its_own = class.spec.user_data.is_some();
     let bootstrap = class.spec.bootstrap.as_ref();
     let is_default = bootstrap.is_none_or(|bootstrap| bootstrap.repository.is_none());
     let is_rhel = family(class, image) == Some(Family::Rhel);
@@ -180,11 +173,6 @@ mod tests {
         assert_eq!(reason(&half, &untold()), Some("ClusterUnknown"));
         let own = json!({"userData": "#!/bin/sh\n"});
         assert_eq!(reason(&own, &untold()), None, "it joins by means of its own");
-        let fixed = Settings {
-            user_data: Some("#cloud-config\n".to_owned()),
-            ..untold()
-        };
-        assert_eq!(reason(&json!({}), &fixed), None);
     }
 
     #[test]
@@ -204,28 +192,22 @@ mod tests {
 
     #[test]
     fn an_image_of_the_rhel_family_must_know_where_containerd_is() {
-        let of = |change: &Value, os: &str, settings: &Settings| {
+        let of = |change: &Value, os: &str| {
             let image = image(os);
-            note(&class(change), Some(&image), settings).is_some()
+            note(&class(change), Some(&image)).is_some()
         };
-        let (rhel, told) = ("red-9-amd64", told());
-        assert!(of(&json!({}), rhel, &told));
+        let rhel = "red-9-amd64";
+        assert!(of(&json!({}), rhel));
         assert!(of(
             &json!({"bootstrap": {"family": "rhel"}}),
-            "ubuntu-24-04-amd64",
-            &told
+            "ubuntu-24-04-amd64"
         ));
-        assert!(!of(&json!({}), "ubuntu-24-04-amd64", &told));
+        assert!(!of(&json!({}), "ubuntu-24-04-amd64"));
         assert!(
-            !of(&json!({"bootstrap": {"repository": {}}}), rhel, &told),
+            !of(&json!({"bootstrap": {"repository": {}}}), rhel),
             "it brings both"
         );
-        assert!(!of(&json!({"userData": "#!/bin/sh"}), rhel, &told));
-        let fixed = Settings {
-            user_data: Some("#cloud-config".to_owned()),
-            ..told
-        };
-        assert!(!of(&json!({}), rhel, &fixed));
+        assert!(!of(&json!({"userData": "#!/bin/sh"}), rhel));
     }
 
     #[test]

@@ -161,7 +161,7 @@ async fn resolve(context: &Context, class: &IBMNodeClass) -> Result<Verdict, clo
     let image = verdict.image.as_ref().map(|(_, image)| image);
     let (problem, note) = (
         joining::problem(class, image, settings),
-        joining::note(class, image, settings),
+        joining::note(class, image),
     );
     verdict.problems.extend(problem);
     verdict.notes.extend(note);

@@ -2,7 +2,6 @@
 //!
 //! All of them work through the Kubernetes API alone and on the clock that they are given.
 
-pub mod approver;
 pub mod control_plane;
 pub mod kubelet;
 pub mod machines;

@@ -4,38 +4,12 @@
 //! play of one of them did serves the others too, and a campaign hardly ever plays a world twice.
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::sim::world::effects::{Counts, Deed};
 
 /// So many seeds in a row share a world.
 const SHARED: u64 = 8;
-
-/// Where calm plays are kept while a campaign runs; gone with it.
-#[derive(Debug)]
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    /// An empty one.
-    pub(super) fn new() -> io::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("karpenter-ibm-calm-plays-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
-        Ok(Self(folder))
-    }
-
-    /// Its path.
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left in a folder for temporary files is in nobody's way.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The seed from which the world of `seed` is drawn: everything but what goes wrong.
 pub(super) fn world_of(seed: u64) -> u64 {

@@ -39,6 +39,8 @@ pub struct Child {
     pub arguments: Vec<OsString>,
     /// After how long a run is given up.
     pub patience: Duration,
+    /// Where runs put files; what they leave there when they are ended goes with the folder.
+    pub scratch: PathBuf,
 }
 
 /// What the exit status 2 means everywhere in this project: bad input, nothing was done.
@@ -52,6 +54,7 @@ impl Trial for Child {
             .args(ask.arguments())
             // A life of two seconds: to give memory back to the system and ask for it again costs a twentieth of it.
             .env("MIMALLOC_PURGE_DELAY", "-1")
+            .env("TMPDIR", &self.scratch)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -126,6 +129,7 @@ mod tests {
             program: "sh".into(),
             arguments: vec!["-c".into(), text.into()],
             patience: Duration::from_secs(20),
+            scratch: std::env::temp_dir(),
         }
     }
 

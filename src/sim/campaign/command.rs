@@ -9,9 +9,9 @@ use anyhow::Context;
 use clap::Parser;
 use tokio::runtime::Builder;
 
-use super::calm::Folder;
 use super::child::{Child, Trial};
 use super::crashes::crash_everywhere;
+use super::here::{self, Ended};
 use super::line::{Line, Verdict};
 use super::mutants::{Catch, HUNTS, catch_all};
 use super::options::{Ask, Faults, Seeds};
@@ -19,24 +19,21 @@ use super::play;
 use super::progress::Progress;
 use super::regressions::Regression;
 use super::sampling::{Limits, run};
+use super::scratch::Scratch;
 use super::shrink::shrink;
-use crate::clock::Clock;
 use crate::sim::faults::{FaultName, Injection, Plan};
-use crate::sim::history::Keep;
 use crate::sim::probes;
-use crate::sim::scenario::Scenario;
-use crate::sim::scenario::transcript::transcript;
-use crate::sim::world::product;
-use crate::sim::world::recorder::Observer;
 
 /// A run that takes longer has gone wrong: most take a second or two.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// From so many seeds on, a rare thing that never happened is a hole in the campaign and not bad luck.
 const SEEDS_FOR_PROBES: u64 = 500;
 /// The seed with which scenarios are told.
-const TOLD_WITH: u64 = 1;
+pub(super) const TOLD_WITH: u64 = 1;
 /// Where histories are kept that once failed.
 const REGRESSIONS: &str = "tests/regressions";
+/// The status of what control-C ended, as shells have it.
+const INTERRUPTED: u8 = 130;
 /// How many runs shrinking may take.
 const SHRINK_RUNS_MAX: u64 = 300;
 
@@ -101,9 +98,12 @@ pub struct Args {
     /// With --seed or --replay: print every entry of the history
     #[arg(long)]
     pub trace: bool,
-    /// Run one seed in this process and print what it came to as a line of JSON
+    /// Run one seed and print what it came to as a line of JSON
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
+    /// Play the one seed in this process, with nobody to wait for it
+    #[arg(long, hide = true)]
+    pub here: bool,
 }
 
 impl Args {
@@ -113,7 +113,7 @@ impl Args {
         self.seed.or(self.replay).or(told)
     }
 
-    fn ask(&self, seed: u64) -> Ask {
+    pub(super) fn ask(&self, seed: u64) -> Ask {
         Ask {
             seed,
             scenario: self.scenario.clone(),
@@ -124,6 +124,11 @@ impl Args {
             calm_plays: self.calm_plays.clone(),
         }
     }
+
+    /// Whether so many seeds, however the campaign ended, must have met everything that is rare.
+    fn must_show_all(&self, seeds: u64) -> bool {
+        seeds >= SEEDS_FOR_PROBES && self.mutant.is_none() && self.scenario.is_none()
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -132,7 +137,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| format!("`{text}` is not a duration: write 90s, 8m or 1h30m"))
 }
 
-/// Does what is asked for: status 0 if all holds, 1 if not, 2 where nothing could be run.
+/// Does what is asked for: status 0 if all holds, 1 if not, 2 where nothing could be run, 130 if it is interrupted.
 pub fn main(args: &Args) -> ExitCode {
     let done = carry_out(args);
     done.unwrap_or_else(|error| {
@@ -143,23 +148,9 @@ pub fn main(args: &Args) -> ExitCode {
 }
 
 fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
-    if let Some(seed) = args.seed {
-        return one(args, &args.ask(seed));
+    if args.here {
+        return here::perform(args);
     }
-    if let Some(seed) = args.replay {
-        return replay(args, &args.ask(seed));
-    }
-    if let Some(name) = &args.transcript {
-        let scenario = Scenario::load(&play::file_of(name))?;
-        let told = transcript(&scenario, TOLD_WITH, &product::product())?;
-        write!(std::io::stdout(), "{}", told.text)?;
-        if let Some(path) = &args.picture {
-            std::fs::write(path, told.picture.svg())?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    // Refuses what cannot be run before anything is started.
-    play::cast(&args.ask(args.seeds.first))?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -167,75 +158,71 @@ fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         tokio::select! {
             biased;
+            // From here on. By then runs have ended with whoever waits for them, and files are gone.
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
-                // Runs end with whoever waits for them.
-                say("interrupted: the runs under way were ended, their seeds are not counted")?;
-                Ok(ExitCode::from(130))
+                stop(args)
             }
-            done = several(args) => done,
+            done = work(args) => done,
         }
     })
 }
 
-async fn several(args: &Args) -> anyhow::Result<ExitCode> {
+/// Says what an interruption means.
+fn stop(args: &Args) -> anyhow::Result<ExitCode> {
+    let means = match args.played_here() {
+        Some(_) => "the run was ended before its verdict",
+        None => "the runs under way were ended, their seeds are not counted",
+    };
+    writeln!(std::io::stderr(), "interrupted: {means}")?;
+    Ok(ExitCode::from(INTERRUPTED))
+}
+
+async fn work(args: &Args) -> anyhow::Result<ExitCode> {
+    let scratch = Scratch::new().context("cannot make a folder for temporary files")?;
+    if args.played_here().is_some() {
+        return match here::wait(scratch.path()).await? {
+            Ended::Status(status) => Ok(status),
+            Ended::Interrupted => stop(args),
+        };
+    }
+    // Refuses what cannot be run before anything is started.
+    play::cast(&args.ask(args.seeds.first))?;
+    several(args, scratch.path()).await
+}
+
+async fn several(args: &Args, scratch: &Path) -> anyhow::Result<ExitCode> {
     let trial = Child {
         program: std::env::current_exe().context("cannot find this program")?,
         arguments: Vec::new(),
         patience: PATIENCE,
+        scratch: scratch.to_owned(),
     };
     if args.mutants {
         return hunt(jobs(args.jobs), &trial).await;
     }
     if args.crashes {
-        return crash(jobs(args.jobs), &trial).await;
+        return crash(jobs(args.jobs), scratch, &trial).await;
     }
     if args.regressions {
-        return regress(&trial).await;
+        return regress(scratch, &trial).await;
     }
     match args.shrink {
-        Some(seed) => shorten(args, &args.ask(seed), &trial).await,
-        None => sample(args, &trial).await,
+        Some(seed) => shorten(args, &args.ask(seed), scratch, &trial).await,
+        None => sample(args, scratch, &trial).await,
     }
 }
 
-fn one(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
-    let started = Clock::system().instant();
-    let played = play::play(ask, Keep::Last(50), observers(args))?;
-    let line = played.line(ask, started.elapsed());
-    say(&serde_json::to_string(&line)?)?;
-    Ok(status(line.verdict == Verdict::Ok))
-}
-
-fn observers(args: &Args) -> Vec<Observer> {
-    let print: Observer = Box::new(|entry| {
-        // A reader that went away has seen enough.
-        let _ = say(&entry.to_string());
-    });
-    if args.trace { vec![print] } else { Vec::new() }
-}
-
-fn replay(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
-    let played = play::play(ask, Keep::All, observers(args))?;
-    for line in played.story() {
-        say(&line)?;
-    }
-    let verdict = played.line(ask, Duration::ZERO).verdict;
-    say(&format!("verdict: {verdict}"))?;
-    Ok(status(verdict == Verdict::Ok))
-}
-
-async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+async fn sample(args: &Args, scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     let limits = Limits {
         jobs: jobs(args.jobs),
         within: args.within,
         at_least: args.at_least,
     };
-    let mut progress = Progress::new(args.seeds.count());
+    let mut progress = Progress::new(args.seeds.count(), args.within);
     let mut written = Ok(());
-    let folder = Folder::new().context("cannot make a folder for temporary files")?;
     let like = Ask {
-        calm_plays: Some(folder.path().to_owned()),
+        calm_plays: Some(scratch.to_owned()),
         ..args.ask(0)
     };
     let report = run(args.seeds, &like, &limits, trial, |line| {
@@ -243,19 +230,18 @@ async fn sample(args: &Args, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
         if written.is_ok() {
             written = serde_json::to_string(line)
                 .map_err(anyhow::Error::from)
-                .and_then(|text| say(&text));
+                .and_then(|text| progress.aside(|| say(&text)));
         }
     })
     .await?;
-    progress.finish();
+    drop(progress);
     written?;
     let seeds = report.passed() + report.failed();
     let registered: Vec<&str> = probes::REGISTERED.iter().map(|(name, _)| *name).collect();
     let mut never = report.never_hit(&registered);
     let expected: Vec<&str> = FaultName::expected().map(FaultName::as_str).collect();
     never.extend(report.never_struck(&expected));
-    let hole =
-        seeds >= SEEDS_FOR_PROBES && args.mutant.is_none() && args.scenario.is_none() && !never.is_empty();
+    let hole = args.must_show_all(seeds) && !never.is_empty();
     if !never.is_empty() {
         let weight = if hole {
             "and must have"
@@ -297,10 +283,9 @@ fn describe(catch: &Catch) -> String {
 }
 
 /// Tells stories with a crash after each effect; all of them must end well.
-async fn crash(jobs: usize, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
-    let folder = Folder::new().context("cannot make a folder for temporary files")?;
+async fn crash(jobs: usize, scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     let mut said = Ok(());
-    let told = crash_everywhere(folder.path(), jobs, trial, |told| {
+    let told = crash_everywhere(scratch, jobs, trial, |told| {
         let line = format!(
             "{} {}: {} effects",
             told.story.name,
@@ -323,10 +308,10 @@ async fn crash(jobs: usize, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
 }
 
 /// Plays what once failed; all of it must hold.
-async fn regress(trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+async fn regress(scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     let mut failed = 0;
     for (name, regression) in Regression::load_all(Path::new(REGRESSIONS))? {
-        let line = regression.play(trial).await?;
+        let line = regression.play(scratch, trial).await?;
         failed += u64::from(line.verdict != Verdict::Ok);
         let why = line.breaches.first().map_or("", |breach| breach.message.as_str());
         say(format!("{name}: {} {why}", line.verdict).trim_end())?;
@@ -335,14 +320,14 @@ async fn regress(trial: &dyn Trial) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs shorter and shorter plans, and prints the shortest that still fails in the same way.
-async fn shorten(args: &Args, ask: &Ask, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+async fn shorten(args: &Args, ask: &Ask, scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     let first = trial.run(ask).await?;
     if first.verdict == Verdict::Ok {
         say(&format!("seed {} does not fail: nothing to shrink", ask.seed))?;
         return Ok(ExitCode::FAILURE);
     }
     let cast = play::cast(ask)?;
-    let file = std::env::temp_dir().join(format!("simulate-{}-{}.yaml", std::process::id(), ask.seed));
+    let file = scratch.join("shrunk.yaml");
     let with = Ask {
         plan: Some(file.clone()),
         scenario: Some(cast.scenario_name.clone()),
@@ -355,9 +340,7 @@ async fn shorten(args: &Args, ask: &Ask, trial: &dyn Trial) -> anyhow::Result<Ex
         std::fs::write(&file, serde_saphyr::to_string(&plan)?)?;
         Ok(trial.run(&with).await?.verdict.is_like(&first.verdict))
     };
-    let shrunk = shrink(&cast.plan.injections, SHRINK_RUNS_MAX, fails).await;
-    let _ = std::fs::remove_file(&file);
-    let shrunk = shrunk?;
+    let shrunk = shrink(&cast.plan.injections, SHRINK_RUNS_MAX, fails).await?;
     let plan = Plan {
         injections: shrunk.kept,
     };
@@ -393,7 +376,7 @@ fn jobs(asked: Option<usize>) -> usize {
     asked.unwrap_or(cores).max(1)
 }
 
-fn status(holds: bool) -> ExitCode {
+pub(super) fn status(holds: bool) -> ExitCode {
     if holds {
         ExitCode::SUCCESS
     } else {
@@ -401,6 +384,28 @@ fn status(holds: bool) -> ExitCode {
     }
 }
 
-fn say(line: &str) -> anyhow::Result<()> {
+pub(super) fn say(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{line}").context("cannot write the report")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_campaign_that_its_time_ends_must_show_all_that_is_rare_from_five_hundred_seeds_on() {
+        let campaign = [
+            "simulate",
+            "--seeds",
+            "0..100000",
+            "--for",
+            "8m",
+            "--at-least",
+            "500",
+        ];
+        let args = Args::parse_from(campaign);
+        assert!(args.must_show_all(args.at_least) && !args.must_show_all(args.at_least - 1));
+        let mutant = Args::parse_from([&campaign[..], &["--mutant", "deaf"]].concat());
+        assert!(!mutant.must_show_all(100_000), "it need not get far");
+    }
 }

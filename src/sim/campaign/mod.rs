@@ -5,8 +5,10 @@
 
 mod calm;
 mod child;
+mod columns;
 pub mod command;
 mod crashes;
+mod here;
 mod line;
 mod mutants;
 mod options;
@@ -15,6 +17,7 @@ mod progress;
 mod regressions;
 mod report;
 mod sampling;
+mod scratch;
 mod shrink;
 
 pub use child::{Child, Trial, TrialError};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::here::HERE;
+
 /// One seed to run, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
@@ -50,6 +52,7 @@ impl Ask {
         if let Some(folder) = &self.calm_plays {
             arguments.extend(["--calm-plays".to_owned(), folder.display().to_string()]);
         }
+        arguments.push(HERE.to_owned());
         arguments
     }
 
@@ -142,9 +145,10 @@ mod tests {
         let said = ask.arguments().join(" ");
         assert_eq!(
             said,
-            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --minutes 6 --calm --calm-plays kept"
+            "--seed 7 --scenario preemption --mutant stale-list --plan p.yaml --minutes 6 --calm --calm-plays kept \
+             --here"
         );
-        assert_eq!(Ask::seed(3).arguments().join(" "), "--seed 3");
+        assert_eq!(Ask::seed(3).arguments().join(" "), "--seed 3 --here");
     }
 
     #[test]

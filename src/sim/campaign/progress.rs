@@ -1,10 +1,12 @@
 //! How far a campaign is, on the terminal; silent where there is none.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::line::{Line, Verdict};
 
-/// A progress bar that counts seeds and failures.
+/// A progress bar that counts seeds and failures. It goes with this.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -12,12 +14,18 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For so many seeds.
-    pub fn new(seeds: u64) -> Self {
-        let bar = ProgressBar::new(seeds);
-        let style =
-            ProgressStyle::with_template("{bar:30} {pos}/{len} seeds, {msg} ({elapsed}, {eta} to go)");
-        if let Ok(style) = style {
+    /// For so many seeds, or for as many as can be begun within a time.
+    pub fn new(seeds: u64, within: Option<Duration>) -> Self {
+        Self::on(ProgressDrawTarget::stderr(), seeds, within)
+    }
+
+    fn on(target: ProgressDrawTarget, seeds: u64, within: Option<Duration>) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(seeds), target);
+        let template = match within {
+            None => "{bar:30} {pos}/{len} seeds, {msg} ({elapsed}, {eta} to go)".to_owned(),
+            Some(within) => format!("{{pos}} seeds, {{msg}} ({{elapsed}} of {} s)", within.as_secs()),
+        };
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
         bar.set_message("none failed");
@@ -34,8 +42,171 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// Takes the bar away.
-    pub fn finish(&self) {
+    /// Takes the bar away while somebody else writes to the terminal, which may be the same.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use indicatif::TermLike;
+
+    use super::*;
+    use crate::sim::campaign::line::tests::fine;
+
+    /// A terminal: lines, and where the cursor is.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(Arc<Mutex<Screen>>);
+
+    #[derive(Debug, Default)]
+    struct Screen {
+        lines: Vec<Vec<char>>,
+        row: usize,
+        column: usize,
+    }
+
+    impl Terminal {
+        fn with<T>(&self, change: impl FnOnce(&mut Screen) -> T) -> T {
+            change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+
+        /// What there is to be read.
+        fn lines(&self) -> Vec<String> {
+            let text = |line: &Vec<char>| line.iter().collect::<String>().trim_end().to_owned();
+            let lines = self.with(|screen| screen.lines.iter().map(text).collect::<Vec<_>>());
+            lines.into_iter().filter(|line| !line.is_empty()).collect()
+        }
+
+        fn write(&self, text: &str) {
+            self.with(|screen| text.chars().for_each(|c| screen.put(c)));
+        }
+    }
+
+    impl Screen {
+        fn put(&mut self, c: char) {
+            match c {
+                '\n' => (self.row, self.column) = (self.row + 1, 0),
+                '\r' => self.column = 0,
+                _ => {
+                    self.reach();
+                    self.lines[self.row][self.column] = c;
+                    self.column += 1;
+                }
+            }
+        }
+
+        /// Makes sure that there is something at the cursor.
+        fn reach(&mut self) {
+            if self.lines.len() <= self.row {
+                self.lines.resize(self.row + 1, Vec::new());
+            }
+            let line = &mut self.lines[self.row];
+            if line.len() <= self.column {
+                line.resize(self.column + 1, ' ');
+            }
+        }
+    }
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            100
+        }
+        fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+            self.with(|screen| screen.row = screen.row.saturating_sub(n));
+            Ok(())
+        }
+        fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+            self.with(|screen| screen.row += n);
+            Ok(())
+        }
+        fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+            self.with(|screen| screen.column += n);
+            Ok(())
+        }
+        fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+            self.with(|screen| screen.column = screen.column.saturating_sub(n));
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write(text);
+            self.write("\n");
+            Ok(())
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.write(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.with(|screen| {
+                screen.reach();
+                let row = screen.row;
+                screen.lines[row].clear();
+                screen.column = 0;
+            });
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn progress(terminal: &Terminal, within: Option<Duration>) -> Progress {
+        Progress::on(
+            ProgressDrawTarget::term_like(Box::new(terminal.clone())),
+            40,
+            within,
+        )
+    }
+
+    #[test]
+    fn what_is_written_beside_the_bar_stays_whole_and_the_bar_below_it() {
+        let terminal = Terminal::default();
+        let mut progress = progress(&terminal, None);
+        for seed in 0..3 {
+            progress.step(&fine(seed));
+            progress.aside(|| terminal.write(&format!("{{\"seed\":{seed}}}\n")));
+        }
+        let mut broken = fine(3);
+        broken.verdict = Verdict::Crash;
+        progress.step(&broken);
+        progress.aside(|| terminal.write("{\"seed\":3}\n"));
+        let lines = terminal.lines();
+        let (bar, written) = lines.split_last().unwrap();
+        assert_eq!(
+            written,
+            [
+                r#"{"seed":0}"#,
+                r#"{"seed":1}"#,
+                r#"{"seed":2}"#,
+                "seed 3: crash",
+                r#"{"seed":3}"#
+            ]
+        );
+        assert!(bar.contains("4/40 seeds, 1 failed"), "{bar}");
+        drop(progress);
+        assert_eq!(terminal.lines(), written, "the bar goes in the end");
+    }
+
+    #[test]
+    fn where_time_is_the_limit_the_range_says_nothing() {
+        let terminal = Terminal::default();
+        let mut progress = progress(&terminal, Some(Duration::from_mins(8)));
+        progress.step(&fine(0));
+        let lines = terminal.lines();
+        assert!(
+            lines.len() == 1 && lines[0].starts_with("1 seeds, none failed ("),
+            "{lines:?}"
+        );
+        assert!(lines[0].ends_with(" of 480 s)"), "{lines:?}");
     }
 }

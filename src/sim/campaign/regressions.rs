@@ -84,21 +84,18 @@ impl Regression {
         Ok(file)
     }
 
-    /// Plays it.
-    pub async fn play(&self, trial: &dyn Trial) -> Result<Line, RegressionError> {
-        let file = std::env::temp_dir().join(format!("regression-{}-{}.yaml", std::process::id(), self.seed));
+    /// Plays it; its plan is put into `folder`.
+    pub async fn play(&self, folder: &Path, trial: &dyn Trial) -> Result<Line, RegressionError> {
+        let file = folder.join("regression.yaml");
         let text = serde_saphyr::to_string(&self.plan).unwrap_or_default();
         fs::write(&file, text).map_err(|error| RegressionError::File(file.clone(), error))?;
         let ask = Ask {
             scenario: Some(self.scenario.clone()),
-            plan: Some(file.clone()),
+            plan: Some(file),
             lasts: self.minutes.map(Duration::from_mins),
             ..Ask::seed(self.seed)
         };
-        let line = trial.run(&ask).await;
-        // A file that cannot be removed harms nobody.
-        let _ = fs::remove_file(&file);
-        Ok(line?)
+        Ok(trial.run(&ask).await?)
     }
 }
 

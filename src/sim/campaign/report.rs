@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::columns::columns;
 use super::line::{Breach, Line, Verdict};
 
 /// What a campaign came to.
@@ -22,11 +23,10 @@ pub struct Report {
 }
 
 /// How often something happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     times: u64,
     seeds: u64,
-    first_seed: u64,
 }
 
 /// How many of the slowest seeds, and of the failing ones, are named.
@@ -36,8 +36,8 @@ impl Report {
     /// Takes in what a seed came to.
     pub fn add(&mut self, line: Line) {
         *self.verdicts.entry(line.verdict.clone()).or_default() += 1;
-        tally(&mut self.faults, &line.faults, line.seed);
-        tally(&mut self.probes, &line.probes, line.seed);
+        tally(&mut self.faults, &line.faults);
+        tally(&mut self.probes, &line.probes);
         self.simulated_seconds += line.simulated_seconds;
         self.requests += line.requests;
         self.effects += line.effects;
@@ -79,16 +79,11 @@ impl Report {
     }
 }
 
-fn tally(into: &mut BTreeMap<String, Tally>, hits: &BTreeMap<String, u64>, seed: u64) {
+fn tally(into: &mut BTreeMap<String, Tally>, hits: &BTreeMap<String, u64>) {
     for (name, times) in hits.iter().filter(|(_, times)| **times > 0) {
-        let tally = into.entry(name.clone()).or_insert(Tally {
-            times: 0,
-            seeds: 0,
-            first_seed: seed,
-        });
+        let tally = into.entry(name.clone()).or_default();
         tally.times += times;
         tally.seeds += 1;
-        tally.first_seed = tally.first_seed.min(seed);
     }
 }
 
@@ -103,16 +98,18 @@ impl fmt::Display for Report {
             self.requests,
             self.effects
         )?;
-        writeln!(f, "\nverdicts")?;
-        for (verdict, count) in &self.verdicts {
-            writeln!(f, "  {verdict:<36} {count:>8}")?;
-        }
+        let verdicts = self
+            .verdicts
+            .iter()
+            .map(|(verdict, count)| format!("{verdict} {count}"));
+        writeln!(f, "verdicts: {}", listed(verdicts))?;
+        let slowest = self
+            .slowest
+            .iter()
+            .map(|(millis, seed)| format!("{seed} ({millis} ms)"));
+        writeln!(f, "slowest seeds: {}", listed(slowest))?;
         table(f, "faults that struck", &self.faults)?;
         table(f, "rare things that happened", &self.probes)?;
-        writeln!(f, "\nslowest seeds")?;
-        for (millis, seed) in &self.slowest {
-            writeln!(f, "  seed {seed:<31} {millis:>8} ms")?;
-        }
         for line in self.failing.iter().take(NAMED) {
             writeln!(f, "\n{}", failure(line))?;
         }
@@ -128,16 +125,19 @@ fn table(f: &mut fmt::Formatter<'_>, title: &str, rows: &BTreeMap<String, Tally>
     if rows.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\n{title:<38} {:>8} {:>8} {:>8}", "times", "seeds", "first")?;
-    for (name, tally) in rows {
-        let Tally {
-            times,
-            seeds,
-            first_seed,
-        } = tally;
-        writeln!(f, "  {name:<36} {times:>8} {seeds:>8} {first_seed:>8}")?;
+    writeln!(f, "\n{title}: how often, and in how many seeds")?;
+    let entries: Vec<(&str, [u64; 2])> = rows
+        .iter()
+        .map(|(name, tally)| (name.as_str(), [tally.times, tally.seeds]))
+        .collect();
+    for line in columns(&entries) {
+        writeln!(f, "{line}")?;
     }
     Ok(())
+}
+
+fn listed(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
 }
 
 /// A failing seed, with the command that tells its story.
@@ -160,6 +160,8 @@ fn failure(line: &Line) -> String {
 mod tests {
     use super::*;
     use crate::sim::campaign::line::tests::fine;
+    use crate::sim::faults::FaultName;
+    use crate::sim::probes;
 
     fn failing(seed: u64) -> Line {
         let breaches = vec![Breach {
@@ -231,6 +233,45 @@ mod tests {
         );
     }
 
+    /// A campaign in which everything happened that can.
+    fn eventful() -> String {
+        let faults = FaultName::expected().map(|name| name.as_str().to_owned());
+        let probes = probes::REGISTERED.iter().map(|(name, _)| (*name).to_owned());
+        let (faults, probes): (Vec<String>, Vec<String>) = (faults.collect(), probes.collect());
+        let often = |names: &[String], seed: u64| {
+            let numbered = names.iter().zip(1_u64..);
+            numbered
+                .map(|(name, number)| (name.clone(), number * seed))
+                .collect()
+        };
+        let line = |seed| Line {
+            faults: often(&faults, seed),
+            probes: often(&probes, seed),
+            ..fine(seed)
+        };
+        report((1..=540).map(line)).to_string()
+    }
+
+    #[test]
+    fn all_that_can_happen_is_on_one_page() {
+        let text = eventful();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.len() <= 64, "{} lines\n{text}", lines.len());
+        let widest = lines.iter().map(|line| line.len()).max();
+        assert!(widest <= Some(100), "{widest:?}\n{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let names = FaultName::expected().map(FaultName::as_str);
+        let names = names.chain(probes::REGISTERED.iter().map(|(name, _)| *name));
+        for name in names {
+            assert_eq!(
+                words.iter().filter(|word| **word == name).count(),
+                1,
+                "{name}\n{text}"
+            );
+        }
+        assert_eq!(lines.last(), Some(&"540 passed, 0 failed"));
+    }
+
     #[test]
     fn only_the_slowest_seeds_are_named() {
         let slow = |seed| Line {
@@ -238,6 +279,9 @@ mod tests {
             ..fine(seed)
         };
         let text = report((1..=9).map(slow)).to_string();
-        assert!(text.contains("seed 9") && !text.contains("seed 4 "), "{text}");
+        assert!(
+            text.contains("slowest seeds: 9 (90 ms), 8 (80 ms), 7 (70 ms), 6 (60 ms), 5 (50 ms)\n"),
+            "{text}"
+        );
     }
 }

@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use karpenter_ibm::api::CapacityType;
+use karpenter_ibm::controllers::approver;
 use karpenter_ibm::ibm::builtin::find_profile;
-use karpenter_ibm::sim::actors::approver;
 use karpenter_ibm::sim::actors::kubelet::behavior::Oddities;
 use karpenter_ibm::sim::actors::kubelet::disk::Disk;
 use karpenter_ibm::sim::actors::kubelet::machine::{Consoles, Machine};
 use karpenter_ibm::sim::actors::kubelet::pods::Pace;
-use karpenter_ibm::sim::actors::kubelet::{self, Guest, Power, fixture};
+use karpenter_ibm::sim::actors::kubelet::{self, Guest, Power};
 use karpenter_ibm::sim::actors::network::InProcess;
-use karpenter_ibm::sim::ibm::Span;
+use karpenter_ibm::sim::ibm::{Cloud, Options, Span};
 use karpenter_ibm::sim::kube::identity::Keys;
 use kube::api::{Api, ListParams};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{REGION, URL, bootstrap_token, embedded};
+use super::release::Release;
+use super::{REGION, URL, embedded, within};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -28,13 +30,10 @@ const DAY: Duration = Duration::from_hours(24);
 async fn a_kubelet_asks_for_the_next_certificate_before_the_present_one_ends() {
     let (server, clock) = embedded(1);
     let (admin, disk, consoles) = (server.admin(), Disk::default(), Consoles::default());
-    let token = bootstrap_token(&admin).await;
-    let user_data = fixture::user_data(fixture::Cluster {
-        server: URL,
-        authority: &server.identity().root_certificate(),
-        token: &token,
-        region: REGION,
-    });
+    let cloud = Cloud::new(Options::new(REGION, 1, clock.clone()));
+    let release = Release::install(&within(&server), &cloud, &clock).await;
+    let user_data = release.user_data("node-a", CapacityType::Spot).await;
+    release.launched("node-a", "0717_a").await;
     let power = watch::Sender::new(Power::On);
     let guest = |boots| Guest {
         machine: Machine {
@@ -44,7 +43,7 @@ async fn a_kubelet_asks_for_the_next_certificate_before_the_present_one_ends() {
             profile: find_profile("bxf-2x8").unwrap(),
             address: Ipv4Addr::new(10, 240, 0, 4),
             storage_gb: 100,
-            user_data: user_data.replace("NODE_NAME", "node-a"),
+            user_data: user_data.clone(),
             metadata_service: true,
             boots,
         },
@@ -63,10 +62,7 @@ async fn a_kubelet_asks_for_the_next_certificate_before_the_present_one_ends() {
     let minute = Duration::from_mins(1);
     let lives = async |boots| {
         let both = Box::pin(async {
-            tokio::join!(
-                kubelet::run(guest(boots)),
-                approver::run(admin.clone(), clock.clone())
-            )
+            tokio::join!(kubelet::run(guest(boots)), approver::run(release.context.clone()))
         });
         let _ = timeout(minute, both).await;
     };
@@ -79,6 +75,7 @@ async fn a_kubelet_asks_for_the_next_certificate_before_the_present_one_ends() {
 
     lives(0).await;
     let first = current();
+    release.registered("node-a").await;
     clock.sleep(200 * DAY).await;
     lives(1).await;
     assert_eq!(

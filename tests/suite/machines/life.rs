@@ -3,21 +3,24 @@
 use std::time::Duration;
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::sim::actors::kubelet::behavior::{Behavior, Oddity};
 use karpenter_ibm::sim::actors::machines::MachineOptions;
-use karpenter_ibm::sim::actors::network::InProcess;
 use karpenter_ibm::sim::ibm::{HostFailure, Options};
 use karpenter_ibm::sim::kube::ApiServer;
 use karpenter_ibm::sim::kube::identity::Keys;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
-use super::{REGION, Reached, URL, World, embedded, world};
+use super::{REGION, URL, World, embedded, within, world};
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_with_a_wrong_token_never_joins_and_says_why() {
     let (world, _server) = world(1).await;
-    let wrong = world.user_data("node-a").replace("token: ", "token: x");
+    let wrong = world
+        .user_data("node-a")
+        .await
+        .replace(r#"\"token\": \""#, r#"\"token\": \"x"#);
     let id = world.create("node-a", &wrong).await;
     world.clock.sleep(Duration::from_mins(30)).await;
     assert_eq!(world.ready("node-a").await, None);
@@ -31,7 +34,7 @@ async fn a_machine_with_a_wrong_token_never_joins_and_says_why() {
 #[tokio::test(start_paused = true)]
 async fn whatever_keeps_a_machine_from_joining_is_on_its_console() {
     let (world, _server) = world(1).await;
-    let good = world.user_data("node-a");
+    let good = world.user_data("node-a").await;
     let cases = [
         (
             "empty",
@@ -46,7 +49,10 @@ async fn whatever_keeps_a_machine_from_joining_is_on_its_console() {
         ),
         (
             "no-config",
-            good.replace("/var/lib/kubelet/config.yaml", "/x.yaml"),
+            good.replace(
+                r#""path": "/etc/kubernetes/kubelet.yaml""#,
+                r#""path": "/x.yaml""#,
+            ),
             "failed to load kubelet config file",
         ),
         (
@@ -82,7 +88,7 @@ async fn whatever_keeps_a_machine_from_joining_is_on_its_console() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_on_a_failed_host_comes_back_with_its_disk_and_asks_for_nothing() {
     let (world, _server) = world(1).await;
-    let id = world.create("node-a", &world.user_data("node-a")).await;
+    let id = world.create_node("node-a").await;
     world.until_ready("node-a").await;
     world.bind_pod("web", "node-a", json!({})).await;
     world.clock.sleep(Duration::from_mins(1)).await;
@@ -109,7 +115,7 @@ async fn a_machine_on_a_failed_host_comes_back_with_its_disk_and_asks_for_nothin
 #[tokio::test(start_paused = true)]
 async fn a_deleted_machine_is_silent_from_that_moment_on() {
     let (world, _server) = world(1).await;
-    let id = world.create("node-a", &world.user_data("node-a")).await;
+    let id = world.create_node("node-a").await;
     world.until_ready("node-a").await;
     world
         .call("DELETE", &format!("/v1/instances/{id}"), &Value::Null)
@@ -129,10 +135,7 @@ async fn a_deleted_machine_is_silent_from_that_moment_on() {
 #[tokio::test(start_paused = true)]
 async fn without_a_grace_period_a_stopped_machine_says_nothing_any_more() {
     let (world, _server) = world(1).await;
-    let abrupt = world
-        .user_data("node-a")
-        .replace("shutdownGracePeriod: 25s", "")
-        .replace("shutdownGracePeriodCriticalPods: 10s", "");
+    let abrupt = world.release.user_data("node-a", CapacityType::OnDemand).await;
     world.create("node-a", &abrupt).await;
     world.until_ready("node-a").await;
     world.cloud.preempt("node-a").unwrap();
@@ -145,13 +148,8 @@ async fn machines_misbehave_as_they_are_told() {
     let (server, clock) = embedded(1);
     let machines = MachineOptions::new(1, Keys::Fixed);
     let oddities = machines.oddities.clone();
-    let reached = Reached {
-        url: URL.to_owned(),
-        authority: server.identity().root_certificate(),
-        network: std::sync::Arc::new(InProcess::new(server.clone(), URL)),
-    };
     let options = Options::new(REGION, 1, clock);
-    let world = World::new(server.admin(), reached, options, machines).await;
+    let world = World::new(within(&server), options, machines).await;
     let odd = |behavior| {
         oddities.add(
             1,
@@ -163,13 +161,13 @@ async fn machines_misbehave_as_they_are_told() {
         );
     };
     odd(Behavior::NeverJoins);
-    world.create("node-never", &world.user_data("node-never")).await;
+    world.create_node("node-never").await;
     world.clock.sleep(Duration::from_mins(4)).await;
     odd(Behavior::LessMemory { percent: 20 });
-    world.create("node-less", &world.user_data("node-less")).await;
+    world.create_node("node-less").await;
     world.until_ready("node-less").await;
     odd(Behavior::Flaps { every: 60, lasts: 30 });
-    world.create("node-flaps", &world.user_data("node-flaps")).await;
+    world.create_node("node-flaps").await;
     world.until_ready("node-flaps").await;
     world
         .until("it is not ready", Duration::from_secs(61), async || {
@@ -209,7 +207,7 @@ async fn ten_nodes(seed: u64, lasts: Duration) -> (u64, Vec<Value>) {
     let (world, server) = world(seed).await;
     for number in 0..10 {
         let name = format!("node-{number}");
-        world.create(&name, &world.user_data(&name)).await;
+        world.create_node(&name).await;
     }
     world.clock.sleep(Duration::from_mins(4)).await;
     let before = revision(&server);

@@ -5,6 +5,7 @@
 
 mod certificate;
 mod life;
+mod release;
 mod story;
 
 use std::sync::Arc;
@@ -13,21 +14,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::clock::Clock;
+use karpenter_ibm::controllers::approver;
 use karpenter_ibm::ibm::http::Exchange;
-use karpenter_ibm::sim::actors::approver;
-use karpenter_ibm::sim::actors::kubelet::fixture;
 use karpenter_ibm::sim::actors::kubelet::machine::Consoles;
 use karpenter_ibm::sim::actors::machines::{self, MachineOptions};
 use karpenter_ibm::sim::actors::network::{InProcess, Network};
 use karpenter_ibm::sim::ibm::{Cloud, Options, Span};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{self as api_server, ApiServer};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use karpenter_ibm::sim::world::cluster::Cluster;
+use kube::api::{Api, PostParams};
+use release::Release;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -40,12 +41,15 @@ pub(super) struct World {
     pub(super) client: kube::Client,
     pub(super) clock: Clock,
     pub(super) consoles: Consoles,
-    user_data: String,
+    release: Release,
     _actors: JoinSet<()>,
 }
 
-/// Where a cluster is and whom it trusts.
+/// Where a cluster is, whom it trusts, and who is known there.
 pub(super) struct Reached {
+    pub(super) admin: kube::Client,
+    /// The operator's own.
+    pub(super) operator: Option<kube::Client>,
     pub(super) url: String,
     pub(super) authority: String,
     pub(super) network: Arc<dyn Network>,
@@ -69,56 +73,53 @@ fn embedded(seed: u64) -> (ApiServer, Clock) {
 /// A world in this process.
 async fn world(seed: u64) -> (World, ApiServer) {
     let (server, clock) = embedded(seed);
-    let network = Arc::new(InProcess::new(server.clone(), URL));
-    let reached = Reached {
-        url: URL.to_owned(),
-        authority: server.identity().root_certificate(),
-        network,
-    };
     let options = Options::new(REGION, seed, clock.clone());
     let machines = MachineOptions::new(seed, Keys::Fixed);
-    (
-        World::new(server.admin(), reached, options, machines).await,
-        server,
-    )
+    (World::new(within(&server), options, machines).await, server)
+}
+
+/// How a cluster in this process is reached.
+fn within(server: &ApiServer) -> Reached {
+    Reached {
+        admin: server.admin(),
+        operator: Some(server.retrying_client_as(Cluster::operator())),
+        url: URL.to_owned(),
+        authority: server.identity().root_certificate(),
+        network: Arc::new(InProcess::new(server.clone(), URL)),
+    }
 }
 
 impl World {
-    async fn new(client: kube::Client, reached: Reached, options: Options, machines: MachineOptions) -> Self {
+    async fn new(reached: Reached, options: Options, machines: MachineOptions) -> Self {
         let clock = options.clock.clone();
         let cloud = Cloud::new(options);
-        let token = bootstrap_token(&client).await;
-        let user_data = fixture::user_data(fixture::Cluster {
-            server: &reached.url,
-            authority: &reached.authority,
-            token: &token,
-            region: REGION,
-        });
+        let release = Release::install(&reached, &cloud, &clock).await;
         let mut actors = JoinSet::new();
-        actors.spawn(approver::run(client.clone(), clock.clone()));
+        actors.spawn(approver::run(release.context.clone()));
         let consoles = machines.consoles.clone();
         let network = reached.network;
         actors.spawn(machines::run(cloud.clone(), network, clock.clone(), machines));
         Self {
             cloud,
-            client,
+            client: reached.admin,
             clock,
             consoles,
-            user_data,
+            release,
             _actors: actors,
         }
     }
 
-    /// The document of a node, which does not take pods that nobody binds to it.
-    fn user_data(&self, node: &str) -> String {
-        let taint = "registerWithTaints: [{key: test.example/only, effect: NoSchedule}]";
-        let rotate = "rotateCertificates: true";
-        self.user_data
-            .replace(rotate, &format!("{rotate}\n    {taint}"))
-            .replace("NODE_NAME", node)
+    /// The document of a node, and a claim that waits for it.
+    async fn user_data(&self, node: &str) -> String {
+        self.release.user_data(node, CapacityType::Spot).await
     }
 
-    /// Creates a spot instance through the cloud's API; its id.
+    /// Creates the spot instance of a node through the cloud's API; its id.
+    async fn create_node(&self, node: &str) -> String {
+        self.create(node, &self.user_data(node).await).await
+    }
+
+    /// Creates a spot instance through the cloud's API; its id. A claim of that name is told.
     async fn create(&self, name: &str, user_data: &str) -> String {
         let account = self.cloud.account();
         let prototype = json!({
@@ -137,7 +138,11 @@ impl World {
             },
         });
         let said = self.call("POST", "/v1/instances", &prototype).await;
-        said["id"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
+        let id = said["id"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned();
+        if self.release.awaits(name).await {
+            self.release.launched(name, &id).await;
+        }
+        id
     }
 
     async fn call(&self, method: &str, path: &str, body: &Value) -> Value {
@@ -230,35 +235,6 @@ impl World {
         })
         .await;
     }
-}
-
-/// A token of an account that may ask for certificates and nothing else, as kubeadm gives its bootstrappers.
-async fn bootstrap_token(client: &kube::Client) -> String {
-    let params = PatchParams::apply("suite").force();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "kube-system");
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "node-bootstrapper"}});
-    accounts
-        .patch("node-bootstrapper", &params, &Patch::Apply(account))
-        .await
-        .unwrap();
-    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "suite-node-bootstrapper"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
-        "subjects": [{"kind": "ServiceAccount", "name": "node-bootstrapper", "namespace": "kube-system"}],
-    });
-    bindings
-        .patch("suite-node-bootstrapper", &params, &Patch::Apply(binding))
-        .await
-        .unwrap();
-    let wanted = TokenRequest::default();
-    let token = accounts
-        .create_token_request("node-bootstrapper", &PostParams::default(), &wanted)
-        .await
-        .unwrap();
-    token.status.unwrap().token.unwrap()
 }
 
 /// Machines and a cloud in a hurry, for real time.

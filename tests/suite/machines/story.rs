@@ -1,27 +1,24 @@
 //! One story, told three times: a machine joins, runs a pod, is preempted, and falls silent.
 
-use std::env;
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::sim::actors::network::{Network, Tcp, kubeconfig};
+use karpenter_ibm::sim::actors::network::{Network, Tcp};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{self as api_server, ApiServer, serve};
 use kube::api::{Api, DeleteParams, ListParams};
-use kube::config::{AuthInfo, Kubeconfig};
+use kube::config::Kubeconfig;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{Reached, World, hurried, world};
+use crate::whole::place::Place;
 
 async fn live_and_die(world: &World, node: &str) {
-    let id = world.create(node, &world.user_data(node)).await;
+    let id = world.create_node(node).await;
     world.until_ready(node).await;
     joined_properly(world, node, &id).await;
 
@@ -79,7 +76,7 @@ async fn joined_properly(world: &World, node: &str, id: &str) {
     let requests: Api<CertificateSigningRequest> = Api::all(world.client.clone());
     let requests = requests.list(&ListParams::default()).await.unwrap().items;
     let own = requests.iter().find(|request| {
-        let account = "system:serviceaccount:kube-system:node-bootstrapper";
+        let account = "system:serviceaccount:karpenter-ibm:karpenter-ibm-joiner";
         request.spec.username.as_deref() == Some(account)
             && request
                 .status
@@ -124,14 +121,16 @@ async fn over_tcp_with_the_embedded_cluster_it_is_the_same() {
     let stop = CancellationToken::new();
     let (serving, told) = (server.clone(), stop.clone());
     let served = tokio::spawn(async move { serve::serve(&serving, listener, told).await });
+    let admin = Kubeconfig::from_yaml(&serve::kubeconfig(&server, &url)).unwrap();
     let reached = Reached {
+        admin: Tcp.client(&admin).unwrap(),
+        operator: None,
         url: url.clone(),
         authority: server.identity().root_certificate(),
         network: Arc::new(Tcp),
     };
-    let admin = Kubeconfig::from_yaml(&serve::kubeconfig(&server, &url)).unwrap();
     let (options, machines) = hurried();
-    let world = World::new(Tcp.client(&admin).unwrap(), reached, options, machines).await;
+    let world = World::new(reached, options, machines).await;
     live_and_die(&world, "node-a").await;
     drop(world);
     stop.cancel();
@@ -140,30 +139,19 @@ async fn over_tcp_with_the_embedded_cluster_it_is_the_same() {
 
 #[tokio::test]
 async fn over_tcp_with_a_real_cluster_it_is_the_same() {
-    let Ok(url) = env::var("CONTROL_PLANE_URL") else {
-        eprintln!("not run against a real control plane: CONTROL_PLANE_URL is not set");
+    let Some(place) = Place::real().await else {
         return;
     };
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let file = |variable: &str| {
-        let path = env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set"));
-        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
-    };
-    let authority = file("CONTROL_PLANE_CA");
-    let admin = AuthInfo {
-        client_certificate_data: Some(BASE64_STANDARD.encode(file("CONTROL_PLANE_ADMIN_CERT"))),
-        client_key_data: Some(BASE64_STANDARD.encode(file("CONTROL_PLANE_ADMIN_KEY")).into()),
-        ..AuthInfo::default()
-    };
-    let client = Tcp.client(&kubeconfig(&url, &authority, admin)).unwrap();
     let reached = Reached {
-        url,
-        authority,
+        admin: place.admin.clone(),
+        operator: None,
+        url: place.url.clone(),
+        authority: place.authority.clone(),
         network: Arc::new(Tcp),
     };
     let node = "suite-machine";
     let (options, machines) = hurried();
-    let world = World::new(client, reached, options, machines).await;
+    let world = World::new(reached, options, machines).await;
     sweep(&world, node).await;
     live_and_die(&world, node).await;
     sweep(&world, node).await;
@@ -176,4 +164,5 @@ async fn sweep(world: &World, node: &str) {
         let _ = world.pods().delete(pod, &at_once).await;
     }
     let _ = world.nodes().delete(node, &DeleteParams::default()).await;
+    world.release.forget(node).await;
 }

@@ -11,11 +11,11 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::effects::Effects;
-use super::{NAMESPACE, World, joining, while_working};
+use super::{NAMESPACE, World, while_working};
 
-/// Settings under which machines get a document and a credential of their own.
+/// Settings under which machines that are booted know the cluster.
 pub(super) fn settings(world: &World, identity: &str) -> Settings {
-    let mut settings = joining::settings(identity);
+    let mut settings = World::settings(identity);
     settings.controllers.cluster = Some(ClusterAccess {
         endpoint: "https://cluster.example:6443".to_owned(),
         authority: world.kube.identity().root_certificate(),

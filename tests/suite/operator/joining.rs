@@ -54,10 +54,10 @@ impl Booted {
     }
 }
 
-/// Settings under which the approver works: machines get no fixed document.
+/// Settings in which nobody says where the cluster is.
 pub(super) fn settings(identity: &str) -> Settings {
     let mut settings = World::settings(identity);
-    settings.controllers.user_data = None;
+    settings.controllers.cluster = None;
     settings
 }
 

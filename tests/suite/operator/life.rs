@@ -32,7 +32,8 @@ async fn a_claim_gets_a_machine_that_runs_and_says_which() {
             status.provider_id,
             Some(format!("ibm:///us-south/{}", machine.id))
         );
-        assert_eq!(machine.user_data.as_deref(), Some("#cloud-config\nhostname: a\n"));
+        let document = machine.user_data.unwrap();
+        assert!(document.contains("--hostname-override=a "), "{document}");
         let labels = claim.labels();
         assert_eq!(labels["node.kubernetes.io/instance-type"], "bxf-2x8");
         assert_eq!(labels["topology.kubernetes.io/zone"], "us-south-1");

@@ -55,7 +55,7 @@ use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::endpoints::Overrides;
 use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{self, Edges, PriceSource, RawSettings, Settings};
+use karpenter_ibm::operator::{self, ClusterAccess, Edges, PriceSource, RawSettings, Settings};
 use karpenter_ibm::sim::ibm::{self, Cloud, InstanceTruth};
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
@@ -65,6 +65,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 const NAMESPACE: &str = "karpenter-ibm";
+/// What machines that nobody boots know the cluster by. Those that are booted are told the real one.
+const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
 /// A cluster and a cloud, and the clock of both.
 #[derive(Clone)]
@@ -134,7 +136,11 @@ impl World {
         };
         let mut settings = Settings::validate(&raw).unwrap();
         settings.prices = PriceSource::BuiltIn;
-        settings.controllers.user_data = Some("#cloud-config\nhostname: NODE_NAME\n".to_owned());
+        settings.controllers.cluster = Some(ClusterAccess {
+            endpoint: "https://cluster.example:6443".to_owned(),
+            authority: AUTHORITY.to_owned(),
+            dns: Vec::new(),
+        });
         settings
     }
 

@@ -6,5 +6,5 @@
 
 #![cfg(feature = "sim")]
 
-mod place;
+pub(crate) mod place;
 mod story;

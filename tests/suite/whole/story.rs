@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::place::Place;
+use super::place::{self, Place};
 
 const REGION: &str = "us-south";
 /// How long each part of the story may take. Most take seconds; a real control plane gives up the pods of a Node that is
@@ -42,7 +42,7 @@ struct Stage {
 
 impl Stage {
     async fn set(place: Place) -> Self {
-        place.install().await;
+        place::install(&place.admin).await;
         let clock = Clock::system();
         let (cloud, options) = hurried(&clock);
         let exchange = Arc::new(cloud.exchange());
@@ -348,7 +348,7 @@ async fn a_deployment_gets_nodes_loses_some_and_all_go_in_the_end_on_the_embedde
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_gets_nodes_loses_some_and_all_go_in_the_end_on_a_real_control_plane() {
-    let Some(place) = Place::real() else {
+    let Some(place) = Place::real().await else {
         return;
     };
     play(place).await;

@@ -20,11 +20,12 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::Guest;
 use super::settings::Settings;
 use crate::clock::{between, later};
-use crate::sim::actors::approver::SIGNER;
 use crate::sim::actors::network::NetworkError;
 use crate::sim::kube::certificates::request::write;
 use crate::sim::kube::identity::keys::{Key, sha256_hex};
 
+/// The signer of kubelets' client certificates.
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// How long a kubelet waits for its certificate before it begins anew.
 const PATIENCE: Duration = Duration::from_mins(15);
 

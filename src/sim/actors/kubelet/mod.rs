@@ -7,7 +7,6 @@
 pub mod behavior;
 pub mod cloud_init;
 pub mod disk;
-pub mod fixture;
 pub mod flags;
 pub mod heartbeat;
 pub mod join;

@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use self::indexes::{COMPLETION_INDEX, index};
 use self::status::Verdict;
 use super::pods::{Owned, count, from_template, is_active, is_deleting, is_terminating, phase, size};
-use super::replica_set::first_to_go;
+use super::replica_set::{Ages, first_to_go};
 use crate::clock::later;
 use crate::sim::actors::control_plane::{Act, Actor, Next};
 use crate::sim::actors::view::{Kind, View};
@@ -193,7 +193,7 @@ impl<'a> Pass<'a> {
             None => parallel,
         };
         if active > wanted {
-            let going = first_to_go(&self.active, &self.active);
+            let going = first_to_go(&self.active, &self.active, Ages::Exact);
             let spare = size(active - wanted);
             self.next
                 .acts

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 
-pub(super) use self::order::first_to_go;
+pub(super) use self::order::{Ages, first_to_go};
 use super::pods::{Owned, Tally, controller, count, from_template, is_active, is_terminating, size};
 use super::status::{corrected, some};
 use crate::sim::actors::control_plane::{Act, Actor, Next};
@@ -35,7 +35,7 @@ pub(super) fn next(view: &View, now: Timestamp) -> Next {
         let pods = owned.by(&set.metadata);
         let active: Vec<&Pod> = pods.iter().copied().filter(|pod| is_active(pod)).collect();
         if set.metadata.deletion_timestamp.is_none() {
-            manage(view, &owned, set, &active, &mut next);
+            manage(view, &owned, set, &active, now, &mut next);
         }
         report(set, pods, &active, now, &mut next);
     }
@@ -46,7 +46,14 @@ fn wanted(set: &ReplicaSet) -> usize {
     size(set.spec.replicas.unwrap_or(1))
 }
 
-fn manage(view: &View, owned: &Owned<'_>, set: &ReplicaSet, active: &[&Pod], next: &mut Next) {
+fn manage(
+    view: &View,
+    owned: &Owned<'_>,
+    set: &ReplicaSet,
+    active: &[&Pod],
+    now: Timestamp,
+    next: &mut Next,
+) {
     let wanted = wanted(set);
     if let (Some(template), true) = (&set.spec.template, active.len() < wanted) {
         let pod = from_template(template, set);
@@ -56,7 +63,7 @@ fn manage(view: &View, owned: &Owned<'_>, set: &ReplicaSet, active: &[&Pod], nex
     } else if active.len() > wanted {
         let related = related(view, owned, set);
         let spare = (active.len() - wanted).min(BURST_MAX);
-        let going = first_to_go(active, &related);
+        let going = first_to_go(active, &related, Ages::Magnitude(now));
         next.acts.extend(going.into_iter().take(spare).map(Act::delete));
     }
 }
@@ -158,8 +165,8 @@ mod tests {
     #[test]
     fn spare_pods_go_in_order() {
         let pods = vec![
-            own(on(ready(pod("old"), 10), "n")),
-            own(on(ready(pod("new"), 20), "m")),
+            own(on(ready(pod("aged"), 10), "n")),
+            own(on(ready(pod("new"), 90), "m")),
             own(pod("unplaced")),
         ];
         assert_eq!(deeds(&seen(1, pods)), ["delete unplaced", "delete new"]);

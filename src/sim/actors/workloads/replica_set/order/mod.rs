@@ -5,9 +5,11 @@
 //! with more pods of the same controller first; ready for a shorter time first; more restarts first; created later
 //! first.
 //!
-//! The real controller compares the two ages by their magnitude alone (powers of two) and then by uid, which spreads the
-//! loss but is no order: three pods may each go before the next. Here ages are compared as they are, and what is still
-//! equal goes by uid and name, so that the answer never depends on the order of the question.
+//! For ReplicaSets the two ages are compared by their magnitude alone, in powers of two of a nanosecond; of two pods whose
+//! ages differ and have the same magnitude the one with the lower uid goes first, which spreads the loss. That is no
+//! order: of three pods each may go before the next. So pods are taken by uid and name, and each is put behind the last
+//! that it does not go before, which is what the real controller's sort does with a dozen pods. The answer never depends
+//! on the order of the question.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -19,8 +21,21 @@ use super::super::pods::{is_active, is_ready, node, phase, ready_since};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
+/// How ages are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sim::actors::workloads) enum Ages {
+    /// As they are, as the job controller does.
+    Exact,
+    /// By their magnitude at this time.
+    Magnitude(Timestamp),
+}
+
 /// The pods, those that go first at the front. `related` are the pods that make a node doubled up.
-pub(in crate::sim::actors::workloads) fn first_to_go<'a>(pods: &[&'a Pod], related: &[&Pod]) -> Vec<&'a Pod> {
+pub(in crate::sim::actors::workloads) fn first_to_go<'a>(
+    pods: &[&'a Pod],
+    related: &[&Pod],
+    ages: Ages,
+) -> Vec<&'a Pod> {
     let mut crowds: BTreeMap<&str, usize> = BTreeMap::new();
     for name in related
         .iter()
@@ -30,22 +45,28 @@ pub(in crate::sim::actors::workloads) fn first_to_go<'a>(pods: &[&'a Pod], relat
         *crowds.entry(name).or_default() += 1;
     }
     let crowd = |pod: &Pod| node(pod).and_then(|name| crowds.get(name)).copied().unwrap_or(0);
-    let mut sorted = pods.to_vec();
-    sorted.sort_by_cached_key(|pod| Standing::of(pod, crowd(pod)));
-    sorted
+    let mut standings: Vec<(Standing, &Pod)> = pods
+        .iter()
+        .map(|pod| (Standing::of(pod, crowd(pod)), *pod))
+        .collect();
+    standings.sort_by(|(one, _), (other, _)| (&one.uid, &one.name).cmp(&(&other.uid, &other.name)));
+    let mut sorted: Vec<(Standing, &Pod)> = Vec::with_capacity(standings.len());
+    for entry in standings {
+        let goes_first = |earlier: &(Standing, &Pod)| entry.0.goes_before(&earlier.0, ages);
+        let place = sorted.iter().rposition(|earlier| !goes_first(earlier));
+        sorted.insert(place.map_or(0, |last| last + 1), entry);
+    }
+    sorted.into_iter().map(|(_, pod)| pod).collect()
 }
 
-/// How a pod stands in the order; the least goes first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// How a pod stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Standing {
-    assigned: bool,
-    phase: u8,
-    ready: bool,
-    cost: i32,
-    crowd: Reverse<usize>,
-    ready_since: Since,
+    /// What is compared before ages; the least goes first.
+    rank: (bool, u8, bool, i32, Reverse<usize>),
+    ready_since: Option<Timestamp>,
     restarts: Reverse<(i32, i32)>,
-    created: Since,
+    created: Option<Timestamp>,
     uid: String,
     name: String,
 }
@@ -53,42 +74,51 @@ struct Standing {
 impl Standing {
     fn of(pod: &Pod, crowd: usize) -> Self {
         let metadata = &pod.metadata;
+        let phase = match phase(pod) {
+            "Pending" => 0,
+            "Unknown" => 1,
+            _ => 2,
+        };
+        let is_assigned = node(pod).is_some();
         Self {
-            assigned: node(pod).is_some(),
-            phase: match phase(pod) {
-                "Pending" => 0,
-                "Unknown" => 1,
-                _ => 2,
-            },
-            ready: is_ready(pod),
-            cost: cost(pod),
-            crowd: Reverse(crowd),
-            ready_since: Since(ready_since(pod)),
+            rank: (is_assigned, phase, is_ready(pod), cost(pod), Reverse(crowd)),
+            ready_since: ready_since(pod).filter(|_| is_ready(pod)),
             restarts: Reverse(restarts(pod)),
-            created: Since(metadata.creation_timestamp.as_ref().map(|time| time.0)),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             uid: metadata.uid.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
         }
     }
+
+    /// Whether this pod goes before another.
+    fn goes_before(&self, other: &Self, ages: Ages) -> bool {
+        let by_age = |one: Option<Timestamp>, two: Option<Timestamp>| match (one, two) {
+            (Some(one), Some(two)) if one == two => Ordering::Equal,
+            (Some(one), Some(two)) => ages.compare(one, two).then_with(|| self.uid.cmp(&other.uid)),
+            // What has no time goes before all.
+            (one, two) => one.is_some().cmp(&two.is_some()),
+        };
+        let order = self.rank.cmp(&other.rank);
+        let order = order.then_with(|| by_age(self.ready_since, other.ready_since));
+        let order = order.then_with(|| self.restarts.cmp(&other.restarts));
+        order.then_with(|| by_age(self.created, other.created)).is_lt()
+    }
 }
 
-/// The later goes first, and what has no time goes before all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Since(Option<Timestamp>);
-
-impl Ord for Since {
-    fn cmp(&self, other: &Self) -> Ordering {
-        match (self.0, other.0) {
-            (Some(one), Some(other)) => other.cmp(&one),
-            (one, other) => one.is_some().cmp(&other.is_some()),
+impl Ages {
+    /// The later goes first.
+    fn compare(self, one: Timestamp, other: Timestamp) -> Ordering {
+        match self {
+            Self::Exact => other.cmp(&one),
+            Self::Magnitude(now) => magnitude(one, now).cmp(&magnitude(other, now)),
         }
     }
 }
 
-impl PartialOrd for Since {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+/// The magnitude of an age: the power of two that its nanoseconds reach, and none of what is not past.
+fn magnitude(since: Timestamp, now: Timestamp) -> Option<u32> {
+    let age = now.as_nanosecond() - since.as_nanosecond();
+    u128::try_from(age).ok().and_then(u128::checked_ilog2)
 }
 
 /// What deleting the pod costs. Kubernetes takes no plus sign and no leading zeros.

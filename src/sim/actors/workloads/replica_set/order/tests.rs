@@ -21,6 +21,13 @@ fn restarted(mut pod: Pod, times: i32) -> Pod {
     pod
 }
 
+/// When pods are compared: a hundred seconds after most of what is said of them.
+const NOW: i64 = 150;
+
+fn going<'a>(pods: &[&'a Pod], related: &[&Pod]) -> Vec<&'a Pod> {
+    first_to_go(pods, related, Ages::Magnitude(at(NOW)))
+}
+
 fn names(pods: &[&Pod]) -> Vec<String> {
     pods.iter()
         .map(|pod| pod.metadata.name.clone().unwrap())
@@ -60,7 +67,7 @@ fn earlier_rules_beat_later_ones() {
         ("unset is zero", running("a"), priced(running("b"), "1")),
         (
             "later ready first",
-            on(ready(pod("a"), 60), "n"),
+            on(ready(pod("a"), 100), "n"),
             restarted(on(ready(pod("b"), 50), "m"), 9),
         ),
         (
@@ -70,13 +77,13 @@ fn earlier_rules_beat_later_ones() {
         ),
         (
             "later created first",
-            created(running("a"), 9),
+            created(running("a"), 100),
             created(running("b"), 1),
         ),
         ("uid at last", running("a"), running("b")),
     ];
     for (rule, first, second) in &cases {
-        let order = first_to_go(&[second, first], &[second, first]);
+        let order = going(&[second, first], &[second, first]);
         assert_eq!(names(&order), ["a", "b"], "{rule}");
     }
 }
@@ -85,11 +92,40 @@ fn earlier_rules_beat_later_ones() {
 fn pods_on_crowded_nodes_go_before_cheaper_rules_but_after_the_price() {
     let (alone, one) = (on(ready(pod("alone"), 90), "n"), on(ready(pod("one"), 10), "m"));
     let sibling = on(ready(pod("of-another-set"), 10), "m");
-    let order = first_to_go(&[&alone, &one], &[&alone, &one, &sibling]);
+    let order = going(&[&alone, &one], &[&alone, &one, &sibling]);
     assert_eq!(names(&order), ["one", "alone"]);
     let cheap = priced(alone, "-5");
-    let order = first_to_go(&[&cheap, &one], &[&cheap, &one, &sibling]);
+    let order = going(&[&cheap, &one], &[&cheap, &one, &sibling]);
     assert_eq!(names(&order), ["alone", "one"]);
+}
+
+/// 2^34 nanoseconds are 17.2 seconds.
+#[test]
+fn ages_of_one_magnitude_are_told_apart_by_uid_alone() {
+    let aged = |name: &str, age: i64| on(ready(pod(name), NOW - age), name);
+    for (young, old, same) in [(5, 8, true), (18, 33, true), (17, 18, false), (1, 3, false)] {
+        let (old, young) = (aged("a", old), aged("b", young));
+        let expected = if same { ["a", "b"] } else { ["b", "a"] };
+        assert_eq!(names(&going(&[&young, &old], &[])), expected, "{same}");
+        let exact = first_to_go(&[&young, &old], &[], Ages::Exact);
+        assert_eq!(names(&exact), ["b", "a"]);
+    }
+    let (late, early) = (aged("b", -3), aged("a", 1));
+    assert_eq!(
+        names(&going(&[&early, &late], &[])),
+        ["b", "a"],
+        "not past at all"
+    );
+}
+
+#[test]
+fn of_pods_that_go_round_in_circles_each_goes_once() {
+    let since = |name: &str, second| on(ready(pod(name), second), name);
+    // The same time, more restarts: c before a. Another time of the same magnitude, by uid: a before b, b before c.
+    let (a, b, c) = (since("a", 50), since("b", 51), restarted(since("c", 50), 4));
+    let order = names(&going(&[&c, &b, &a], &[]));
+    assert_eq!(order, names(&going(&[&a, &c, &b], &[])));
+    assert_eq!(order.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
 }
 
 #[test]
@@ -140,13 +176,13 @@ proptest! {
         let mut turned = asked.clone();
         turned.rotate_left(turn.min(asked.len()));
         turned.reverse();
-        prop_assert_eq!(names(&first_to_go(&asked, &asked)), names(&first_to_go(&turned, &turned)));
+        prop_assert_eq!(names(&going(&asked, &asked)), names(&going(&turned, &turned)));
     }
 
     #[test]
     fn the_documented_priorities_hold_for_every_pair(pods in proptest::collection::vec(any_pod(), 2..8)) {
         let asked: Vec<&Pod> = pods.iter().collect();
-        let order = first_to_go(&asked, &asked);
+        let order = going(&asked, &asked);
         prop_assert_eq!(order.len(), asked.len());
         for pair in order.windows(2) {
             let rank = |pod: &Pod| (node(pod).is_some(), ["Pending", "Unknown", "Running"].iter().position(|p| *p == phase(pod)),
@@ -156,7 +192,8 @@ proptest! {
                 let crowd = |pod: &Pod| asked.iter().filter(|other| node(pod).is_some() && node(other) == node(pod)).count();
                 prop_assert!(crowd(pair[0]) >= crowd(pair[1]));
                 if crowd(pair[0]) == crowd(pair[1]) && is_ready(pair[0]) {
-                    prop_assert!(ready_since(pair[0]) >= ready_since(pair[1]));
+                    let magnitude = |pod: &Pod| ready_since(pod).map(|since| magnitude(since, at(NOW)));
+                    prop_assert!(magnitude(pair[0]) <= magnitude(pair[1]));
                 }
             }
         }
