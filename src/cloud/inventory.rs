@@ -105,6 +105,8 @@ pub struct Leftover {
     pub id: String,
     /// Its name, which says for which machine it was made.
     pub name: String,
+    /// That machine and attempt, as [`stem`](super::order::stem) names them.
+    pub stem: String,
     /// What it is.
     pub kind: LeftoverKind,
     /// When it was made.
@@ -118,6 +120,8 @@ pub enum LeftoverKind {
     Interface,
     /// What it booted from.
     BootVolume,
+    /// What else it carried, and was to go with it.
+    DataVolume,
 }
 
 impl std::fmt::Display for LeftoverKind {
@@ -125,6 +129,7 @@ impl std::fmt::Display for LeftoverKind {
         f.write_str(match self {
             Self::Interface => "network interface",
             Self::BootVolume => "boot volume",
+            Self::DataVolume => "data volume",
         })
     }
 }
