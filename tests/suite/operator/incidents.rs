@@ -145,31 +145,6 @@ async fn a_machine_that_did_not_run_yet_was_bought_again_and_orphans_stayed_for_
     .await;
 }
 
-/// aws#549: one machine in ten of a thousand was made while its answer was lost, and leaked.
-#[tokio::test(start_paused = true)]
-async fn one_machine_in_ten_leaked_when_answers_were_lost() {
-    const CLAIMS: usize = 60;
-    let world = World::new();
-    for kind in [FaultKind::LostCreate, FaultKind::ServerErrorAfter] {
-        let fault = Fault::new(kind).probability(0.2).on("instances.create");
-        world.cloud.faults().start(fault);
-    }
-    while_working(world.replica(), async {
-        for number in 0..CLAIMS {
-            world.claim(&format!("claim-{number}")).await;
-        }
-        for number in 0..CLAIMS {
-            world.until_launched(&format!("claim-{number}")).await;
-        }
-        assert_eq!(world.living().len(), CLAIMS);
-        for number in 0..CLAIMS {
-            world.delete(&format!("claim-{number}")).await;
-        }
-        world.until_swept().await;
-    })
-    .await;
-}
-
 /// gcp#334: a claim for which nothing could be bought had no provider id, and its deletion failed for that for ever.
 #[tokio::test(start_paused = true)]
 async fn a_claim_without_a_machine_could_not_be_deleted() {

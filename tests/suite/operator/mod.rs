@@ -20,6 +20,7 @@ mod halves;
 mod harm;
 mod incidents;
 mod joining;
+mod leaks;
 mod life;
 mod limits;
 mod load;
