@@ -5,16 +5,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use http::Request;
 use jiff::Timestamp;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind, RetryAfter};
-use karpenter_ibm::sim::kube::write;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::client::Body;
 use serde_json::{Value, json};
-use tower::{BoxError, service_fn};
 
 use super::effects::Effects;
 use super::{World, chart, joining, while_working};
@@ -483,53 +479,6 @@ async fn a_claim_stayed_unknown_when_its_machine_found_no_address() {
         assert!(world.cloud.instances().is_empty());
     })
     .await;
-}
-
-/// karpenter#1578, #1767, aws#6895: after an upgrade every update that carried a claim's specification was refused, which
-/// must not change. Finalizers could not be taken off, and one such claim kept everything else from being bought.
-#[tokio::test(start_paused = true)]
-async fn a_claim_whose_specification_could_not_be_written_held_up_the_others_and_was_never_let_go() {
-    let world = World::new();
-    // Stored past the rules of today, as an earlier definition allowed it.
-    write::insert(
-        &world.kube,
-        json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "old"},
-            "spec": {
-                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
-                "requirements": [{"key": "topology.kubernetes.io/zone", "operator": "Contains", "values": ["z"]}],
-            },
-        }),
-    );
-    let mut edges = world.edges();
-    edges.kube = refusing_specifications(edges.kube);
-    while_working(operator::factory(World::settings("one"))(edges), async {
-        world.ready_node("a").await;
-        world.delete("a").await;
-        world.until_gone("a").await;
-        assert!(world.cloud.instances().is_empty());
-    })
-    .await;
-}
-
-/// A client whose writes of claims are refused if they carry a specification, changed or not.
-fn refusing_specifications(inner: kube::Client) -> kube::Client {
-    let service = service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-            if head.uri.path().contains("/nodeclaims/") && object.get("spec").is_some() {
-                return Err(BoxError::from(
-                    "422: the specification of a claim is not to be written",
-                ));
-            }
-            let request = Request::from_parts(head, Body::from(body));
-            inner.send(request).await.map_err(BoxError::from)
-        }
-    });
-    kube::Client::new(service, "default")
 }
 
 /// A claim was forced out, its finalizer taken off by hand, and the Node that stayed kept the next claim of that name from

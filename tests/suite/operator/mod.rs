@@ -1,5 +1,6 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
+mod admission;
 mod allocation;
 mod audited;
 mod bad_input;
