@@ -129,7 +129,7 @@ impl World {
     }
 
     /// The budget allows so many disruptions from now on.
-    async fn allow(&self, disruptions: i32) {
+    pub(super) async fn allow(&self, disruptions: i32) {
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.kube.admin(), "default");
         let status = Patch::Merge(json!({"status": {
             "disruptionsAllowed": disruptions, "currentHealthy": 1 + disruptions, "desiredHealthy": 1,

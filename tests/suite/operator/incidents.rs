@@ -261,23 +261,6 @@ async fn two_formulas_for_what_a_node_has_disagreed() {
     .await;
 }
 
-/// Azure#588: after about twelve hours every request was refused until somebody restarted the controller.
-#[tokio::test(start_paused = true)]
-async fn credentials_ran_out_and_only_a_restart_helped() {
-    let world = World::new();
-    while_working(world.replica(), async {
-        world.claim("a").await;
-        world.until_launched("a").await;
-        world.clock.sleep(Duration::from_hours(13)).await;
-        world.claim("b").await;
-        world.until_launched("b").await;
-        world.cloud.revoke_tokens();
-        world.claim("c").await;
-        world.until_launched("c").await;
-    })
-    .await;
-}
-
 /// Azure#649: machines never joined, since the token in their user data had expired before they booted.
 #[tokio::test(start_paused = true)]
 async fn machines_booted_with_a_token_that_had_expired() {

@@ -27,6 +27,7 @@ mod limits;
 mod load;
 mod losses;
 mod mutants;
+mod outages;
 mod patience;
 mod permissions;
 mod preemption;

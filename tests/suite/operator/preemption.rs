@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::{CapacityType, NodeClaim, UnavailableOffering};
 use karpenter_ibm::cloud::{ClusterId, InstanceName, Order, VolumeOrder};
-use karpenter_ibm::sim::ibm::{Fault, FaultKind, HostFailure, Options};
+use karpenter_ibm::sim::ibm::{HostFailure, Options};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -454,41 +454,6 @@ async fn a_machine_that_somebody_or_its_host_switches_off_is_replaced_and_one_th
             assert!(told.len() == 1 && told[0].2.contains(words), "{told:?}");
             assert!(world.withheld("Preempted").await.is_empty());
             assert!(world.cloud.instances().is_empty());
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_hour_of_refusals_and_nonsense_touches_nothing_and_afterwards_all_goes_on() {
-    for kind in [
-        FaultKind::TokenExpired,
-        FaultKind::Forbidden,
-        FaultKind::RateLimit,
-        FaultKind::ServerError,
-        FaultKind::HtmlError,
-        FaultKind::EmptyBody,
-        FaultKind::Spurious404,
-    ] {
-        let world = World::new();
-        while_working(world.replica(), async {
-            world.ready_node("a").await;
-            let before = (
-                world.cloud.instances(),
-                world.nodes().get("a").await.unwrap().spec,
-            );
-            world.cloud.faults().start(Fault::new(kind));
-            world.clock.sleep(Duration::from_hours(1)).await;
-            world.cloud.faults().clear();
-            let after = (
-                world.cloud.instances(),
-                world.nodes().get("a").await.unwrap().spec,
-            );
-            assert_eq!(before, after, "{kind:?}");
-            assert!(!world.is_deleting("a").await, "{kind:?}");
-            world.preempt("a").await;
-            world.until_gone("a").await;
-            assert_eq!(world.told("SpotPreemption").await.len(), 2, "{kind:?}");
         })
         .await;
     }
