@@ -43,6 +43,24 @@ impl World {
         }
     }
 
+    /// The machine of a claim joins, and its kubelet is ready and says what it has.
+    async fn make_node_with(&self, name: &str, amounts: &Value) {
+        // Machines with GPUs take longer to start.
+        self.until("launched", Duration::from_mins(15), async || {
+            self.is_true(name, "Launched").await
+        })
+        .await;
+        self.join(name).await;
+        self.until("registered", Duration::from_mins(1), async || {
+            self.is_true(name, "Registered").await
+        })
+        .await;
+        let status = Patch::Merge(json!({"status": {"capacity": amounts, "allocatable": amounts}}));
+        let (nodes, params) = (self.nodes(), PatchParams::default());
+        nodes.patch_status(name, &params, &status).await.unwrap();
+        self.make_ready(name).await;
+    }
+
     /// A life that ends after the first effect with which there is a machine.
     async fn crash_once_bought(&self) {
         for last in 1..40 {
@@ -436,6 +454,56 @@ async fn a_node_that_never_became_ready_counted_as_capacity_for_ever() {
         let note = world.note("InitializationTimeout").await.unwrap();
         assert!(note.contains("not ready"), "{note}");
         assert!(world.cloud.instances().is_empty());
+    })
+    .await;
+}
+
+/// Azure#1790: the driver never came up, so the node had no GPU to offer, and the pod that it was bought for waited for ever.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_reported_its_gpu_kept_a_pod_waiting_for_ever() {
+    const GPU: &str = "nvidia.com/gpu";
+    let world = World::new();
+    let asks = json!({"cpu": "1", "memory": "1Gi", GPU: "1"});
+    let has = json!({"cpu": "8", "memory": "60Gi", "pods": "110", "ephemeral-storage": "80Gi"});
+    while_working(world.replica(), async {
+        world.pool("default", json!({})).await;
+        let container =
+            json!({"name": "a", "image": "a", "resources": {"requests": asks, "limits": {GPU: "1"}}});
+        world.waiting("web", json!({"containers": [container]})).await;
+        let name = world.until_claims(1).await[0].name_any();
+        world.make_node_with(&name, &has).await;
+        let bought = world.orders();
+        world
+            .until("given up", Duration::from_mins(40), async || {
+                let over = world.is_deleting(&name).await;
+                assert!(over || world.orders() == bought, "it is waited for");
+                over
+            })
+            .await;
+        assert!(!world.is_true(&name, "Initialized").await);
+        let note = world.note("InitializationTimeout").await.unwrap();
+        assert!(note.contains(GPU), "{note}");
+        world.until_gone(&name).await;
+        world
+            .until("another", Duration::from_mins(1), async || {
+                world.all_claims().await.len() == 1
+            })
+            .await;
+        let next = world.all_claims().await[0].name_any();
+        assert_ne!(next, name);
+        let mut has = has.clone();
+        has[GPU] = "1".into();
+        world.make_node_with(&next, &has).await;
+        world
+            .until("ready", Duration::from_mins(1), async || {
+                world.is_true(&next, "Ready").await
+            })
+            .await;
+        world.bind("web", &next).await;
+        world.clock.sleep(Duration::from_mins(40)).await;
+        assert!(!world.is_deleting(&next).await, "the pod is served");
+        assert_eq!(world.all_claims().await.len(), 1);
+        assert_eq!(world.living().len(), 1);
     })
     .await;
 }
