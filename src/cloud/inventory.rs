@@ -109,6 +109,8 @@ pub struct Leftover {
     pub name: String,
     /// That machine.
     pub made_for: InstanceName,
+    /// That machine in that attempt, as [`stem`](super::order::stem) names them.
+    pub stem: String,
     /// What it is.
     pub kind: LeftoverKind,
     /// When it was made.
@@ -122,6 +124,8 @@ pub enum LeftoverKind {
     Interface,
     /// What it booted from.
     BootVolume,
+    /// What else it carried, and was to go with it.
+    DataVolume,
 }
 
 impl std::fmt::Display for LeftoverKind {
@@ -129,6 +133,7 @@ impl std::fmt::Display for LeftoverKind {
         f.write_str(match self {
             Self::Interface => "network interface",
             Self::BootVolume => "boot volume",
+            Self::DataVolume => "data volume",
         })
     }
 }

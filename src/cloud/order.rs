@@ -52,10 +52,15 @@ impl Order {
     /// What the machine's interface and volumes are named after. An order that fails half way leaves one of them
     /// behind, and a volume that is kept outlives its machine: under the same names the next attempt would be refused.
     pub fn stem(&self) -> String {
-        match self.attempt {
-            0 | 1 => self.name.clone(),
-            attempt => instance_name::of_attempt(&self.name, attempt),
-        }
+        stem(&self.name, self.attempt)
+    }
+}
+
+/// What the parts of a machine of that name and attempt are named after.
+pub fn stem(name: &str, attempt: u32) -> String {
+    match attempt {
+        0 | 1 => name.to_owned(),
+        attempt => instance_name::of_attempt(name, attempt),
     }
 }
 

@@ -167,6 +167,7 @@ mod tests {
             id: format!("{kind} {number}"),
             name: String::new(),
             made_for: InstanceName::new(cluster, &uid(number)).unwrap(),
+            stem: String::new(),
             kind,
             created_at: None,
         };

@@ -12,6 +12,7 @@ use super::breaker::Population;
 use super::{Error, classes, groups_of};
 use crate::api::{CapacityType, IBMNodeClass, NodeClaim, names};
 use crate::clock::later;
+use crate::cloud::order::stem;
 use crate::cloud::{
     ClusterId, InstanceName, Leftover, LeftoverKind, Machine, MachineStatus, Ours, ProviderId,
 };
@@ -183,7 +184,9 @@ impl View {
         self.nodes.iter().find(|node| node.name_any() == claim.name_any())
     }
 
-    /// Whether something that belonged to a machine is of use to nobody. A boot volume may have been kept on purpose.
+    /// Whether something that belonged to a machine is of use to nobody. A boot volume may have been kept on purpose by a
+    /// version whose names did not say so, and a data volume been detached by somebody who looks at it: it goes when its
+    /// machine does.
     fn is_leftover(&self, leftover: &Leftover) -> bool {
         let keeps = |class: &IBMNodeClass| {
             let volume = class.spec.root_volume().and_then(|it| it.volume_spec.as_ref());
@@ -192,6 +195,7 @@ impl View {
         match leftover.kind {
             LeftoverKind::Interface => true,
             LeftoverKind::BootVolume => !self.classes.iter().any(keeps),
+            LeftoverKind::DataVolume => !self.claims.iter().any(|claim| carries(claim, leftover)),
         }
     }
 
@@ -297,6 +301,15 @@ impl Garbage {
         }
         Ok(self)
     }
+}
+
+/// Whether something was made for the machine that a claim has or is about to have.
+fn carries(claim: &NodeClaim, leftover: &Leftover) -> bool {
+    let allocation = claim.allocation();
+    allocation.is_some_and(|it| {
+        let attempt = u32::try_from(it.attempt).unwrap_or(u32::MAX);
+        stem(&it.instance_name, attempt) == leftover.stem
+    })
 }
 
 /// Whether a claim's end is confirmed by direct reads.

@@ -6,6 +6,7 @@
 mod inventory;
 mod leftovers;
 mod machine;
+mod parts;
 mod prototype;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,7 +130,7 @@ impl Cloud for Machines {
     async fn remove(&self, leftover: &Leftover) -> Result<(), Error> {
         match leftover.kind {
             LeftoverKind::Interface => self.vpc.delete_interface(&leftover.id).await,
-            LeftoverKind::BootVolume => self.vpc.delete_volume(&leftover.id).await,
+            LeftoverKind::BootVolume | LeftoverKind::DataVolume => self.vpc.delete_volume(&leftover.id).await,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::parts;
 use crate::api::CapacityType;
 use crate::cloud::{Afterwards, Order, VolumeOrder};
 use crate::ibm::tags::Tag;
@@ -29,7 +30,7 @@ pub(super) fn prototype(order: &Order) -> InstancePrototype {
     let references = |ids: &[String]| ids.iter().map(Reference::by_id).collect();
     let group = Reference::by_id(&order.resource_group);
     let interface = &mut prototype.primary_network_attachment.virtual_network_interface;
-    interface.name = format!("{}-vni", order.stem());
+    interface.name = format!("{}{}", order.stem(), parts::INTERFACE);
     interface.security_groups = references(&order.security_groups);
     interface.resource_group = Some(group.clone());
     prototype.resource_group = Some(group);
@@ -55,14 +56,14 @@ fn place(prototype: &mut InstancePrototype, order: &Order) {
 /// Volumes are named after the machine: a device's name is the same on every machine, a volume's must be unique.
 fn carry(prototype: &mut InstancePrototype, order: &Order) {
     let stem = order.stem();
-    let boot = format!("{stem}-boot");
-    prototype.boot_volume_attachment = attachment(&order.boot_volume, boot, order);
+    let boot = &order.boot_volume;
+    prototype.boot_volume_attachment = attachment(boot, parts::boot(&stem, boot), order);
     if prototype.boot_volume_attachment.name.is_none() {
         prototype.boot_volume_attachment.name = Some("boot".to_owned());
     }
     let data = order.data_volumes.iter().enumerate();
     prototype.volume_attachments = data
-        .map(|(index, volume)| attachment(volume, format!("{stem}-data-{index}"), order))
+        .map(|(index, volume)| attachment(volume, parts::data(&stem, index, volume), order))
         .collect();
 }
 
@@ -124,14 +125,26 @@ mod tests {
     #[tokio::test]
     async fn every_attempt_has_names_of_its_own_for_all_but_the_machine() {
         let mut order = order(CapacityType::Spot);
-        order.data_volumes = vec![VolumeOrder::default()];
+        let kept = VolumeOrder {
+            afterwards: Afterwards::Kept,
+            ..VolumeOrder::default()
+        };
+        order.data_volumes = vec![VolumeOrder::default(), kept.clone()];
         order.attempt = 2;
         let sent = serde_json::to_value(prototype(&order)).unwrap();
         assert_eq!(sent["name"], "kib-1");
         let interface = &sent["primary_network_attachment"]["virtual_network_interface"];
         assert_eq!(interface["name"], "kib-1-x2-vni");
         assert_eq!(sent["boot_volume_attachment"]["volume"]["name"], "kib-1-x2-boot");
-        assert_eq!(sent["volume_attachments"][0]["volume"]["name"], "kib-1-x2-data-0");
+        let data = |number: usize| &sent["volume_attachments"][number]["volume"]["name"];
+        assert_eq!(data(0), "kib-1-x2-scratch-0", "goes with its machine");
+        assert_eq!(data(1), "kib-1-x2-data-1", "is kept");
+        order.boot_volume = kept;
+        let sent = serde_json::to_value(prototype(&order)).unwrap();
+        assert_eq!(
+            sent["boot_volume_attachment"]["volume"]["name"],
+            "kib-1-x2-boot-kept"
+        );
     }
 
     #[tokio::test]

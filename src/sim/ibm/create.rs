@@ -76,13 +76,24 @@ fn first_subnet(state: &State, prototype: &Prototype) -> Option<Subnet> {
 
 /// The `partial-create` fault: an interface or a volume is made, the instance is not.
 fn leave_half_behind(state: &mut State, prototype: Prototype, image: &Image) {
-    let first = prototype.networks.into_iter().next();
-    match first {
-        Some((_, Wish::New(new))) if state.faults.pick(2) == 0 => {
+    let interface = prototype.networks.into_iter().find_map(|(_, wish)| match wish {
+        Wish::New(new) => Some(new),
+        Wish::Existing(_) => None,
+    });
+    let volumes = std::iter::once((prototype.boot, Some(image)));
+    let mut volumes: Vec<_> = volumes
+        .chain(prototype.volumes.into_iter().map(|volume| (volume, None)))
+        .collect();
+    let part = state
+        .faults
+        .pick(volumes.len() + usize::from(interface.is_some()));
+    match interface {
+        Some(new) if part == 0 => {
             state.make_interface(new, None);
         }
-        _ => {
-            let volume = state.make_volume(prototype.boot, &prototype.zone, Some(image));
+        interface => {
+            let (volume, image) = volumes.swap_remove(part - usize::from(interface.is_some()));
+            let volume = state.make_volume(volume, &prototype.zone, image);
             state.volumes.insert(volume.id.clone(), volume);
         }
     }

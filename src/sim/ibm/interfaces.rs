@@ -9,7 +9,7 @@ use super::ask::{Answer, Ask};
 use super::errors::Refusal;
 use super::fields::{self, Fields, join};
 use super::geography::zone_reference;
-use super::network::{ReservedIp, Subnet, group_matches, merge, stamp};
+use super::network::{ReservedIp, Subnet, SubnetCondition, group_matches, merge, stamp};
 use super::state::{Event, State, in_order};
 use super::{groups, ids, page};
 
@@ -198,7 +198,8 @@ impl State {
     /// The subnet a field names.
     pub(super) fn subnet(&self, id: &str, path: &str) -> Result<&Subnet, Refusal> {
         let not_found = || Refusal::not_found("subnet", id).blames("field", join(path, "subnet"), Some(id));
-        self.subnets.get(id).ok_or_else(not_found)
+        let usable = |subnet: &&Subnet| subnet.condition == SubnetCondition::Available;
+        self.subnets.get(id).filter(usable).ok_or_else(not_found)
     }
 
     /// Makes a checked interface; takes an address.

@@ -63,6 +63,7 @@ pub use faults::{Fault, FaultKind, FaultPlan, RetryAfter, Strike};
 pub use handling::Seen;
 pub use images::ImageStatus;
 pub use instances::{HostFailure, Preemption, Status};
+pub use network::SubnetCondition;
 pub use options::{
     Answers, Class, DeleteAgain, DeleteWhilePending, Options, Quotas, Rename, Span, Stock, Timings,
 };
@@ -100,6 +101,16 @@ impl Requests {
     /// Those that are remembered, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Seen> {
         self.recent.iter()
+    }
+
+    /// Those after the first `count`, as far as they are remembered, oldest first.
+    pub fn since(&self, count: u64) -> impl Iterator<Item = &Seen> {
+        let kept = u64::try_from(self.recent.len()).unwrap_or(u64::MAX);
+        let forgotten = self.count.saturating_sub(kept);
+        let known = count.saturating_sub(forgotten);
+        self.recent
+            .iter()
+            .skip(usize::try_from(known).unwrap_or(usize::MAX))
     }
 }
 

@@ -39,6 +39,18 @@ pub(super) struct Subnet {
     pub(super) prefix: u8,
     pub(super) created_at: Timestamp,
     pub(super) reserved: BTreeMap<Ipv4Addr, ReservedIp>,
+    pub(super) condition: SubnetCondition,
+}
+
+/// What became of a subnet. What is in it lives on and refers to it in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubnetCondition {
+    /// Can be used.
+    Available,
+    /// There, and of no use.
+    Failed,
+    /// Not found any more.
+    Deleted,
 }
 
 /// An address that is taken.
@@ -141,6 +153,7 @@ impl State {
             prefix,
             created_at: self.now,
             reserved: BTreeMap::new(),
+            condition: SubnetCondition::Available,
         };
         let last = subnet.total() - 1;
         for (offset, role) in [
@@ -227,6 +240,7 @@ pub(super) fn list_subnets(state: &mut State, ask: &Ask) -> Result<Answer, Refus
         group_matches(ask, &subnet.resource_group)
             && state.vpc_matches(ask, &subnet.vpc)
             && ask.query("zone.name").is_none_or(|zone| zone == subnet.zone)
+            && subnet.condition != SubnetCondition::Deleted
     });
     let items = in_order(subnets.map(|subnet| (subnet, subnet.sequence, subnet.id.as_str())));
     let page = page::cut(ask, &mut state.faults, &items)?;
@@ -290,6 +304,7 @@ fn find_subnet<'a>(state: &'a State, ask: &Ask) -> Result<&'a Subnet, Refusal> {
     state
         .subnets
         .get(id)
+        .filter(|subnet| subnet.condition != SubnetCondition::Deleted)
         .ok_or_else(|| Refusal::not_found("subnet", id))
 }
 
@@ -318,6 +333,11 @@ fn vpc_body(state: &State, vpc: &Vpc) -> Value {
 }
 
 fn subnet_body(state: &State, subnet: &Subnet) -> Value {
+    let status = match subnet.condition {
+        SubnetCondition::Available => "available",
+        SubnetCondition::Failed => "failed",
+        SubnetCondition::Deleted => "deleting",
+    };
     let mut body = subnet.reference(&state.region);
     let fields = json!({
         "available_ipv4_address_count": subnet.available(),
@@ -328,7 +348,7 @@ fn subnet_body(state: &State, subnet: &Subnet) -> Value {
         "network_acl": { "name": "default-acl" },
         "routing_table": { "name": "default-table" },
         "resource_group": groups::reference(state, &subnet.resource_group),
-        "status": "available",
+        "status": status,
         "vpc": state.vpcs.get(&subnet.vpc).map(|vpc| vpc.reference(&state.region)),
         "zone": zone_reference(&subnet.zone),
     });

@@ -10,6 +10,7 @@ use super::Cloud;
 use super::capacity::Offering;
 use super::images::{ImageStatus, STOCK};
 use super::instances::{HostFailure, Instance, Preemption, START_FAILURES, Status};
+use super::network::SubnetCondition;
 use super::options::Class;
 use super::placement::TargetKind;
 use super::seeding;
@@ -230,6 +231,38 @@ impl Cloud {
             if let Some(crn) = state.subnets.get(id).map(super::network::Subnet::crn) {
                 state.tags.entry(crn.clone()).or_default().insert(tag.to_owned());
                 state.reindex(&crn);
+            }
+        });
+    }
+
+    /// Lets a subnet fail, or be deleted, whatever is in it; or mends it.
+    pub fn set_subnet(&self, id: &str, condition: SubnetCondition) {
+        self.with(|state| {
+            if let Some(subnet) = state.subnets.get_mut(id) {
+                subnet.condition = condition;
+            }
+        });
+    }
+
+    /// Deletes an SSH key; machines that were made with it live on.
+    pub fn remove_key(&self, id: &str) {
+        self.with(|state| {
+            state.keys.remove(id);
+        });
+    }
+
+    /// Detaches every volume of an instance but the one that it boots from, as somebody with a console can.
+    pub fn detach_volumes(&self, name_or_id: &str) {
+        self.with(|state| {
+            let id = state.find_instance(name_or_id).map(|it| it.id.clone());
+            let Some(instance) = id.and_then(|id| state.instances.get_mut(&id)) else {
+                return;
+            };
+            let boot = instance.volumes.len().min(1);
+            for attachment in instance.volumes.drain(boot..) {
+                if let Some(volume) = state.volumes.get_mut(&attachment.volume) {
+                    volume.instance = None;
+                }
             }
         });
     }

@@ -166,7 +166,7 @@ fn was_warned_of(claim: &Value, truth: &Truth<'_>) -> bool {
 fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
     let failed = book.strikes("c13-partial-create") + book.strikes("c13-auto-delete-ignored") > 0;
     for part in truth.cloud.parts_without_instance() {
-        let is_blamed = !failed || is_swept(&part, book);
+        let is_blamed = is_swept(&part, book) || !failed && !is_kept(&part, book);
         if is_blamed && !was_told_of(&part.id, truth) {
             let message = format!("{} ({}) outlived its machine", part.id, part.name);
             found.blame("S18", truth.since_start, message);
@@ -174,10 +174,22 @@ fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
     }
 }
 
-/// Whether the sweep answers for it: interfaces and boot volumes are named after their machine. Volumes for data are kept,
-/// since somebody may have wished it.
+/// Whether the sweep answers for it: interfaces and volumes that go with their machine say so in their names.
 pub(super) fn is_swept(part: &PartTruth, book: &Book) -> bool {
-    let machine = part.name.strip_suffix("-vni").or(part.name.strip_suffix("-boot"));
+    let unnumbered = part.name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let machine = part.name.strip_suffix("-vni");
+    let machine = machine.or(part.name.strip_suffix("-boot"));
+    is_ours(machine.or(unnumbered.strip_suffix("-scratch-")), part, book)
+}
+
+/// Whether it is a volume that somebody wished to outlive its machine.
+fn is_kept(part: &PartTruth, book: &Book) -> bool {
+    let unnumbered = part.name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let machine = part.name.strip_suffix("-boot-kept");
+    is_ours(machine.or(unnumbered.strip_suffix("-data-")), part, book)
+}
+
+fn is_ours(machine: Option<&str>, part: &PartTruth, book: &Book) -> bool {
     let name = machine.and_then(InstanceName::of_machine);
     part.resource_group == book.settings.resource_group
         && name.is_some_and(|name| Some(name.cluster()) == book.cluster)
@@ -317,6 +329,47 @@ mod tests {
                 }),
             );
             assert_eq!(unmet(&stage), blamed, "{reason}");
+        }
+    }
+
+    /// A volume of that name outlives a machine that is none of our business.
+    async fn leave_volume(stage: &mut Stage, name: &str) {
+        let account = stage.cloud.account();
+        let volume = json!({"name": name, "capacity": 10, "profile": {"name": "general-purpose"}});
+        let prototype = json!({
+            "name": "billing", "profile": {"name": "bxf-2x8"}, "image": {"id": account.image},
+            "zone": {"name": "us-south-1"}, "vpc": {"id": account.vpc},
+            "primary_network_attachment": {
+                "virtual_network_interface": {"subnet": {"id": account.subnets[0]}, "auto_delete": true},
+            },
+            "volume_attachments": [{"volume": volume, "delete_volume_on_instance_delete": false}],
+        });
+        let (post, path) = (http::Method::POST, "/v1/instances");
+        let made = stage.cloud_says(post, path, &prototype.to_string()).await;
+        stage.pass(200).await;
+        stage.delete_machine(made["id"].as_str().unwrap()).await;
+        stage.pass(200).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_data_volume_says_by_its_name_whether_it_outlives_its_machine() {
+        for (part, blamed) in [
+            ("-scratch-0", &["S18"][..]),
+            ("-x3-scratch-12", &["S18"]),
+            ("-data-0", &[]),
+            ("-boot-kept", &[]),
+        ] {
+            for failed in [false, true] {
+                let mut stage = Stage::new().await;
+                let uid = stage.claim("a").await;
+                let name = stage.name_of(&uid);
+                stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
+                leave_volume(&mut stage, &format!("{name}{part}")).await;
+                if failed {
+                    stage.struck("c13-auto-delete-ignored", "instances.delete");
+                }
+                assert_eq!(unmet(&stage), blamed, "{part}");
+            }
         }
     }
 }

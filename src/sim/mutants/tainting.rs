@@ -122,7 +122,10 @@ mod tests {
         let mut node = Node::default();
         node.metadata.name = Some("a".to_owned());
         truth.create(&PostParams::default(), &node).await.unwrap();
-        let tainted = |node: Node| node.spec.and_then(|spec| spec.taints).is_some();
+        let tainted = |node: Node| {
+            let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            taints.iter().any(|taint| taint.key == DISRUPTED_TAINT)
+        };
         let patch = json!({"spec": {"taints": [{"key": DISRUPTED_TAINT, "effect": "NoSchedule"}]}});
         let answer = told
             .patch("a", &PatchParams::default(), &Patch::Merge(patch))

@@ -94,6 +94,15 @@ async fn a_claim_without_a_pool_is_bought_for_like_any_other() {
 #[tokio::test(start_paused = true)]
 async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
     let world = World::new();
+    // A machine of another cluster, alive, in the resource group that is ours too.
+    let twin = world.twin();
+    while_working(twin.replica(), async {
+        twin.claim("theirs").await;
+        twin.until_launched("theirs").await;
+    })
+    .await;
+    let [theirs] = world.living().try_into().unwrap();
+    let of_twin = format!("ibm:///us-south/{}", theirs.id);
     let nodes: Api<Node> = Api::all(world.kube.admin());
     let ours = json!({"karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true",
         "karpenter-ibm.sh/ibmnodeclass": "default"});
@@ -107,6 +116,7 @@ async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
             "ibm:///eu-de/02c7_00000000-0000-4000-8000-000000000000",
         ),
         ("other-cloud", "aws:///us-east-1a/i-0123"),
+        ("twins", &of_twin),
     ] {
         let node = json!({"metadata": {"name": name, "labels": ours}, "spec": {"providerID": provider_id}});
         let node = serde_json::from_value(node).unwrap();
@@ -124,13 +134,14 @@ async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
             .await;
         patched.unwrap();
         world.clock.sleep(Duration::from_mins(5)).await;
-        assert_eq!(world.all_nodes().await.len(), 3);
+        assert_eq!(world.all_nodes().await.len(), 4);
+        assert_eq!(world.cloud.instance(&theirs.id), Some(theirs), "it is untouched");
         assert!(!world.is_true("other-cloud", "Registered").await);
         let note = world.note("NodeMismatch").await.unwrap();
         assert!(note.contains("other-cloud"), "{note}");
         let found = world.told("GarbageFound").await;
         let found: Vec<&str> = found.iter().map(|(about, _, _)| about.as_str()).collect();
-        assert_eq!(found, ["Node elsewhere", "Node no-machine"]);
+        assert_eq!(found, ["Node elsewhere", "Node no-machine", "Node twins"]);
     })
     .await;
 }

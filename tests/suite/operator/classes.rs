@@ -197,6 +197,45 @@ async fn whatever_a_class_names_must_exist_and_nothing_is_bought_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_is_deleted_after_the_class_was_ready_stops_purchases_and_says_why() {
+    let world = World::new();
+    let key = world.cloud.account().key;
+    world.change_class("default", &json!({"sshKeys": [key]})).await;
+    while_working(world.replica(), async {
+        world.until_judged("default", "True", minute()).await;
+        world.ready_node("before").await;
+        world.clock.sleep(minute()).await;
+        world.cloud.remove_key(&key);
+        let before = world.cloud.requests().count();
+        let class = world.until_judged("default", "False", minute() * 6).await;
+        let ready = condition(&class, "Ready");
+        assert_eq!(ready.reason.as_deref(), Some("KeyNotFound"));
+        assert!(ready.message.unwrap().contains(&key));
+        world.claim("a").await;
+        world.clock.sleep(minute() * 10).await;
+        let status = world.read("a").await.unwrap().status;
+        assert!(status.is_none_or(|it| it.allocation.is_none()));
+        assert!(world.note("LaunchBlocked").await.unwrap().contains(&key));
+        assert!(!world.is_deleting("before").await, "what runs goes on");
+        assert_eq!(writes_since(&world, before), [""; 0]);
+    })
+    .await;
+}
+
+/// What was written to the cloud since the request of that number, but for tokens.
+fn writes_since(world: &World, before: u64) -> Vec<String> {
+    let requests = world.cloud.requests();
+    let writes = requests.since(before).filter(|seen| {
+        seen.method != http::Method::GET
+            && !seen.path.contains("/identity/")
+            && !seen.path.contains("/search")
+    });
+    writes
+        .map(|seen| format!("{} {}", seen.method, seen.path))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_read_keeps_what_was_resolved_says_so_and_passes() {
     let world = World::new();
     while_working(world.replica(), async {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::api::{CapacityType, IBMNodeClass};
 use karpenter_ibm::cloud::InstanceName;
 use karpenter_ibm::controllers::context::Collecting;
@@ -329,18 +330,41 @@ async fn the_machines_of_a_cloned_etcd_are_not_collected_by_the_original() {
     .await;
 }
 
+/// While it is away no list of claims can be read, and when it is back all claims are forgotten: neither costs a machine.
 #[tokio::test(start_paused = true)]
-async fn a_removed_definition_of_claims_costs_no_machine() {
+async fn a_definition_of_claims_that_is_removed_and_installed_anew_costs_no_machine() {
+    const NAME: &str = "nodeclaims.karpenter.sh";
     let world = World::new();
+    let names = ["a", "b", "c", "d", "e"];
     while_working(world.replica(), async {
-        world.claim("a").await;
-        world.until_launched("a").await;
-        world.lose("a").await;
-        let definitions: Api<CustomResourceDefinition> = Api::all(world.kube.admin());
-        let name = "nodeclaims.karpenter.sh";
-        definitions.delete(name, &DeleteParams::default()).await.unwrap();
+        for name in names {
+            world.claim(name).await;
+            world.until_launched(name).await;
+        }
+        // Somebody wants it gone, and forces off what keeps it.
+        for name in names {
+            world.lose(name).await;
+        }
+        let installed: Api<CustomResourceDefinition> = Api::all(world.kube.admin());
+        installed.delete(NAME, &DeleteParams::default()).await.unwrap();
         world.clock.sleep(Duration::from_mins(30)).await;
-        assert_eq!(world.living().len(), 1, "a list that failed says nothing");
+        assert_eq!(world.living().len(), 5, "a list that failed says nothing");
+        assert!(world.told("CollectionStopped").await.is_empty());
+        let mut known = definitions().unwrap().into_iter();
+        let ours = known.find(|it| it.object["metadata"]["name"] == NAME);
+        write::insert(&world.kube, ours.unwrap().object);
+        assert!(world.all_claims().await.is_empty());
+        world.clock.sleep(Duration::from_mins(30)).await;
+        assert_eq!(world.living().len(), 5, "an empty list says too much");
+        let told = world.told("CollectionStopped").await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].2.contains("5 of 5 machines"), "{told:?}");
+        world.claim("new").await;
+        world.until_launched("new").await;
+        assert_eq!(world.living().len(), 6, "and life goes on");
+        let deletions = world.cloud.requests();
+        let deletions = deletions.iter().filter(|it| it.method == http::Method::DELETE);
+        assert_eq!(deletions.count(), 0);
     })
     .await;
 }

@@ -129,7 +129,7 @@ impl World {
     }
 
     /// The budget allows so many disruptions from now on.
-    async fn allow(&self, disruptions: i32) {
+    pub(super) async fn allow(&self, disruptions: i32) {
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.kube.admin(), "default");
         let status = Patch::Merge(json!({"status": {
             "disruptionsAllowed": disruptions, "currentHealthy": 1 + disruptions, "desiredHealthy": 1,
@@ -352,6 +352,27 @@ async fn a_claim_on_a_dead_machine_does_not_wait_for_pods_that_nobody_ends() {
         world.delete("a").await;
         world.until_gone("a").await;
         assert!(world.nodes().get_opt("a").await.unwrap().is_none());
+    })
+    .await;
+}
+
+/// The same incidents: the machine was gone, nobody could end its pods, and for a week claim and Node waited for them.
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_a_budget_blocks_is_over_when_somebody_deletes_the_machine_under_it() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.guarded_node("a").await;
+        let machine = world.machine_of("a").await;
+        world.delete("a").await;
+        world.clock.sleep(Duration::from_mins(5)).await;
+        assert!(!world.is_told_to_go("shop-1").await);
+        assert_eq!(world.living().len(), 1, "a budget holds it");
+        world.seen().delete(&machine).await.unwrap();
+        world.unhealthy("a").await;
+        world.until_gone("a").await;
+        assert!(world.nodes().get_opt("a").await.unwrap().is_none());
+        assert!(world.cloud.instances().is_empty() && world.cloud.orphans().is_empty());
+        assert_eq!(world.orders(), 1);
     })
     .await;
 }

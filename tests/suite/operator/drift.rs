@@ -1,10 +1,11 @@
 //! Machines that are no longer what their class asks for.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use karpenter_ibm::api::Condition;
-use karpenter_ibm::sim::ibm::ImageStatus;
+use karpenter_ibm::sim::ibm::{ImageStatus, SubnetCondition};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -90,6 +91,35 @@ async fn a_subnet_that_the_class_leaves_is_drift() {
         assert_eq!(message, format!("subnet: was {before}, is one of {other}"));
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subnet_that_fails_or_is_deleted_under_a_machine_is_drift_and_one_that_recovers_is_none() {
+    for condition in [SubnetCondition::Failed, SubnetCondition::Deleted] {
+        let world = World::new();
+        while_working(world.replica(), async {
+            world.ready_node("a").await;
+            world.clock.sleep(SOON).await;
+            assert_eq!(world.drifted("a").await, None, "nothing has changed yet");
+            let before = world.living()[0].subnet.clone();
+            world.cloud.set_subnet(&before, condition);
+            let (reason, message) = world.until_drifted("a").await;
+            assert_eq!(reason, "SubnetDrift");
+            let (was, now) = message.split_once(", is one of ").unwrap();
+            assert_eq!(was, format!("subnet: was {before}"));
+            let others = world.cloud.account().subnets;
+            let others: BTreeSet<&str> = others
+                .iter()
+                .map(String::as_str)
+                .filter(|id| *id != before)
+                .collect();
+            assert_eq!(now.split(", ").collect::<BTreeSet<_>>(), others, "{condition:?}");
+            world.cloud.set_subnet(&before, SubnetCondition::Available);
+            world.until_not_drifted("a").await;
+            assert_eq!(world.living().len(), 1);
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,7 +86,8 @@ impl Effects {
     }
 }
 
-fn is_effect(method: &Method, path: &str) -> bool {
+/// Whether a request changes anything that matters.
+pub(super) fn is_effect(method: &Method, path: &str) -> bool {
     method != Method::GET && !path.contains("/leases") && !path.contains("/identity/")
 }
 

@@ -58,6 +58,119 @@ async fn what_an_order_left_behind_keeps_no_claim_from_its_machine() {
     assert_eq!(met, BTreeSet::from(both));
 }
 
+/// A class with a data volume that goes with its machine, and one that stays.
+async fn with_data_volumes(world: &World) {
+    let data = |name: &str, goes: bool| json!({"deviceName": name, "volumeSpec": {"capacity": 20, "deleteOnTermination": goes}});
+    let volumes = json!([{"rootVolume": true}, data("scratch", true), data("data", false)]);
+    let change = json!({"blockDeviceMappings": volumes});
+    world.change_class("default", &change).await;
+}
+
+/// How the parts that hang on no machine are named after theirs.
+fn parts_left(world: &World) -> BTreeSet<String> {
+    let parts = world.cloud.parts_without_instance().into_iter();
+    let after_stem = |part: String| part.splitn(4, '-').last().map(str::to_owned);
+    parts.filter_map(|part| after_stem(part.name)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_data_volumes_that_an_order_left_behind_only_those_that_go_with_their_machine_are_swept() {
+    let mut met = BTreeSet::new();
+    for seed in 1..=16 {
+        let world = World::with(|options| options.seed = seed);
+        with_data_volumes(&world).await;
+        let half = Fault::new(FaultKind::PartialCreate).times(1);
+        world.cloud.faults().start(half);
+        world.claim("a").await;
+        while_working(world.replica(), async {
+            world
+                .until("half a machine", Duration::from_mins(1), async || {
+                    !parts_left(&world).is_empty()
+                })
+                .await;
+            let left = parts_left(&world);
+            world.until_launched("a").await;
+            world.clock.sleep(Duration::from_mins(10)).await;
+            let kept: BTreeSet<String> = left
+                .iter()
+                .filter(|it| it.starts_with("data-"))
+                .cloned()
+                .collect();
+            assert_eq!(parts_left(&world), kept, "of {left:?}");
+            assert_eq!(world.living().len(), 1);
+            met.extend(left);
+        })
+        .await;
+    }
+    let all = ["vni", "boot", "scratch-0", "data-1"].map(str::to_owned);
+    assert_eq!(met, BTreeSet::from(all));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_forgets_volumes_costs_no_data_that_was_to_be_kept_whatever_the_class_says_by_then() {
+    let world = World::new();
+    with_data_volumes(&world).await;
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world
+            .cloud
+            .faults()
+            .start(Fault::new(FaultKind::AutoDeleteIgnored));
+        let none = json!({"blockDeviceMappings": null});
+        world.change_class("default", &none).await;
+        world.delete("a").await;
+        world.until_gone("a").await;
+        let all = ["vni", "boot", "scratch-0", "data-1"].map(str::to_owned);
+        assert_eq!(parts_left(&world), BTreeSet::from(all), "nothing went with it");
+        world.clock.sleep(Duration::from_mins(10)).await;
+        assert_eq!(parts_left(&world), BTreeSet::from(["data-1".to_owned()]));
+        let told = world.told("GarbageCollected").await;
+        assert!(
+            told.iter().any(|(_, _, note)| note.contains("data volume")),
+            "{told:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boot_volume_that_was_kept_stays_when_the_class_keeps_them_no_longer() {
+    let world = World::new();
+    let root = |goes: bool| json!({"blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {"deleteOnTermination": goes}}]});
+    world.change_class("default", &root(false)).await;
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.delete("a").await;
+        world.until_gone("a").await;
+        world.change_class("default", &root(true)).await;
+        world.clock.sleep(Duration::from_mins(10)).await;
+        assert_eq!(parts_left(&world), BTreeSet::from(["boot-kept".to_owned()]));
+    })
+    .await;
+}
+
+/// Somebody detaches a volume from a machine to look at it: it is not left behind before the machine is gone.
+#[tokio::test(start_paused = true)]
+async fn a_data_volume_that_is_detached_from_a_machine_that_lives_is_left_alone() {
+    let world = World::new();
+    with_data_volumes(&world).await;
+    while_working(world.replica(), async {
+        world.ready_node("a").await;
+        let machine = world.machine_of("a").await;
+        world.cloud.detach_volumes(&machine);
+        world.clock.sleep(Duration::from_mins(30)).await;
+        let detached = ["scratch-0", "data-1"].map(str::to_owned);
+        assert_eq!(parts_left(&world), BTreeSet::from(detached));
+        world.delete("a").await;
+        world.until_gone("a").await;
+        world.clock.sleep(Duration::from_mins(10)).await;
+        assert_eq!(parts_left(&world), BTreeSet::from(["data-1".to_owned()]));
+    })
+    .await;
+}
+
 /// A volume that is kept on purpose has its name for as long as somebody wants it.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_is_kept_refuses_no_later_attempt() {

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{World, while_working};
 
 /// As many machines on a page as are asked for.
-const PAGE: usize = 100;
+pub(super) const PAGE: usize = 100;
 
 impl World {
     /// Claims whose machines have been nodes for long.
@@ -74,9 +74,9 @@ fn is_of_machines(what: &str) -> bool {
 }
 
 /// Requests within ten quiet minutes: first pages and everything else by path, and following pages.
-async fn at_rest(machines: usize) -> (BTreeMap<String, usize>, usize) {
+async fn at_rest(machines: usize, capacity_type: CapacityType) -> (BTreeMap<String, usize>, usize) {
     let world = World::with(Options::make_roomy);
-    world.settle(machines, CapacityType::OnDemand).await;
+    world.settle(machines, capacity_type).await;
     while_working(world.replica(), async {
         world.clock.sleep(Duration::from_mins(11)).await;
         let before = usize::try_from(world.cloud.requests().count()).unwrap();
@@ -104,13 +104,26 @@ async fn at_rest(machines: usize) -> (BTreeMap<String, usize>, usize) {
 
 #[tokio::test(start_paused = true)]
 async fn calls_at_rest_are_the_same_for_ten_and_a_thousand_machines_but_for_a_page_per_hundred() {
-    let (few, no_more) = at_rest(10).await;
+    for (capacity_type, counts) in [
+        (CapacityType::OnDemand, &[100, 1000][..]),
+        (CapacityType::Spot, &[100, 1000]),
+    ] {
+        grows_by_pages_only(capacity_type, counts).await;
+    }
+}
+
+async fn grows_by_pages_only(capacity_type: CapacityType, counts: &[usize]) {
+    let (few, no_more) = at_rest(10, capacity_type).await;
     assert_eq!(no_more, 0);
     let total = |requests: &BTreeMap<String, usize>| requests.values().sum::<usize>();
-    eprintln!("10 machines: {} calls in ten minutes: {few:#?}", total(&few));
-    for machines in [100, 1000] {
-        let (same, following) = at_rest(machines).await;
-        assert_eq!(same, few, "{machines} machines");
+    let kind = capacity_type.as_str();
+    eprintln!(
+        "10 {kind} machines: {} calls in ten minutes: {few:#?}",
+        total(&few)
+    );
+    for &machines in counts {
+        let (same, following) = at_rest(machines, capacity_type).await;
+        assert_eq!(same, few, "{machines} {kind} machines");
         let lists: usize = few
             .iter()
             .filter(|(what, _)| is_of_machines(what))
@@ -118,7 +131,7 @@ async fn calls_at_rest_are_the_same_for_ten_and_a_thousand_machines_but_for_a_pa
             .sum();
         let pages = machines.div_ceil(PAGE) - 1;
         eprintln!(
-            "{machines} machines: {} calls and {following} following pages",
+            "{machines} {kind} machines: {} calls and {following} following pages",
             total(&same)
         );
         assert!(

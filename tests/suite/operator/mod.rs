@@ -1,5 +1,6 @@
 //! The operator between an embedded cluster and a simulated IBM Cloud, in one process, on a paused clock.
 
+mod admission;
 mod allocation;
 mod allowed;
 mod audited;
@@ -23,11 +24,13 @@ mod halves;
 mod harm;
 mod incidents;
 mod joining;
+mod leaks;
 mod life;
 mod limits;
 mod load;
 mod losses;
 mod mutants;
+mod outages;
 mod patience;
 mod permissions;
 mod preemption;

@@ -1,6 +1,6 @@
 //! The verdict on a class: what its names stand for, or what is wrong with it and what to do. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::allow::AllowLists;
 use super::facts::Facts;
@@ -62,25 +62,48 @@ pub(super) fn before_asking(class: &IBMNodeClass, region: &str, allowed: &AllowL
     problems
 }
 
-/// Tags are folded to lower case, and some are ours.
+/// Tags are folded to lower case, and some are ours. A volume has its own and those of the class.
 fn tag_problems(spec: &IBMNodeClassSpec) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut folded: BTreeMap<String, &str> = BTreeMap::new();
-    for key in spec.tags.iter().flatten().map(|(key, _)| key.as_str()) {
-        let lower = key.to_ascii_lowercase();
-        if lower.starts_with(names::RESERVED_TAG_PREFIX) {
-            let message = format!(
-                "spec.tags: keys that begin with {} are the operator's own, not {key}",
-                names::RESERVED_TAG_PREFIX
-            );
-            problems.push(Problem::new("InvalidTags", message));
-        }
-        if let Some(other) = folded.insert(lower, key) {
-            let message = format!("spec.tags: {other} and {key} are the same tag to IBM Cloud: keep one");
-            problems.push(Problem::new("InvalidTags", message));
-        }
+    let written = spec.tags.iter().flatten();
+    let of_class: Vec<String> = written.map(|(key, value)| format!("{key}:{value}")).collect();
+    let mut problems = wrong_tags("spec.tags", &of_class, &[]);
+    for (number, volume) in spec.block_device_mappings.iter().flatten().enumerate() {
+        let tags = volume.volume_spec.as_ref().and_then(|it| it.tags.as_deref());
+        let at = format!("spec.blockDeviceMappings[{number}].volumeSpec.tags");
+        problems.extend(wrong_tags(&at, tags.unwrap_or_default(), &of_class));
     }
     problems
+}
+
+/// What is wrong with tags beside others that are right.
+fn wrong_tags(at: &str, tags: &[String], others: &[String]) -> Vec<Problem> {
+    let mut messages = Vec::new();
+    for (number, tag) in tags.iter().enumerate() {
+        if tag.to_ascii_lowercase().starts_with(names::RESERVED_TAG_PREFIX) {
+            let reserved = names::RESERVED_TAG_PREFIX;
+            messages.push(format!(
+                "{at}: keys that begin with {reserved} are the operator's own, not {}",
+                key_of(tag)
+            ));
+        }
+        let before = others.iter().chain(&tags[..number]);
+        let collisions = before.filter(|other| differ_in_case_only(other, tag));
+        messages.extend(collisions.map(|other| {
+            format!("{at}: {other} and {tag} are the same tag to IBM Cloud, which folds case: keep one")
+        }));
+    }
+    let problem = |message| Problem::new("InvalidTags", message);
+    messages.into_iter().map(problem).collect()
+}
+
+fn key_of(tag: &str) -> &str {
+    tag.split_once(':').map_or(tag, |(key, _)| key)
+}
+
+/// Whether two tags, or their keys, are written in two ways and kept as one.
+fn differ_in_case_only(one: &str, other: &str) -> bool {
+    let folds = |one: &str, other: &str| one != other && one.eq_ignore_ascii_case(other);
+    folds(one, other) || folds(key_of(one), key_of(other))
 }
 
 /// The verdict on a class that may be asked about, from what the cloud has.

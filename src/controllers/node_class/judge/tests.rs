@@ -193,6 +193,48 @@ fn a_root_volume_must_hold_the_image() {
     assert_eq!(refused(&root(20), &facts()), Vec::<&str>::new());
 }
 
+/// A class with these tags, and a boot and a data volume of which one has tags of its own.
+fn tagged(class: &Value, root: bool, tags: &Value) -> Value {
+    let volume = |is_root: bool| {
+        let tags = if is_root == root { tags.clone() } else { json!([]) };
+        json!({"rootVolume": is_root, "volumeSpec": {"capacity": 100, "tags": tags}})
+    };
+    json!({"tags": class, "blockDeviceMappings": [volume(true), volume(false)]})
+}
+
+#[test]
+fn tags_of_volumes_are_judged_like_those_of_the_class_and_beside_them() {
+    let told = |change: &Value| {
+        let problems = before_asking(&class(change), "us-south", &AllowLists::default());
+        let told = problems.into_iter().map(|it| (it.reason, it.message));
+        told.collect::<Vec<_>>()
+    };
+    let team = json!({"team": "a"});
+    for (root, field) in [
+        (true, "spec.blockDeviceMappings[0].volumeSpec.tags"),
+        (false, "spec.blockDeviceMappings[1].volumeSpec.tags"),
+    ] {
+        for (tags, words) in [
+            (json!(["Karpenter-IBM-cluster:x"]), "not Karpenter-IBM-cluster"),
+            (json!(["karpenter-ibm-nodeclaim"]), "not karpenter-ibm-nodeclaim"),
+            (json!(["disk:a", "Disk:b"]), "disk:a and Disk:b are the same tag"),
+            (json!(["fast", "Fast"]), "fast and Fast are the same tag"),
+            (json!(["disk:A", "disk:a"]), "disk:A and disk:a are the same tag"),
+            (json!(["Team:b"]), "team:a and Team:b are the same tag"),
+        ] {
+            let told = told(&tagged(&team, root, &tags));
+            assert_eq!(told.len(), 1, "{tags}: {told:?}");
+            assert_eq!(told[0].0, "InvalidTags");
+            assert!(
+                told[0].1.starts_with(field) && told[0].1.contains(words),
+                "{told:?}"
+            );
+        }
+        let good = json!(["disk:a", "disk:b", "team:a", "fast", "my-karpenter-ibm"]);
+        assert!(told(&tagged(&team, root, &good)).is_empty(), "{field}");
+    }
+}
+
 #[test]
 fn what_needs_no_cloud_to_be_wrong_is_told_before_it_is_asked() {
     let allowed = AllowLists {

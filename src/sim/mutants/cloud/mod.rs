@@ -123,6 +123,7 @@ impl Flawed {
 fn taken_for_left(interface: Interface, ours: &Ours) -> Option<Leftover> {
     Some(Leftover {
         name: interface.id.clone(),
+        stem: interface.id.clone(),
         id: interface.id,
         made_for: InstanceName::new(ours.cluster, "00000000-0000-0000-0000-000000000000")?,
         kind: LeftoverKind::Interface,
