@@ -35,8 +35,8 @@ pub(super) async fn allocate(
         status::entitle(&mut allocation, credential);
     }
     let status = status::allocated(&known.claim, allocation.clone());
-    let next = write::status(&shared.context, known, "allocating", &status).await?;
-    check_kept(shared, &next, Some(&allocation)).await?;
+    let answer = write::status(&shared.context, known, "allocating", &status).await;
+    let next = kept(shared, known, answer, Some(&allocation)).await?;
     if let Some(minted) = minted {
         let now = shared.context.clock.instant();
         shared.tokens.keep(&next.claim, minted, now);
@@ -51,22 +51,30 @@ pub(super) async fn entitle(shared: &Shared, known: &Known) -> Result<Known, Err
     };
     let minted = mint(shared, allocation).await?;
     let status = status::entitled(&known.claim, recorded(allocation, &minted));
-    let next = write::status(&shared.context, known, "recording the credential", &status).await?;
-    check_kept(shared, &next, status.allocation.as_ref()).await?;
+    let answer = write::status(&shared.context, known, "recording the credential", &status).await;
+    let next = kept(shared, known, answer, status.allocation.as_ref()).await?;
     let now = shared.context.clock.instant();
     shared.tokens.keep(&next.claim, minted, now);
     Ok(next)
 }
 
-/// An answer without the allocation means that foreign definitions dropped it, and with it all that keeps us from buying
-/// twice.
-async fn check_kept(shared: &Shared, next: &Known, written: Option<&Allocation>) -> Result<(), Error> {
+/// The claim with the allocation that was written. An answer without it means that foreign definitions dropped it, and with
+/// it all that keeps us from buying twice; one that does not know the field, that they would.
+async fn kept(
+    shared: &Shared,
+    known: &Known,
+    answer: Result<Known, Error>,
+    written: Option<&Allocation>,
+) -> Result<Known, Error> {
     let context = &shared.context;
-    if next.claim.allocation() == written {
-        context.definitions.kept();
-        return Ok(());
+    match answer {
+        Ok(next) if next.claim.allocation() == written => {
+            context.definitions.kept();
+            return Ok(next);
+        }
+        Err(error) if !is_undeclared(&error) => return Err(error),
+        Ok(_) | Err(_) => context.definitions.dropped(&known.claim),
     }
-    context.definitions.dropped(&next.claim);
     let story = Story {
         kind: Kind::Warning,
         reason: names::REASON_FOREIGN_DEFINITIONS,
@@ -74,8 +82,17 @@ async fn check_kept(shared: &Shared, next: &Known, written: Option<&Allocation>)
         note: DROPPED.to_owned(),
         transition: "allocation".to_owned(),
     };
-    context.events.tell(&next.claim, story).await;
+    context.events.tell(&known.claim, story).await;
     Err(Error::ForeignDefinitions)
+}
+
+/// Whether an apply was refused for a field that the definition does not have. API servers answer that with 500 and without
+/// a reason, so its words are all there is to know it by.
+fn is_undeclared(error: &Error) -> bool {
+    let Error::Kube { source, .. } = error else {
+        return false;
+    };
+    matches!(&**source, kube::Error::Api(status) if status.message.contains("field not declared in schema"))
 }
 
 async fn mint(shared: &Shared, allocation: &Allocation) -> Result<credentials::Minted, Error> {

@@ -64,6 +64,9 @@ mod tests {
     use super::*;
     use crate::sim::campaign::line::tests::fine;
 
+    /// How many columns a terminal has.
+    const WIDTH: usize = 100;
+
     /// A terminal: lines, and where the cursor is.
     #[derive(Clone, Debug, Default)]
     struct Terminal(Arc<Mutex<Screen>>);
@@ -98,6 +101,10 @@ mod tests {
                 '\n' => (self.row, self.column) = (self.row + 1, 0),
                 '\r' => self.column = 0,
                 _ => {
+                    // Behind the last column one writes on the next line, as the bar expects.
+                    if self.column == WIDTH {
+                        (self.row, self.column) = (self.row + 1, 0);
+                    }
                     self.reach();
                     self.lines[self.row][self.column] = c;
                     self.column += 1;
@@ -119,7 +126,7 @@ mod tests {
 
     impl TermLike for Terminal {
         fn width(&self) -> u16 {
-            100
+            u16::try_from(WIDTH).unwrap()
         }
         fn move_cursor_up(&self, n: usize) -> io::Result<()> {
             self.with(|screen| screen.row = screen.row.saturating_sub(n));

@@ -21,6 +21,7 @@ async fn a_claim_whose_specification_could_not_be_written_held_up_the_others_and
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {"name": "old", "finalizers": ["karpenter.sh/termination"]},
             "spec": {
+                "expireAfter": "720h",
                 "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
                 "requirements": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": []}],
             },

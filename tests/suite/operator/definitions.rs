@@ -7,9 +7,11 @@ use axum::body::Body;
 use futures::future::BoxFuture;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
+use karpenter_ibm::controllers::definitions::Readiness;
 use karpenter_ibm::operator::{self, serve};
 use prometheus::Registry;
 use serde_json::Value;
+use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::{World, while_working};
@@ -17,28 +19,35 @@ use super::{World, while_working};
 const NAME: &str = "nodeclaims.karpenter.sh";
 const STATUS: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
 
-/// A replica, and what is asked of it over HTTP.
+/// A replica, and what it says of itself once it has begun.
 struct Process {
     replica: BoxFuture<'static, ()>,
-    router: axum::Router,
+    said: Said,
+}
+
+struct Said {
+    readiness: Arc<Mutex<Option<watch::Receiver<Readiness>>>>,
     registry: Registry,
 }
 
+impl Said {
+    /// Where it is asked over HTTP.
+    fn router(&self) -> axum::Router {
+        let readiness = self.readiness.lock().unwrap().take();
+        serve::router(self.registry.clone(), readiness.expect("it has begun"))
+    }
+}
+
 fn process(world: &World) -> Process {
-    let (edges, told) = (world.edges(), Arc::new(Mutex::new(None)));
-    let registry = edges.registry.clone();
-    let kept = told.clone();
+    let (edges, readiness) = (world.edges(), Arc::new(Mutex::new(None)));
+    let (registry, kept) = (edges.registry.clone(), readiness.clone());
     let change = move |context: operator::Context| {
         *kept.lock().unwrap() = Some(context.definitions.readiness());
         context
     };
-    let replica = operator::factory_of(World::settings("one"), |edges| edges, change)(edges);
-    let readiness = told.lock().unwrap().take().unwrap();
-    let router = serve::router(registry.clone(), readiness);
     Process {
-        replica,
-        router,
-        registry,
+        replica: operator::factory_of(World::settings("one"), |edges| edges, change)(edges),
+        said: Said { readiness, registry },
     }
 }
 
@@ -68,15 +77,12 @@ async fn under_a_definition_that_drops_allocations_nothing_is_bought_and_it_is_s
         field = status.remove("allocation").unwrap();
     };
     world.redefine(NAME, without).await;
-    let Process {
-        replica,
-        router,
-        registry,
-    } = process(&world);
+    let Process { replica, said } = process(&world);
     while_working(replica, async {
         world
             .until_judged("default", "True", Duration::from_mins(1))
             .await;
+        let router = said.router();
         assert_eq!(ready(&router).await.0, StatusCode::OK);
         world.claim("a").await;
         world.claim("b").await;
@@ -88,7 +94,7 @@ async fn under_a_definition_that_drops_allocations_nothing_is_bought_and_it_is_s
             words.contains(NAME) && words.contains("crds/karpenter.sh_nodeclaims.yaml"),
             "{words}"
         );
-        assert_eq!(dropped(&registry), "2");
+        assert_eq!(dropped(&said.registry), "2");
         let told = world.told("ForeignDefinitions").await;
         let about: Vec<&str> = told.iter().map(|(about, _, _)| about.as_str()).collect();
         assert_eq!(about, ["NodeClaim a", "NodeClaim b"]);
@@ -98,7 +104,7 @@ async fn under_a_definition_that_drops_allocations_nothing_is_bought_and_it_is_s
         world.until_launched("a").await;
         world.until_launched("b").await;
         assert_eq!(
-            (ready(&router).await.0, dropped(&registry)),
+            (ready(&router).await.0, dropped(&said.registry)),
             (StatusCode::OK, "0".to_owned())
         );
         assert_eq!(world.orders(), 2);
@@ -114,9 +120,11 @@ async fn it_is_ready_again_when_the_last_claim_that_suffered_is_gone() {
         status.remove("allocation");
     };
     world.redefine(NAME, without).await;
-    let Process { replica, router, .. } = process(&world);
+    let Process { replica, said } = process(&world);
     while_working(replica, async {
         world.claim("a").await;
+        world.clock.sleep(Duration::from_secs(1)).await;
+        let router = said.router();
         world
             .until("not ready", Duration::from_mins(2), async || {
                 ready(&router).await.0 == StatusCode::SERVICE_UNAVAILABLE

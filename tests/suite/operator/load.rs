@@ -106,7 +106,7 @@ async fn at_rest(machines: usize, capacity_type: CapacityType) -> (BTreeMap<Stri
 async fn calls_at_rest_are_the_same_for_ten_and_a_thousand_machines_but_for_a_page_per_hundred() {
     for (capacity_type, counts) in [
         (CapacityType::OnDemand, &[100, 1000][..]),
-        (CapacityType::Spot, &[100, 1000]),
+        (CapacityType::Spot, &[250]),
     ] {
         grows_by_pages_only(capacity_type, counts).await;
     }
