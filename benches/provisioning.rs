@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
+use bytes::Bytes;
 use k8s_openapi::api::core::v1::Pod;
 use karpenter_ibm::audit;
 use karpenter_ibm::clock::Clock;
@@ -20,6 +21,8 @@ use karpenter_ibm::model::Snapshot;
 use karpenter_ibm::operator;
 use karpenter_ibm::scheduling::Plan;
 use karpenter_ibm::sim::ibm::{self, Cloud};
+use karpenter_ibm::sim::kube::identity::User;
+use karpenter_ibm::sim::kube::server::Auditor;
 use karpenter_ibm::sim::kube::{Audit, write};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -37,6 +40,29 @@ fn main() -> Result<()> {
     runtime.block_on(measure(pods))
 }
 
+/// Counts what is made, by kind, and NodeClaims apart.
+struct Counting {
+    made: Arc<Mutex<BTreeMap<String, usize>>>,
+    claims: Arc<AtomicUsize>,
+}
+
+impl Auditor for Counting {
+    fn answered(&self, audit: &Audit<'_>) -> Option<u64> {
+        if audit.method == http::Method::POST {
+            let kind = audit.uri.path().rsplit('/').next().unwrap_or_default();
+            if kind == "nodeclaims" {
+                self.claims.fetch_add(1, Ordering::Relaxed);
+            }
+            if let Ok(mut made) = self.made.lock() {
+                *made.entry(kind.to_owned()).or_default() += 1;
+            }
+        }
+        None
+    }
+
+    fn delivered(&self, _: &User, _: u64, _: &Bytes) {}
+}
+
 async fn measure(pods: usize) -> Result<()> {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse()?);
     let cloud = Cloud::new(ibm::Options::new("us-south", 7, clock.clone()));
@@ -44,17 +70,9 @@ async fn measure(pods: usize) -> Result<()> {
     write::insert(&kube, pool());
     let writes: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
     let claims = Arc::new(AtomicUsize::new(0));
-    let (counted, made) = (writes.clone(), claims.clone());
-    kube.audit(Arc::new(move |audit: &Audit<'_>| {
-        let last = audit.uri.path().rsplit('/').next().unwrap_or_default();
-        if audit.method == http::Method::POST && last == "nodeclaims" {
-            made.fetch_add(1, Ordering::Relaxed);
-        }
-        if let Ok(mut counted) = counted.lock()
-            && audit.method == http::Method::POST
-        {
-            *counted.entry(last.to_owned()).or_default() += 1;
-        }
+    kube.audit(Arc::new(Counting {
+        made: writes.clone(),
+        claims: claims.clone(),
     }));
     let plans: Plans = Arc::default();
     let kept = plans.clone();

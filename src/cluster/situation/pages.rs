@@ -20,7 +20,7 @@ struct Objects {
 
 fn any_objects() -> impl Strategy<Value = Objects> {
     (1_usize..30, 0_usize..4, 0_usize..4).prop_map(|(pods, nodes, claims)| {
-        let on = |at: usize| (at % 3 == 0 && nodes > 0).then(|| format!("n{}", at % nodes));
+        let on = |at: usize| (at.is_multiple_of(3) && nodes > 0).then(|| format!("n{}", at % nodes));
         let pods = (0..pods).map(|at| {
             let mut pod = pod(&format!("p{at:02}"), on(at).as_deref());
             pod.metadata.labels = Some([("app".to_owned(), format!("a{}", at % 2))].into());
@@ -72,7 +72,9 @@ impl Manner {
         }
         begin(index);
         for page in all.chunks(self.page) {
-            page.iter().for_each(|object| tell(index, object));
+            for object in page {
+                tell(index, object);
+            }
         }
     }
 }

@@ -142,8 +142,11 @@ impl Catalog {
     }
 }
 
+/// Pools, by name, that make no nodes now, and why.
+type Closed = Vec<(String, String)>;
+
 /// The pools that make nodes for pods, each with its class, and those that would but for some reason.
-fn usable(context: &Context) -> (Vec<(NodePool, IBMNodeClass)>, Vec<(String, String)>) {
+fn usable(context: &Context) -> (Vec<(NodePool, IBMNodeClass)>, Closed) {
     let (mut ready, mut closed) = (Vec::new(), Vec::new());
     context.cluster.with(|index| {
         let dynamic = index.pools.iter();

@@ -282,7 +282,7 @@ proptest! {
                     let all = buy(&pool, &pods).unwrap().types;
                     starves(&pool, &pods, &left_by_limits(&pool, &with, claim, &all))
                 });
-                !beyond && !(strict && hurt)
+                !(beyond || strict && hurt)
             };
             let mut kinds = pool.types.iter().enumerate().filter(|(_, sort)| own.types.contains(&sort.name));
             prop_assert!(!kinds.all(will_do), "p{} could have a claim of its own", at);

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 /// How late: whoever then waits five seconds has waited less than two.
 const LATE: Duration = Duration::from_secs(4);
 
-/// The taints that Nodes are said to have, by path.
+/// The changes that Nodes are said to have had, by path.
 type Pretended = Arc<Mutex<BTreeMap<String, Value>>>;
 
 /// Nodes that are given up are tainted late, and read as if they were tainted already.
@@ -37,13 +37,13 @@ pub(super) fn with_late_taints(inner: Client, clock: Clock) -> Client {
             }
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await?;
-            let Some(taints) = taints_in(&body).filter(|_| head.method == Method::PATCH) else {
+            let Some(change) = tainting(&body).filter(|_| head.method == Method::PATCH) else {
                 let request = Request::from_parts(head, Body::from(body));
                 return inner.send(request).await.map_err(BoxError::from);
             };
             let read = Request::get(&path).body(Body::empty())?;
             let node = inner.send(read).await?;
-            lock(&pretended).insert(path.clone(), taints.clone());
+            lock(&pretended).insert(path.clone(), change.clone());
             let (later, patch) = (inner.clone(), without_version(&body));
             let forget = (pretended, path);
             tokio::spawn(async move {
@@ -52,32 +52,35 @@ pub(super) fn with_late_taints(inner: Client, clock: Clock) -> Client {
                 let _ = later.send(Request::from_parts(head, Body::from(patch))).await;
                 lock(&forget.0).remove(&forget.1);
             });
-            pretend(node, Some(taints)).await
+            pretend(node, Some(change)).await
         }
     });
     Client::new(service, namespace)
 }
 
-/// A Node as it is said to be.
-async fn pretend(answer: Response<Body>, taints: Option<Value>) -> Result<Response<Body>, BoxError> {
-    let Some(taints) = taints.filter(|_| answer.status().is_success()) else {
+/// A Node as it is said to be: with the labels and taints that were asked for.
+async fn pretend(answer: Response<Body>, change: Option<Value>) -> Result<Response<Body>, BoxError> {
+    let Some(change) = change.filter(|_| answer.status().is_success()) else {
         return Ok(answer);
     };
     let (head, body) = answer.into_parts();
     let mut node: Value = serde_json::from_slice(&body.collect_bytes().await?)?;
-    node["spec"]["taints"] = taints;
+    node["spec"]["taints"] = change["spec"]["taints"].clone();
+    for (name, value) in change["metadata"]["labels"].as_object().into_iter().flatten() {
+        node["metadata"]["labels"][name] = value.clone();
+    }
     Ok(Response::from_parts(
         head,
         Body::from(node.to_string().into_bytes()),
     ))
 }
 
-/// The taints that a change gives a Node, if they say that it goes.
-fn taints_in(body: &Bytes) -> Option<Value> {
+/// A change that gives a Node the taint of one that goes.
+fn tainting(body: &Bytes) -> Option<Value> {
     let patch: Value = serde_json::from_slice(body).ok()?;
     let taints = patch["spec"]["taints"].as_array()?;
     let goes = taints.iter().any(|taint| taint["key"] == DISRUPTED_TAINT);
-    goes.then(|| patch["spec"]["taints"].clone())
+    goes.then_some(patch)
 }
 
 /// The version will have become old.

@@ -31,11 +31,9 @@ async fn a_claim_whose_specification_could_not_be_written_held_up_the_others_and
     edges.kube = refusing_specifications(edges.kube);
     while_working(operator::factory(World::settings("one"))(edges), async {
         world.ready_node("a").await;
-        assert!(world.read("old").await.is_some(), "it is there meanwhile");
         world.delete("a").await;
         world.until_gone("a").await;
-        world.delete("old").await;
-        assert!(world.read("old").await.is_some(), "it has a finalizer");
+        // Nothing can be bought for it, so it ends by itself; for that its finalizer must come off.
         world.until_gone("old").await;
         assert!(world.cloud.instances().is_empty());
     })
