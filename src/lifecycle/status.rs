@@ -84,13 +84,13 @@ pub fn explained(claim: &NodeClaim, word: &Word, now: Timestamp) -> NodeClaimSta
     said(claim, word.condition, said_so, &word.message, now)
 }
 
-/// Without why nothing was bought for it.
+/// Without why nothing was bought for it. Where nothing else was said, what is left is an empty list, not nothing: to apply
+/// a status without a field takes away all that was said, and a status that is null is refused.
 pub fn unblocked(claim: &NodeClaim) -> NodeClaimStatus {
     let mut status = owned(claim);
     if claim.is_blocked() {
         let others = status.conditions.into_iter().flatten();
-        let others: Vec<Condition> = others.filter(|it| it.type_ != names::LAUNCHED).collect();
-        status.conditions = Some(others).filter(|conditions| !conditions.is_empty());
+        status.conditions = Some(others.filter(|it| it.type_ != names::LAUNCHED).collect());
     }
     status
 }

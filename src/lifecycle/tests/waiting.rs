@@ -91,6 +91,12 @@ fn a_claim_says_what_keeps_it_from_being_bought_for_and_numbers_alone_are_no_new
     let missing = Blocker::Unresolved(Unresolved("there is no class".to_owned()));
     assert_eq!(blocked(&claim, &missing).unwrap().reason, "LaunchBlocked");
     assert_eq!(blocked(&deleted(&claim, |_| ()), &missing), None);
+    let left = serde_json::to_value(status::unblocked(&claim)).unwrap();
+    assert_eq!(
+        left,
+        serde_json::json!({"conditions": []}),
+        "a status of nothing is refused"
+    );
     claim.status = Some(status::allocated(
         &claim,
         serde_json::from_value(allocation(None)).unwrap(),
