@@ -58,6 +58,8 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::FinalizerFirst, "S8", 0),
     with(Mutant::CreateTwiceAfterCrash, "S1", "dies-upon-an-order"),
     with(Mutant::OwnNames, "S12", "stands-still-upon-an-order"),
+    at(Mutant::CreateTwiceAfterCrash, "S1", 8),
+    at(Mutant::OwnNames, "S12", 8),
     at(Mutant::IgnoredRetryAfter, "S15", 6),
     at(Mutant::LimitsUnread, "S4", 24),
     at(Mutant::AnyAddress, "S17", 6),
