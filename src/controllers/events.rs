@@ -2,7 +2,7 @@
 //!
 //! An Event's name is derived from the object's uid, the reason and the transition, so the same thing told twice, by
 //! two replicas or before and after a crash, is one Event: "already exists" means done. Times are those of our clock.
-//! Telling is best effort: nothing fails because an Event could not be written.
+//! Telling is best effort, but where something is removed after it ([`Events::try_tell`]): what cannot be told of stays.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;

@@ -31,14 +31,15 @@ pub fn allocated(claim: &NodeClaim, allocation: Allocation) -> NodeClaimStatus {
 
 /// Without its allocation.
 pub fn withdrawn(claim: &NodeClaim) -> NodeClaimStatus {
-    NodeClaimStatus {
-        allocation: None,
-        ..owned(claim)
-    }
+    let mut status = owned(claim);
+    status.allocation = None;
+    // A status of nothing is refused.
+    status.conditions.get_or_insert_default();
+    status
 }
 
 /// With one more credential for the present attempt. Machines that were ordered with the ones before may still come, so
-/// a few are kept; four, since a credential is used for minutes and an order is carried out within one.
+/// a few are kept; eight, since one is used for two minutes, and an order may be carried out ten minutes late.
 pub fn entitled(claim: &NodeClaim, credential: Credential) -> NodeClaimStatus {
     let mut status = owned(claim);
     if let Some(allocation) = &mut status.allocation {
@@ -49,7 +50,7 @@ pub fn entitled(claim: &NodeClaim, credential: Credential) -> NodeClaimStatus {
 
 /// Adds a credential to an allocation.
 pub fn entitle(allocation: &mut Allocation, credential: Credential) {
-    const KEPT: usize = 4;
+    const KEPT: usize = 8;
     let credentials = allocation.credentials.get_or_insert_default();
     credentials.push(credential);
     let surplus = credentials.len().saturating_sub(KEPT);

@@ -79,7 +79,8 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::End(end) => return conclude(context, known, &end).await,
         Step::ReleaseFinalizer => {
             write::release_finalizer(context, known).await?;
-            context.definitions.forget(&known.claim);
+            // The watch takes it out of the store, so no pass comes after this one.
+            shared.forget(&known.claim);
             // What was bought and is gone has made room in the quota; a claim that never had a machine has not.
             if has_machine(&known.claim) {
                 context.unavailable.lift(Cause::Quota).await;
