@@ -2,7 +2,8 @@
 //! touched.
 //!
 //! The book is brought up to date with each entry before any check looks: the cluster's changes since the last entry are
-//! read from its store, so that none is missed, and the machines are looked at whenever the cloud was asked something.
+//! read from its store, so that none is missed, and the machines are looked at whenever one has moved or the cloud was
+//! asked something.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -159,6 +160,8 @@ pub struct Book {
     /// When a machine last changed by itself.
     pub machine_changed: Duration,
     tables: Tables,
+    /// How often machines had moved when they were last looked at.
+    moved: u64,
 }
 
 impl Book {
@@ -182,6 +185,7 @@ impl Book {
             quiet_since: None,
             machine_changed: Duration::ZERO,
             tables: Tables::default(),
+            moved: 0,
         }
     }
 
@@ -191,6 +195,9 @@ impl Book {
             self.cluster = cluster(truth);
         }
         self.changed = self.tables.read(truth);
+        if truth.cloud.moved() != self.moved {
+            self.look_at_machines(truth);
+        }
         match &entry.what {
             What::Request(request) => self.sent(entry, request, truth),
             What::Answer(answer) => self.answered(answer, truth),
@@ -274,6 +281,7 @@ impl Book {
     /// Looks at all machines as they are now.
     fn look_at_machines(&mut self, truth: &Truth<'_>) {
         let (now, there) = (truth.since_start, truth.cloud.instances());
+        self.moved = truth.cloud.moved();
         let ids: BTreeSet<&str> = there.iter().map(|machine| machine.id.as_str()).collect();
         for machine in self.machines.values_mut() {
             if machine.gone.is_none() && !ids.contains(machine.id.as_str()) {
@@ -448,4 +456,27 @@ fn cluster(truth: &Truth<'_>) -> Option<ClusterId> {
     let key = ObjectKey::new("", "kube-system");
     let namespace: Value = state.store.get(&TableKey::of("", "namespaces"), &key)?.value();
     Some(ClusterId::from_kube_system_uid(object::uid(&namespace)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_goes_is_seen_to_go_though_no_replica_asks_the_cloud() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        stage
+            .cloud_says(Method::DELETE, &format!("/v1/instances/{id}"), "")
+            .await;
+        stage.look();
+        assert_eq!(stage.judge.book.machines[&id].status, "deleting");
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        stage.cloud.advance();
+        stage.look();
+        assert!(stage.judge.book.machines[&id].gone.is_some());
+    }
 }
