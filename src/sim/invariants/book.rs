@@ -38,6 +38,8 @@ pub struct Sent {
     pub request: Request,
     /// The revision of the cluster when it was sent.
     pub revision: u64,
+    /// When a machine that bears a name of ours had last changed by then.
+    pub machine_changed: Duration,
 }
 
 /// A machine, as it is or was last.
@@ -157,8 +159,8 @@ pub struct Book {
     pub healed_at: Option<Duration>,
     /// Since when nothing may change any more.
     pub quiet_since: Option<Duration>,
-    /// When a machine last changed by itself.
-    pub machine_changed: Duration,
+    /// When a machine that bears a name of ours last came, went or changed its status. Those of others are no reason to act.
+    machine_changed: Duration,
     tables: Tables,
     /// How often machines had moved when they were last looked at.
     moved: u64,
@@ -233,6 +235,7 @@ impl Book {
             at: entry.at,
             request: request.clone(),
             revision: self.tables.revision(),
+            machine_changed: self.machine_changed,
         };
         self.open.insert(request.number, sent);
     }
@@ -287,13 +290,16 @@ impl Book {
             if machine.gone.is_none() && !ids.contains(machine.id.as_str()) {
                 machine.gone = Some(now);
                 machine.lost |= !self.given_back.contains(&machine.id);
-                self.machine_changed = now;
+                if is_named_for(&machine.name, self.cluster) {
+                    self.machine_changed = now;
+                }
             }
         }
         for truth in there {
             let claim = self.claim_of(&truth);
             let known = self.machines.get_mut(&truth.id);
-            if known.as_ref().is_none_or(|known| known.status != truth.status) {
+            let changed = known.as_ref().is_none_or(|known| known.status != truth.status);
+            if changed && is_named_for(&truth.name, self.cluster) {
                 self.machine_changed = now;
             }
             if let Some(known) = known {
@@ -443,6 +449,12 @@ pub(super) fn own_name(name: &str) -> &str {
         Some((own, attempt)) if attempt.bytes().all(|byte| byte.is_ascii_digit()) => own,
         _ => name,
     }
+}
+
+/// Whether a machine bears a name of this cluster's, whosever it is: a stranger's may stand in the way of ours.
+fn is_named_for(machine: &str, cluster: Option<ClusterId>) -> bool {
+    let name = own_name(machine).parse::<InstanceName>();
+    name.is_ok_and(|name| Some(name.cluster()) == cluster)
 }
 
 /// Whether a claim's time may be over before the world's is.
