@@ -316,6 +316,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_was_well_must_be_so_in_the_end() {
+        let mut stage = Stage::new().await;
+        stage.settles();
+        stage.pass(600).await;
+        stage.ends();
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+        stage.claim("a").await;
+        stage.ends();
+        assert_eq!(stage.blamed(), ["L2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_claim_that_says_what_keeps_others_from_buying_for_it_may_wait() {
         let mut stage = Stage::new().await;
         stage.claim("a").await;
