@@ -332,7 +332,7 @@ mod tests {
         let mut stage = Stage::new().await;
         stage.claim("a").await;
         stage.judge.healed(Duration::ZERO);
-        for (reason, blamed) in [(REASON_LAUNCH_BLOCKED, &[][..]), (REASON_LAUNCH_FAILED, &["L2"])] {
+        for (reason, blamed) in [(REASON_LAUNCH_FAILED, &["L2"][..]), (REASON_LAUNCH_BLOCKED, &[])] {
             let word = json!({
                 "type": LAUNCHED, "status": "Unknown", "reason": reason, "message": "there is no such class",
                 "lastTransitionTime": "2026-11-16T10:00:00Z",
