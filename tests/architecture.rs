@@ -157,6 +157,18 @@ const NEVER: &[Never] = &[
         tests: Tests::Exempt,
     },
     Never {
+        name: "every queue has a limit",
+        within: ORDER,
+        paths: &["std::sync::mpsc::channel"],
+        words: &[
+            "unbounded",
+            "unbounded_channel",
+            "UnboundedSender",
+            "UnboundedReceiver",
+        ],
+        tests: Tests::Exempt,
+    },
+    Never {
         name: "no unsafe",
         within: ORDER,
         paths: &[],
@@ -468,6 +480,22 @@ mod catches {
             1
         );
         assert!(rules_broken("src/cluster/mod.rs", "use kube::Client;").is_empty());
+    }
+
+    #[test]
+    fn a_queue_without_a_limit() {
+        for queue in [
+            "let (to, from) = mpsc::unbounded_channel();",
+            "let (to, from) = futures::channel::mpsc::unbounded();",
+            "use std::sync::mpsc::channel;",
+        ] {
+            assert_eq!(
+                rules_broken("src/controllers/tell.rs", queue),
+                ["every queue has a limit"],
+                "{queue}"
+            );
+        }
+        assert!(rules_broken("src/controllers/tell.rs", "let queue = mpsc::channel(QUEUE);").is_empty());
     }
 
     #[test]

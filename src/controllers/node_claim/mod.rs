@@ -223,7 +223,12 @@ pub async fn run(context: Context, cluster: ClusterId) {
         controller::Config::default().concurrency(CONCURRENCY),
     );
     let record = shared.market.launches.keep(&shared.context);
-    futures::future::join(passes::tell("claim", passes), record).await;
+    // Neither ends: where one does, both are begun anew.
+    tokio::select! {
+        biased;
+        () = passes::tell("claim", passes) => {}
+        () = record => {}
+    }
 }
 
 /// One pass over one claim.

@@ -14,6 +14,11 @@ use crate::sim::mutants::Mutant;
 
 /// Each mutant must be caught within so many seeds.
 const SEEDS_MAX: u64 = 200;
+/// Those whose harm is that they do nothing. Any other that was caught has bought something: whoever is only in its own way
+/// breaks every promise about what must come to pass, and shows nothing.
+const IDLE: [Mutant; 3] = [Mutant::Dawdling, Mutant::Deaf, Mutant::Poisoned];
+/// What whoever works has done, among the deeds of a run.
+const WORK: &str = "create instances";
 /// Where plans are kept for what seeds hardly ever draw.
 const PLANS: &str = "tests/hunts";
 
@@ -112,9 +117,10 @@ impl Hunt {
         }
     }
 
-    /// Whether a run shows it; one that hangs or breaks says nothing about the world's eyes.
+    /// Whether a run shows it; one that hangs or breaks, or in which nothing was done, says nothing about the world's eyes.
     fn is_caught_by(&self, line: &Line) -> bool {
-        line.breaches.iter().any(|breach| breach.id == self.breaks)
+        let has_worked = line.deeds.contains_key(WORK) || IDLE.contains(&self.mutant);
+        has_worked && line.breaches.iter().any(|breach| breach.id == self.breaks)
     }
 }
 
@@ -180,6 +186,7 @@ mod tests {
     impl Trial for At {
         async fn run(&self, ask: &Ask) -> Result<Line, TrialError> {
             let mut line = fine(ask.seed);
+            line.deeds.insert(WORK.to_owned(), 1);
             if ask.seed == self.0 {
                 line.breaches = self.1.iter().map(|id| breach(id)).collect();
                 line.verdict = Verdict::of(&line.breaches);
@@ -223,6 +230,17 @@ mod tests {
     async fn another_invariant_catches_nothing_and_the_right_one_need_not_be_the_first() {
         assert_eq!(caught(3, At(3, &["L2", "S11"])).await.line, None);
         assert_eq!(caught(3, At(3, &["L2", "S1"])).await.tried, 1);
+    }
+
+    #[test]
+    fn whoever_did_nothing_is_not_caught_unless_that_is_its_harm() {
+        let mut line = fine(0);
+        line.breaches = vec![breach("L2")];
+        let is_caught = |mutant, line: &Line| at(mutant, "L2", 0).is_caught_by(line);
+        assert!(!is_caught(Mutant::NoResourceVersion, &line));
+        assert!(is_caught(Mutant::Deaf, &line));
+        line.deeds.insert(WORK.to_owned(), 1);
+        assert!(is_caught(Mutant::NoResourceVersion, &line));
     }
 
     #[test]

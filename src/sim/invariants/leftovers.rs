@@ -2,19 +2,36 @@
 //! have found again what they name. L3: claims that are being deleted are gone. S18: network interfaces and volumes went
 //! with their machines. By when is in `deadlines`.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::book::{Book, own_name};
 use super::claims::{conditions, is_true};
 use super::{Check, Findings, Truth};
 use crate::api::names::{
-    LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_GARBAGE_FOUND, REASON_LAUNCH_REFUSED,
+    LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_FOREIGN_DEFINITIONS, REASON_GARBAGE_FOUND,
+    REASON_HELD_BACK, REASON_INSUFFICIENT_CAPACITY, REASON_LAUNCH_BLOCKED, REASON_LAUNCH_FAILED,
+    REASON_LAUNCH_REFUSED,
 };
+use crate::clock::between;
 use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
 use crate::sim::ibm::PartTruth;
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
+
+/// Times of objects are in whole seconds.
+const SECOND: Duration = Duration::from_secs(1);
+/// Why nothing is bought for a claim.
+const ABOUT_BUYING: [&str; 5] = [
+    REASON_LAUNCH_BLOCKED,
+    REASON_HELD_BACK,
+    REASON_FOREIGN_DEFINITIONS,
+    REASON_INSUFFICIENT_CAPACITY,
+    REASON_LAUNCH_FAILED,
+];
 
 pub(super) struct Leftovers;
 
@@ -126,8 +143,7 @@ fn lack(claim: &Value, book: &Book, truth: &Truth<'_>) -> Option<String> {
         .cluster
         .and_then(|cluster| InstanceName::new(cluster, object::uid(claim)));
     let machine = name.and_then(|name| truth.cloud.instance(&name.to_string()));
-    let says_no = |condition: &Value| condition["type"] == LAUNCHED && condition["status"] == "False";
-    let explained = conditions(claim).iter().any(says_no) || was_warned_of(claim, truth);
+    let explained = conditions(claim).iter().any(says_why_not) || was_warned_of(claim, book, truth);
     match &machine {
         Some(machine) if machine.resource_group != book.settings.resource_group => None,
         Some(machine) if machine.status != "running" => {
@@ -151,13 +167,37 @@ fn is_refusal(condition: &Value) -> bool {
         && condition["reason"] == REASON_LAUNCH_REFUSED
 }
 
-/// Whether an event tells what is wrong with a claim.
-fn was_warned_of(claim: &Value, truth: &Truth<'_>) -> bool {
+/// Whether a claim says now that it has come to its end, or what keeps others from buying for it: that word is taken back
+/// when it is no longer so. That its name is taken is seen from the machine that has it.
+fn says_why_not(condition: &Value) -> bool {
+    let blocked = [REASON_LAUNCH_BLOCKED, REASON_HELD_BACK].map(Value::from);
+    condition["type"] == LAUNCHED
+        && (condition["status"] == "False"
+            || condition["status"] == "Unknown" && blocked.contains(&condition["reason"]))
+}
+
+/// Whether people were told what is wrong with the purchase for a claim since everything was put right: what was wrong
+/// before is no reason any more.
+fn was_warned_of(claim: &Value, book: &Book, truth: &Truth<'_>) -> bool {
+    let healed_for = book
+        .healed_at
+        .map(|healed| truth.since_start.saturating_sub(healed));
+    let told = |event: &Value| {
+        let told_at = event["metadata"]["creationTimestamp"].as_str();
+        let told_at = told_at.and_then(|it| it.parse::<Timestamp>().ok());
+        let told_for = told_at.map(|at| between(at, truth.now));
+        healed_for.is_none_or(|healed| told_for.is_some_and(|told| told <= healed + SECOND))
+    };
     let state = truth.kube.state();
     let mut events = state.store.list(&TableKey::of("", "events"), None);
     events.any(|stored| {
-        let event = stored.value();
-        event["involvedObject"]["uid"] == claim["metadata"]["uid"] && event["type"] == "Warning"
+        let event = stored.shared();
+        event["involvedObject"]["uid"] == claim["metadata"]["uid"]
+            && event["type"] == "Warning"
+            && event["reason"]
+                .as_str()
+                .is_some_and(|it| ABOUT_BUYING.contains(&it))
+            && told(&event)
     })
 }
 
@@ -246,6 +286,60 @@ mod tests {
         stage.claim("a").await;
         stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
         assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    fn warn(stage: &Stage, name: &str, uid: &str, reason: &str) {
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Event",
+                "metadata": {"name": name, "namespace": "default"},
+                "involvedObject": {"kind": "NodeClaim", "uid": uid}, "type": "Warning", "reason": reason,
+            }),
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_wrong_before_healing_is_no_reason_to_have_no_machine() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        warn(&stage, "old", &uid, REASON_LAUNCH_FAILED);
+        assert_eq!(unmet(&stage), [""; 0], "nothing was put right yet");
+        stage.pass(60).await;
+        stage.judge.healed(Duration::from_secs(60));
+        stage.pass(60).await;
+        assert_eq!(unmet(&stage), ["L2"]);
+        warn(&stage, "other", &uid, "Unhealthy");
+        assert_eq!(unmet(&stage), ["L2"], "that is not why");
+        warn(&stage, "new", &uid, REASON_HELD_BACK);
+        assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_well_must_be_so_in_the_end() {
+        let mut stage = Stage::new().await;
+        stage.settles();
+        stage.pass(600).await;
+        stage.ends();
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+        stage.claim("a").await;
+        stage.ends();
+        assert_eq!(stage.blamed(), ["L2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_says_what_keeps_others_from_buying_for_it_may_wait() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        stage.judge.healed(Duration::ZERO);
+        for (reason, blamed) in [(REASON_LAUNCH_FAILED, &["L2"][..]), (REASON_LAUNCH_BLOCKED, &[])] {
+            let word = json!({
+                "type": LAUNCHED, "status": "Unknown", "reason": reason, "message": "there is no such class",
+                "lastTransitionTime": "2026-11-16T10:00:00Z",
+            });
+            stage.patch("a", json!({"status": {"conditions": [word]}})).await;
+            assert_eq!(unmet(&stage), blamed, "{reason}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
