@@ -1,6 +1,7 @@
 mod ends;
 mod laws;
 mod leaving;
+mod orders;
 mod waiting;
 
 use kube::ResourceExt;

@@ -135,6 +135,35 @@ async fn no_more_is_launched_within_an_hour_than_may_be_also_for_claims_that_are
     .await;
 }
 
+/// Of an order that was carried out half, each repetition was refused and counted.
+#[tokio::test(start_paused = true)]
+async fn an_order_that_is_refused_is_no_launch() {
+    let world = World::new();
+    let (replica, registry) = replica(&world, |settings| {
+        settings.controllers.breakers.launches_per_hour_max = 2;
+    });
+    let half = Fault::new(FaultKind::PartialCreate).times(1);
+    world.cloud.faults().start(half);
+    while_working(replica, async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        assert_eq!(
+            world.orders(),
+            3,
+            "the half, which may have been one, and its refusal"
+        );
+        assert!(held_back(&registry, "launches").abs() < 0.5);
+        world.claim("b").await;
+        world
+            .until("two are all", Duration::from_mins(2), async || {
+                held_back(&registry, "launches") >= 1.0
+            })
+            .await;
+        assert_eq!(world.orders(), 3);
+    })
+    .await;
+}
+
 /// A process that starts anew reads what those before it have launched, also for claims that are gone.
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_forget_what_was_launched_within_the_hour() {
