@@ -6,7 +6,8 @@
 //! order that was repeated, [`crate::api::names::MACHINE_ABSENT_SINCE`] for the first sighting of an absence.
 //!
 //! Guarantees, for every claim and everything seen:
-//! * an order is made only when the name was looked up and nothing was found, and only on a young intent;
+//! * an order is made only when the name was looked up and nothing was found, only on a young intent, and not before reads
+//!   would show what the order before it may have bought;
 //! * the finalizer goes only when the machine was found nowhere twice, further apart than the visibility delay, and no
 //!   order can be carried out any more;
 //! * a failed read leads to no effect;
@@ -114,6 +115,8 @@ pub struct Observed {
     pub standing: Standing,
     /// Whether the credential for its machine is at hand.
     pub credential: Credential,
+    /// What came of the last order of its present attempt.
+    pub last_order: LastOrder,
     /// What nodes of its machine's kind are labeled with.
     pub labels: BTreeMap<String, String>,
     /// Why its machine has not joined, as far as that can be known. Looked up only when [`needs_diagnosis`] says so.
@@ -209,6 +212,18 @@ pub enum Credential {
     AtHand,
     /// It is not: another process made it, or it has become old.
     Lost,
+}
+
+/// What came of the last order of an attempt, as far as the process knows that sent it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LastOrder {
+    /// Nothing that is waited for: it was answered, or there was none.
+    #[default]
+    Settled,
+    /// It may have been carried out; that long ago it was answered, or given up.
+    Unsure(Duration),
+    /// It was refused because something has its name; what the cloud said.
+    NameTaken(String),
 }
 
 /// The next step of `claim`.

@@ -50,6 +50,7 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::Create { allocation, within } => {
             return purchase::create(shared, known, seen, &allocation, within).await;
         }
+        Step::NoteFault(why) => purchase::note_fault(shared, known, seen, why).await?,
         Step::Withhold(withholding) => return purchase::withhold(shared, known, withholding).await,
         Step::Label(labels) => write::label(context, known, &labels).await?,
         Step::Launched(machine) => launched(context, known, seen, &machine).await?,
@@ -111,7 +112,6 @@ async fn tell(context: &Context, known: &Known, step: Step) -> Result<Known, Err
     let (doing, status) = match step {
         Step::Record(machine) => ("recording the machine", status::recorded(claim, &machine)),
         Step::Withdraw => ("taking the intent back", status::withdrawn(claim)),
-        Step::NoteFault(why) => ("telling the fault", status::faulty(claim, &why, now)),
         Step::NoteShortage(why) => ("telling the shortage", status::short(claim, &why, now)),
         Step::Explain(word) => (
             "saying what the claim waits for",

@@ -76,6 +76,7 @@ pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Durati
     let (context, claim) = (&shared.context, &known.claim);
     let mut seen = Seen::default();
     seen.observed.followed_for = followed_for;
+    seen.observed.last_order = shared.attempts.last_order(claim, &context.clock);
     if !claim.has_finalizer() || (claim.end().is_some() && !claim.is_deleting()) {
         return Ok(seen);
     }
