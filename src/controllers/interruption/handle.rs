@@ -28,7 +28,7 @@ pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Mac
         let now = context.clock.now().to_string();
         annotate(context, claim, Some(now)).await?;
     }
-    if let Some(node) = node_of(context, claim).await?.filter(|node| !is_marked(node)) {
+    if let Some(node) = preemption::node_of(context, claim).await?.filter(|node| !is_marked(node)) {
         let change = marked(&node);
         let patch = json!({
             "metadata": {"resourceVersion": change.resource_version, "labels": change.labels},
@@ -45,19 +45,9 @@ pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Mac
 /// is not drained.
 pub(super) async fn preempted(context: &Context, claim: &NodeClaim, machine: &Machine) -> Result<(), Error> {
     preemption::withhold(context, machine, Cause::Preempted).await?;
-    // An event that is not written now would never be: the proof goes with the machine.
-    context
-        .events
-        .try_tell(claim, preemption::story(context, machine))
-        .await?;
-    if let Some(node) = node_of(context, claim).await? {
-        context
-            .events
-            .try_tell(&node, preemption::story(context, machine))
-            .await?;
-    }
+    // An event that is not written before the claim goes would never be: the proof goes with the machine.
+    preemption::tell(context, claim, machine).await?;
     delete_claim(context, claim).await?;
-    context.metrics.interrupted("preempted");
     context.hurry.notify_one();
     Ok(())
 }
@@ -116,7 +106,7 @@ pub(super) async fn recovered(context: &Context, claim: &NodeClaim) -> Result<()
     if claim.is_deleting() || !claim.annotations().contains_key(names::INTERRUPTED_SINCE) {
         return Ok(());
     }
-    if let Some(node) = node_of(context, claim).await?.filter(is_marked) {
+    if let Some(node) = preemption::node_of(context, claim).await?.filter(is_marked) {
         let taints = node.spec.iter().flat_map(|spec| &spec.taints).flatten();
         let taints: Vec<_> = taints.filter(|it| it.key != names::DISRUPTED_TAINT).collect();
         let patch = json!({
@@ -129,16 +119,6 @@ pub(super) async fn recovered(context: &Context, claim: &NodeClaim) -> Result<()
         patch_node(context, &node, &patch).await?;
     }
     annotate(context, claim, None).await
-}
-
-async fn node_of(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Error> {
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let node = nodes.get_opt(&claim.name_any()).await?;
-    let provider_id = claim
-        .status
-        .as_ref()
-        .and_then(|status| status.provider_id.as_ref());
-    Ok(node.filter(|node| node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref()) == provider_id))
 }
 
 async fn patch_node(context: &Context, node: &Node, patch: &serde_json::Value) -> Result<(), Error> {

@@ -1,0 +1,112 @@
+//! IBM takes the machine of a claim back that goes anyway, or whose loss cannot be told at once.
+
+use std::time::Duration;
+
+use karpenter_ibm::operator;
+use karpenter_ibm::sim::mutants::Mutant;
+
+use super::unheard::Unheard;
+use super::{World, metric, while_working};
+
+/// From the notice of a preemption until the machine is off.
+const NOTICE: i64 = 30;
+
+/// What is known of a preemption when all is over: how often it was told, and for how many minutes what is withheld.
+async fn known(world: &World) -> (usize, Vec<i64>) {
+    let withheld = world.withheld("Preempted").await;
+    let lengths = withheld.into_iter().map(|(_, minutes)| minutes).collect();
+    (world.told("SpotPreemption").await.len(), lengths)
+}
+
+/// A claim is deleted so many seconds after its machine's notice; its kubelet may say so too.
+async fn deleted_after(world: &World, seconds: i64, says_so: bool) {
+    world.ready_node("a").await;
+    world.preempt("a").await;
+    if says_so {
+        world.shut_down("a").await;
+    }
+    let wait = Duration::from_secs(seconds.unsigned_abs());
+    world.clock.sleep(wait).await;
+    world.delete("a").await;
+    world.until_gone("a").await;
+    assert!(world.cloud.instances().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_deleted_around_the_stop_of_its_machine_tells_of_it_once_and_withholds_it_for_an_hour()
+ {
+    for says_so in [false, true] {
+        for around in std::iter::once(-28).chain(-10..=10) {
+            let world = World::new();
+            let edges = world.edges();
+            let registry = edges.registry.clone();
+            while_working(operator::factory(World::settings("one"))(edges), async {
+                deleted_after(&world, NOTICE + around, says_so).await;
+                let counted = metric(&registry, "karpenter_ibm_interruptions_total", "preempted");
+                assert_eq!(
+                    (known(&world).await, counted),
+                    ((2, vec![60]), 1),
+                    "{around} s after the stop, with the word of its kubelet: {says_so}"
+                );
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_goes_before_its_node_joins_tells_of_it_too() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.preempt("a").await;
+        world.clock.sleep(Duration::from_secs(20)).await;
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert_eq!(known(&world).await, (1, vec![60]));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_only_switched_off_meanwhile_is_given_back_without_a_word() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.ready_node("a").await;
+        world.cloud.stop(&world.machine_of("a").await).unwrap();
+        world.delete("a").await;
+        world.until_gone("a").await;
+        assert!(world.cloud.instances().is_empty());
+        assert_eq!(known(&world).await, (0, Vec::new()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_machine_of_a_claim_that_goes_stays_as_the_proof_until_it_is_told() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    while_working(replica, async {
+        world.ready_node("a").await;
+        unheard.begin();
+        world.preempt("a").await;
+        world.delete("a").await;
+        world.clock.sleep(Duration::from_mins(5)).await;
+        assert_eq!(world.cloud.instances().len(), 1);
+        unheard.end();
+        world.until_gone("a").await;
+        assert_eq!(known(&world).await, (2, vec![60]));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mutant_that_tells_nobody_is_seen_by_its_silence() {
+    let world = World::new();
+    while_working(world.mutant(Mutant::Hushed), async {
+        deleted_after(&world, NOTICE + 5, false).await;
+        assert_eq!(known(&world).await, (0, vec![60]));
+    })
+    .await;
+}
