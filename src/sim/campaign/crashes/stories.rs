@@ -152,6 +152,7 @@ pub const STORIES: &[Story] = &[
         from: Duration::from_secs(590),
         does: &[
             "create unavailableofferings",
+            "create events",
             "create nodeclaims",
             "create instances",
             "update nodes",
