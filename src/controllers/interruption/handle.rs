@@ -24,18 +24,7 @@ pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Mac
     if claim.is_deleting() {
         return Ok(());
     }
-    if !claim.annotations().contains_key(names::INTERRUPTED_SINCE) {
-        let now = context.clock.now().to_string();
-        annotate(context, claim, Some(now)).await?;
-    }
-    if let Some(node) = preemption::node_of(context, claim).await?.filter(|node| !is_marked(node)) {
-        let change = marked(&node);
-        let patch = json!({
-            "metadata": {"resourceVersion": change.resource_version, "labels": change.labels},
-            "spec": {"taints": change.taints},
-        });
-        patch_node(context, &node, &patch).await?;
-    }
+    set_aside(context, claim).await?;
     context.metrics.interrupted("stopping");
     context.hurry.notify_one();
     Ok(())
@@ -43,12 +32,39 @@ pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Mac
 
 /// The cloud took the machine of a claim back. What it leaves is deleted by the claim's own end, at once: a dead machine
 /// is not drained.
+///
+/// Whoever was there is planned for first: that must not wait for events, which may be refused while all else works.
 pub(super) async fn preempted(context: &Context, claim: &NodeClaim, machine: &Machine) -> Result<(), Error> {
     preemption::withhold(context, machine, Cause::Preempted).await?;
+    if !claim.is_deleting() {
+        // The end of the claim says the same, so nothing else hangs on it.
+        if let Err(error) = set_aside(context, claim).await {
+            tracing::warn!(%error, claim = claim.name_any(), "a node whose machine is gone is not set aside");
+        }
+        context.hurry.notify_one();
+    }
     // An event that is not written before the claim goes would never be: the proof goes with the machine.
     preemption::tell(context, claim, machine).await?;
     delete_claim(context, claim).await?;
     context.hurry.notify_one();
+    Ok(())
+}
+
+/// Nobody is placed any more on the Node of a claim whose machine goes, and who is there is planned for elsewhere.
+async fn set_aside(context: &Context, claim: &NodeClaim) -> Result<(), Error> {
+    if !claim.annotations().contains_key(names::INTERRUPTED_SINCE) {
+        let now = context.clock.now().to_string();
+        annotate(context, claim, Some(now)).await?;
+    }
+    let node = preemption::node_of(context, claim).await?;
+    if let Some(node) = node.filter(|node| !is_marked(node)) {
+        let change = marked(&node);
+        let patch = json!({
+            "metadata": {"resourceVersion": change.resource_version, "labels": change.labels},
+            "spec": {"taints": change.taints},
+        });
+        patch_node(context, &node, &patch).await?;
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::mutants::Mutant;
 
+use super::preemption::pod_on_spot;
 use super::unheard::Unheard;
 use super::{World, metric, while_working};
 
@@ -107,6 +108,38 @@ async fn a_mutant_that_tells_nobody_is_seen_by_its_silence() {
     while_working(world.mutant(Mutant::Hushed), async {
         deleted_after(&world, NOTICE + 5, false).await;
         assert_eq!(known(&world).await, (0, vec![60]));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_events_are_refused_the_replacement_is_claimed_all_the_same() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    while_working(replica, async {
+        let name = pod_on_spot(&world).await;
+        let machine = world.machine_of(&name).await;
+        unheard.begin();
+        // Off before anybody has seen it stop.
+        world.clock.sleep(Duration::from_secs(1)).await;
+        world.preempt(&name).await;
+        world
+            .until("replaced", Duration::from_secs(90), async || {
+                world.all_claims().await.len() == 2
+            })
+            .await;
+        world
+            .until("set aside", Duration::from_secs(90), async || {
+                world.is_tainted(&name).await
+            })
+            .await;
+        world.clock.sleep(Duration::from_mins(3)).await;
+        assert!(!world.is_deleting(&name).await, "nobody was told yet");
+        assert!(world.cloud.instance(&machine).is_some(), "it is the proof");
+        unheard.end();
+        world.until_gone(&name).await;
+        assert_eq!(known(&world).await.0, 2);
+        assert_eq!(world.all_claims().await.len(), 1, "one replacement is enough");
     })
     .await;
 }
