@@ -68,8 +68,19 @@ async fn set_aside(context: &Context, claim: &NodeClaim) -> Result<(), Error> {
     Ok(())
 }
 
-/// The cloud took a machine back that belongs to no claim.
-pub(super) async fn preempted_orphan(context: &Context, machine: &Machine) -> Result<(), Error> {
+/// The cloud took a machine back that belongs to no claim. It is read once more, by id: a list may be old, and somebody may
+/// have started it again or taken it for something else.
+pub(super) async fn preempted_orphan(context: &Context, listed: &Machine) -> Result<(), Error> {
+    let machine = match context.cloud.get(&listed.id).await {
+        Ok(machine) => machine,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let is_the_same = machine.name == listed.name && machine.resource_group == listed.resource_group;
+    if !is_the_same || !machine.is_preempted() {
+        return Ok(());
+    }
+    let machine = &machine;
     preemption::withhold(context, machine, Cause::Preempted).await?;
     let what = format!("machine {} ({})", machine.id, machine.name);
     let why = "IBM Cloud took it back, and it belongs to no claim";

@@ -1,9 +1,16 @@
 //! IBM takes the machine of a claim back that goes anyway, or whose loss cannot be told at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
+use karpenter_ibm::api::CapacityType;
+use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::mutants::Mutant;
+use serde_json::{Value, json};
 
 use super::preemption::pod_on_spot;
 use super::unheard::Unheard;
@@ -140,6 +147,91 @@ async fn where_events_are_refused_the_replacement_is_claimed_all_the_same() {
         world.until_gone(&name).await;
         assert_eq!(known(&world).await.0, 2);
         assert_eq!(world.all_claims().await.len(), 1, "one replacement is enough");
+    })
+    .await;
+}
+
+/// A cloud whose list of spot machines is not what reads by id show.
+struct Listed {
+    inner: Arc<dyn Exchange>,
+    change: fn(&mut Value),
+}
+
+#[async_trait]
+impl Exchange for Listed {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
+        let query = request.uri().query().unwrap_or_default();
+        let is_list = query.contains("availability.class=spot");
+        let answer = self.inner.exchange(request).await?;
+        if !is_list {
+            return Ok(answer);
+        }
+        Ok(answer.map(|body| {
+            let mut body: Value = serde_json::from_slice(&body).unwrap();
+            for instance in body["instances"].as_array_mut().into_iter().flatten() {
+                (self.change)(instance);
+            }
+            body.to_string().into()
+        }))
+    }
+}
+
+impl World {
+    fn replica_that_lists(&self, change: fn(&mut Value)) -> impl Future<Output = ()> + use<> {
+        let mut edges = self.edges();
+        edges.ibm.cloud = Arc::new(Listed {
+            inner: edges.ibm.cloud,
+            change,
+        });
+        operator::factory(Self::settings("one"))(edges)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_nobody_that_was_started_again_since_it_was_listed_counts_for_nothing() {
+    let world = World::new();
+    let orphan = world.orphan(1, CapacityType::Spot).await;
+    world
+        .until("runs", Duration::from_mins(6), async || {
+            world.cloud.instance(&orphan).unwrap().status == "running"
+        })
+        .await;
+    let replica = world.replica_that_lists(|instance| {
+        instance["status"] = json!("stopped");
+        instance["status_reasons"] = json!([{"code": "stopped_by_preemption", "message": "x"}]);
+    });
+    while_working(replica, async {
+        world.clock.sleep(Duration::from_secs(20)).await;
+        assert_eq!(world.living().len(), 1, "only the sweep may take it");
+        world
+            .until("swept", Duration::from_mins(5), async || {
+                world.cloud.instances().is_empty()
+            })
+            .await;
+        assert!(world.withheld("Preempted").await.is_empty());
+        let told = world.told("GarbageCollected").await;
+        assert!(told.len() == 1 && !told[0].2.contains("took it back"), "{told:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_machine_on_the_list_that_cannot_be_read_keeps_no_other_from_being_looked_after() {
+    let world = World::new();
+    let replica = world.replica_that_lists(|instance| {
+        if instance["zone"]["name"] == "us-south-2" {
+            instance["profile"] = Value::Null;
+        }
+    });
+    while_working(replica, async {
+        world.claim_in("broken", "us-south-2").await;
+        world.claim_in("a", "us-south-1").await;
+        world.until_launched("broken").await;
+        world.make_node("a").await;
+        world.preempt("a").await;
+        world.until_gone("a").await;
+        assert_eq!(known(&world).await, (2, vec![60]));
+        assert!(!world.is_deleting("broken").await);
     })
     .await;
 }
