@@ -42,7 +42,7 @@ pub use buying::launch_limit;
 use diagnosis::Diagnosis;
 use facts::{Doubt, Facts};
 pub use joining::{NodeChange, is_altered, is_overdue, other_machine};
-pub use leaving::{Remaining, is_marked, marked, needs_remaining};
+pub use leaving::{Remaining, is_marked, is_stopping, marked, needs_remaining};
 pub use step::{Blocker, End, Holdup, Step, Volumes, Withholding, Word};
 pub use waiting::{blocked, needs_diagnosis};
 
@@ -129,6 +129,9 @@ pub struct Observed {
     pub other_machine: Sighting,
     /// What is still on that Node. Looked up only when [`needs_remaining`] says so.
     pub remaining: Option<Remaining>,
+    /// For how long this process has known the machine of a claim that goes to be stopping, on the monotonic clock. A
+    /// restart begins anew, which costs seconds.
+    pub stopping_for: Duration,
     /// For how long this process has followed the present attempt's machine, on the monotonic clock. Not reckoned from
     /// the intent, which may have waited for an outage to end, nor on the wall clock, which may jump. A restart begins
     /// anew, which costs time and no machine.

@@ -55,6 +55,7 @@ impl From<super::garbage::Error> for Error {
         match error {
             super::garbage::Error::Kube(error) => Self::Kube(error),
             super::garbage::Error::Cloud(error) => Self::Cloud(error),
+            super::garbage::Error::Withhold(error) => Self::Withhold(error),
         }
     }
 }

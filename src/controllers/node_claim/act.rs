@@ -55,6 +55,12 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::Label(labels) => write::label(context, known, &labels).await?,
         Step::Launched(machine) => launched(context, known, seen, &machine).await?,
         Step::TakenBack { machine, attempt } => return taken_back(context, known, &machine, attempt).await,
+        Step::GiveBackTaken(machine) => return give_back_taken(context, known, &machine).await,
+        Step::AwaitStop { machine, until } => {
+            let withheld = preemption::suspect(context, &machine).await;
+            withheld.map_err(|source| Error::Withhold(Box::new(source)))?;
+            return Ok(Outcome::At(until));
+        }
         Step::Retire { id, attempt } => return retire(context, known, &id, attempt).await,
         Step::Delete { id } => return delete(context, &id).await,
         Step::NoteAbsence(since) => {
@@ -212,15 +218,15 @@ async fn taken_back(
     machine: &Machine,
     attempt: u32,
 ) -> Result<Outcome, Error> {
-    let withheld = preemption::withhold(context, machine, Cause::Preempted).await;
-    withheld.map_err(|source| Error::Withhold(Box::new(source)))?;
-    // An event that is not written now would never be: the proof goes with the machine.
-    let story = preemption::story(context, machine);
-    let told = context.events.try_tell(&known.claim, story).await;
-    told.map_err(Error::kube("telling that the machine was taken back"))?;
-    let outcome = retire(context, known, &machine.id, attempt).await?;
-    context.metrics.interrupted("preempted");
-    Ok(outcome)
+    preemption::report(context, &known.claim, machine).await?;
+    retire(context, known, &machine.id, attempt).await
+}
+
+/// The cloud took the machine of a claim back that goes anyway. Nobody else may have noticed, and whoever looks for the
+/// machine next finds nothing.
+async fn give_back_taken(context: &Context, known: &Known, machine: &Machine) -> Result<Outcome, Error> {
+    preemption::report(context, &known.claim, machine).await?;
+    delete(context, &machine.id).await
 }
 
 /// Frees the name, which is faster than waiting for the machine to be gone; where that is refused, deletes it.

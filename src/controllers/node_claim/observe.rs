@@ -110,6 +110,10 @@ pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Durati
         let remaining = depart::remaining(shared, known, &claim.name_any()).await?;
         seen.observed.remaining = Some(remaining);
     }
+    if lifecycle::is_stopping(claim, &seen.observed.machine) {
+        let now = context.clock.instant();
+        seen.observed.stopping_for = shared.departures.stopping_for(claim, now);
+    }
     look_at_the_market(shared, known, &mut seen).await?;
     Ok(seen)
 }

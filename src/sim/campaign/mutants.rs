@@ -98,6 +98,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::Whispering, "S16", 0),
     at(Mutant::ForNobody, "L11", 16),
     at(Mutant::Discontent, "R1", 0),
+    at(Mutant::Hushed, "S22", 161),
 ];
 
 impl Hunt {
@@ -250,7 +251,7 @@ mod tests {
         }
         // All but what belongs to voluntary disruption: S5, S10, S19, L6, L12.
         let safety =
-            [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21].map(|it| format!("S{it}"));
+            [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22].map(|it| format!("S{it}"));
         let liveness = [1, 2, 3, 4, 5, 7, 8, 9, 10, 11].map(|it| format!("L{it}"));
         // And the second look at plans, and the comparison with a calm play.
         let others = ["A1", "R1"].map(str::to_owned);

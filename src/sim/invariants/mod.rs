@@ -35,6 +35,7 @@ mod shown;
 #[cfg(test)]
 pub(super) mod stage;
 mod synced;
+mod told;
 mod trust;
 mod writes;
 
@@ -185,6 +186,7 @@ impl Judge {
                 Box::new(replaced::Replaced::default()),
                 Box::new(synced::Synced::default()),
                 Box::new(holds::Holds::default()),
+                Box::new(told::Told::default()),
                 Box::new(runaway::Runaway::default()),
                 Box::new(replicas::Replicas),
                 Box::new(quiet::Quiet),
