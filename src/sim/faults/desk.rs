@@ -2,8 +2,9 @@
 //! request, and counts what struck.
 //!
 //! Every strike becomes an entry of the history through the [`Sink`], before what it does is seen by anybody. What the
-//! cloud's faults struck is learnt from the cloud when [`Desk::gather`] is called: ask before an answer of the cloud is
-//! written down, and the strike stands in front of it.
+//! cloud's faults struck is learnt from the cloud when [`Desk::gather`] is called, and which watches and lists were met by
+//! theirs from the API server by [`Desk::gather_met`]: ask before an answer is written down, and the strike stands in
+//! front of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,6 +59,9 @@ struct Inner {
     parts: Parts,
     on: Mutex<Vec<Active>>,
     struck: Mutex<BTreeMap<FaultName, u64>>,
+    /// Whose the rules of the API server are, and what they are about. One may meet somebody after it has ended: a watch
+    /// of a replica that stands still.
+    rules: Mutex<BTreeMap<RuleId, (FaultName, String)>>,
     /// The definition of NodeClaims before anybody changed it.
     definition: Mutex<Option<Value>>,
 }
@@ -87,6 +91,7 @@ impl Desk {
             parts,
             on: Mutex::default(),
             struck: Mutex::default(),
+            rules: Mutex::default(),
             definition: Mutex::default(),
         }))
     }
@@ -108,11 +113,10 @@ impl Desk {
                     fault,
                     &mut active.rng,
                 ) {
+                    let about = fault.resource.as_deref().unwrap_or("all watches");
+                    let whose = |rule: &RuleId| (*rule, (injection.fault.name(), about.to_owned()));
+                    lock(&self.0.rules).extend(rules.iter().map(whose));
                     active.rules = rules;
-                    self.strike(
-                        injection.fault.name(),
-                        fault.resource.as_deref().unwrap_or("all watches"),
-                    );
                 }
             }
             Fault::ThirdParty(meddling) => {
@@ -179,6 +183,17 @@ impl Desk {
         }
         for strike in self.parts().cloud.faults().take_strikes() {
             self.strike(FaultName::Cloud(strike.kind), &strike.operation);
+        }
+        self.gather_met();
+    }
+
+    /// Tells which faults of watches and lists met somebody since this was last asked.
+    pub fn gather_met(&self) {
+        for rule in self.parts().server.watching().take_met() {
+            let whose = lock(&self.0.rules).get(&rule).cloned();
+            if let Some((name, about)) = whose {
+                self.strike(name, &about);
+            }
         }
     }
 
