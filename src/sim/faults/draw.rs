@@ -60,15 +60,19 @@ impl Side {
     }
 }
 
-/// The kinds that watches show and lists hide. Disruption budgets are not among them: nobody watches them, they are read
-/// when a pod is to leave.
-const WATCHED: [&str; 6] = [
+/// The kinds that watches show and lists hide, any of which may lag behind the others.
+pub(super) const WATCHED: [&str; 11] = [
     "nodeclaims",
     "nodes",
     "ibmnodeclasses",
     "pods",
     "nodepools",
     "unavailableofferings",
+    "poddisruptionbudgets",
+    "daemonsets",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "csinodes",
 ];
 
 /// What is bought in drawn worlds: what else is withdrawn, nobody misses.
@@ -526,6 +530,18 @@ mod tests {
                 long(kind)
             );
         }
+    }
+
+    #[test]
+    fn every_kind_that_is_watched_lags_behind_the_others_in_some_seed() {
+        let drawn = plans().flat_map(|plan| plan.injections);
+        let lagging: BTreeSet<String> = drawn
+            .filter_map(|injection| match injection.fault {
+                Fault::Kube(fault) if fault.kind == KubeKind::Lag => fault.resource,
+                _ => None,
+            })
+            .collect();
+        assert_eq!(lagging, WATCHED.map(str::to_owned).into());
     }
 
     #[test]

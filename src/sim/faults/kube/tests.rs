@@ -343,6 +343,18 @@ async fn claim(bench: &Bench) -> NodeClaim {
     claims.create(&PostParams::default(), &claim).await.unwrap()
 }
 
+#[tokio::test(start_paused = true)]
+async fn whatever_may_lag_is_known_to_the_server() {
+    let bench = Bench::new();
+    claim(&bench).await;
+    for plural in crate::sim::faults::draw::WATCHED {
+        let table = watches::table(plural);
+        let state = bench.server.state();
+        let kind = state.registry.by_plural(&table.group, &table.plural);
+        assert!(kind.is_some(), "{table:?}");
+    }
+}
+
 fn allocation() -> serde_json::Value {
     json!({"status": {"nodeName": "n", "allocation": {
         "profile": "bxf-2x8", "zone": "us-south-1", "capacityType": "spot", "attempt": 1,

@@ -86,6 +86,9 @@ pub fn table(plural: &str) -> TableKey {
         "nodepools" | "nodeclaims" => GROUP,
         "ibmnodeclasses" | "unavailableofferings" => IBM_GROUP,
         "leases" => "coordination.k8s.io",
+        "poddisruptionbudgets" => "policy",
+        "daemonsets" => "apps",
+        "csinodes" | "storageclasses" => "storage.k8s.io",
         _ => "",
     };
     TableKey::of(group, plural)
