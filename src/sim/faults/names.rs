@@ -9,7 +9,7 @@ use crate::sim::actors::kubelet::behavior::Behavior;
 use crate::sim::ibm::FaultKind;
 
 /// Declares all kinds once: those of the API server, of people, of the world itself, the cloud's by its own names, and
-/// those of machines.
+/// those of machines. Plans are drawn in this order: kinds that came later stand last, so that no seed's others change.
 macro_rules! fault_names {
     (
         kube { $($kube:ident = $kube_name:literal, $kube_what:literal;)* }
@@ -17,6 +17,7 @@ macro_rules! fault_names {
         world { $($world:ident = $world_name:literal, $world_what:literal;)* }
         cloud { $($cloud:ident = $cloud_name:literal;)* }
         machine { $($machine:ident = $machine_name:literal, $machine_what:literal;)* }
+        later_cloud { $($later_cloud:ident = $later_cloud_name:literal;)* }
     ) => {
         /// What goes wrong between the operator and its API server.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -68,6 +69,7 @@ macro_rules! fault_names {
                 $(Self::$world,)*
                 $(Self::Cloud(FaultKind::$cloud),)*
                 $(Self::Machine(MachineKind::$machine),)*
+                $(Self::Cloud(FaultKind::$later_cloud),)*
             ];
 
             /// The name in plans and reports.
@@ -77,6 +79,7 @@ macro_rules! fault_names {
                     $(Self::Meddling(MeddlingKind::$meddling) => $meddling_name,)*
                     $(Self::$world => $world_name,)*
                     $(Self::Cloud(FaultKind::$cloud) => $cloud_name,)*
+                    $(Self::Cloud(FaultKind::$later_cloud) => $later_cloud_name,)*
                     $(Self::Machine(MachineKind::$machine) => $machine_name,)*
                 }
             }
@@ -203,6 +206,9 @@ fault_names! {
         JoinsLate = "n1-joins-late", "a machine runs, and joins minutes later, perhaps when nobody waits any more";
         LessMemory = "n2-less-than-promised", "a machine has less memory than was paid for";
         Flaps = "n3-ready-flaps", "a Node is ready and not ready in turns";
+    }
+    later_cloud {
+        DeleteFails = "c12-delete-fails";
     }
 }
 

@@ -271,6 +271,9 @@ fn refuse_beforehand(state: &mut State, route: &Route, ask: &Ask) -> Option<Inst
     if state.faults.hits(FaultKind::ServerError, operation) {
         return Some(Instead::Refusal(Refusal::server(server_status(state))));
     }
+    if operation == "instances.delete" && state.faults.hits(FaultKind::DeleteFails, operation) {
+        return Some(Instead::Refusal(Refusal::server(server_status(state))));
+    }
     if state.faults.hits(FaultKind::HtmlError, operation) {
         return Some(Instead::Html);
     }

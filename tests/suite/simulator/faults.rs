@@ -274,6 +274,25 @@ async fn deleting_what_is_under_way_may_be_a_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn deleting_may_fail_for_an_hour_and_nothing_else_does() {
+    let mut api = api().await;
+    let id = api.create(api.prototype("a")).await;
+    let end = later(api.clock.now(), Duration::from_hours(1));
+    api.cloud
+        .faults()
+        .start(Fault::new(FaultKind::DeleteFails).until(end));
+    let path = format!("/v1/instances/{id}");
+    for _ in 0..10 {
+        assert!(api.delete(&path).await.status.is_server_error());
+        assert_eq!(api.get(&path).await.status, StatusCode::OK);
+        api.pass(300).await;
+    }
+    api.pass(700).await;
+    api.log_in().await;
+    assert_eq!(api.delete(&path).await.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_instance_may_come_up_as_something_else() {
     let mut seen = BTreeSet::new();
     for seed in 0..8 {
