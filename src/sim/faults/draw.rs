@@ -308,6 +308,7 @@ fn is_about_requests(kind: FaultKind) -> bool {
             | FaultKind::ErrorBody
             | FaultKind::EmptyBody
             | FaultKind::Slow
+            | FaultKind::WrongContentType
     )
 }
 

@@ -209,6 +209,7 @@ fault_names! {
     }
     later_cloud {
         DeleteFails = "c12-delete-fails";
+        WrongContentType = "c18-wrong-content-type";
     }
 }
 

@@ -274,6 +274,21 @@ async fn deleting_what_is_under_way_may_be_a_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_right_answer_may_be_mislabeled() {
+    let api = with(FaultKind::WrongContentType).await;
+    let mut types = BTreeSet::new();
+    for _ in 0..30 {
+        let said = api.get("/v1/instances").await;
+        assert_eq!(said.status, StatusCode::OK);
+        assert!(said.body["instances"].is_array(), "{}", said.body);
+        let content_type = said.headers.get("content-type");
+        types.insert(content_type.map(|it| it.to_str().unwrap().to_owned()));
+    }
+    assert_eq!(types.len(), 3);
+    assert!(types.iter().flatten().all(|it| !it.contains("json")), "{types:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleting_may_fail_for_an_hour_and_nothing_else_does() {
     let mut api = api().await;
     let id = api.create(api.prototype("a")).await;
