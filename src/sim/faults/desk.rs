@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fastrand::Rng;
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -21,7 +22,7 @@ use super::plan::{Fault, Injection};
 use super::third_parties;
 use crate::clock::Clock;
 use crate::sim::actors::kubelet::behavior::{Oddities, Oddity};
-use crate::sim::history::What;
+use crate::sim::history::{CarriedOut, What};
 use crate::sim::ibm::{self, Cloud};
 use crate::sim::kube::ApiServer;
 use crate::sim::kube::watching::RuleId;
@@ -31,6 +32,13 @@ const ODD_PERCENT: u8 = 60;
 
 /// Takes what happened into the history.
 pub type Sink = Arc<dyn Fn(What) + Send + Sync>;
+
+/// Takes what strangers ask of the account into the history: the request when it is sent, and by what it gives back, its
+/// answer.
+pub type Witness = Arc<dyn Fn(&http::Request<Bytes>) -> Testimony + Send + Sync>;
+
+/// Takes what became of a request: what was answered, if anything was, and whether it was carried out.
+pub type Testimony = Box<dyn FnOnce(Option<(u16, Bytes)>, CarriedOut) + Send>;
 
 /// What a desk works on.
 #[derive(Clone)]
@@ -49,6 +57,8 @@ pub struct Parts {
     pub api_key: String,
     /// Where strikes are told.
     pub sink: Sink,
+    /// Where the requests of strangers to the account are told; those to the cluster are in its audit.
+    pub witness: Witness,
 }
 
 /// Turns faults on and off. Clones are the same desk.

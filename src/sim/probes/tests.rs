@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::names::{LEADER_LEASE, NODE_POOL};
-use crate::sim::history::{Edge, What};
+use crate::sim::history::{Edge, Request, What, Who};
 use crate::sim::invariants::stage::Stage;
 use crate::sim::kube::write;
 
@@ -243,6 +243,17 @@ async fn a_limit_that_is_reached_exactly_is_recognized() {
             stage.patch(name, labels).await;
             record(&mut stage, name, None).await;
         }
+        let stranger = Request {
+            number: 1000,
+            edge: Edge::Cloud,
+            method: Method::POST,
+            path: INSTANCES.to_owned(),
+            query: String::new(),
+            hash: 0,
+            body: json!({"name": stage.name_of(&last)}).to_string().into(),
+        };
+        stage.happens(Who::User, What::Request(stranger));
+        assert_eq!(hit(&stage, LIMIT_REACHED), 0, "somebody took its name");
         order(&mut stage, &last);
         assert_eq!(hit(&stage, LIMIT_REACHED), expected, "{limit}");
     }

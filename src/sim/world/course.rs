@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+use super::audit::strangers;
 use super::bench::Bench;
 use super::cluster::{Cluster, InstallError};
 use super::edges::{KubeEdge, Way};
@@ -308,5 +309,6 @@ fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>) -> Desk {
         oddities: Oddities::default(),
         api_key: super::cluster::API_KEY.to_owned(),
         sink: Arc::new(move |what| told.add(Who::World, what)),
+        witness: strangers(recorder),
     })
 }

@@ -289,6 +289,7 @@ mod tests {
     use crate::sim::ibm;
     use crate::sim::kube::identity::{Keys, User};
     use crate::sim::kube::{ApiServer, Options};
+    use crate::sim::world::audit::strangers;
     use crate::sim::world::edges::{Faults, Way};
 
     struct World {
@@ -316,6 +317,7 @@ mod tests {
             oddities: Oddities::default(),
             api_key: "demo-api-key".to_owned(),
             sink: Arc::new(move |what| told.add(Who::World, what)),
+            witness: strangers(&recorder),
         });
         let outside = Outside {
             kube: Arc::new(KubeEdge {

@@ -53,6 +53,7 @@ impl Bench {
                     heard.lock().unwrap().push(format!("{name} {detail}"));
                 }
             }),
+            witness: Arc::new(|_| Box::new(|_, _| {})),
         });
         Self {
             server,

@@ -51,6 +51,7 @@ impl Town {
                     heard.lock().unwrap().push(format!("{name} {detail}"));
                 }
             }),
+            witness: Arc::new(|_| Box::new(|_, _| {})),
         });
         Self {
             server,
