@@ -19,7 +19,7 @@ use super::kube::answers::{Asked, Blow, blow};
 use super::kube::{KubeFault, KubeKind, definitions, watches};
 use super::names::{FaultName, MachineKind};
 use super::plan::{Fault, Injection};
-use super::third_parties;
+use super::third_parties::{self, Undo};
 use crate::clock::Clock;
 use crate::sim::actors::kubelet::behavior::{Oddities, Oddity};
 use crate::sim::history::{CarriedOut, What};
@@ -83,6 +83,8 @@ struct Active {
     /// How often it may still strike.
     left: Option<u32>,
     rules: Vec<RuleId>,
+    /// How it is taken back, if it was done by somebody else.
+    undo: Option<Undo>,
 }
 
 /// What happens to a request on its way.
@@ -113,6 +115,7 @@ impl Desk {
             rng: Rng::with_seed(injection.stream),
             left: None,
             rules: Vec::new(),
+            undo: None,
         };
         match &injection.fault {
             Fault::Kube(fault) => {
@@ -130,7 +133,11 @@ impl Desk {
                 }
             }
             Fault::ThirdParty(meddling) => {
-                return third_parties::meddle(self, meddling, &mut active.rng).await;
+                active.undo = third_parties::meddle(self, meddling, &mut active.rng).await;
+                // What is done for good is over.
+                if active.undo.is_none() {
+                    return;
+                }
             }
             Fault::Crash { .. } | Fault::Pause { .. } | Fault::Handover { .. } => return,
             Fault::Machine { behavior, machines } => {
@@ -157,6 +164,9 @@ impl Desk {
         let Some(ended) = ended else { return };
         for rule in ended.rules {
             self.parts().server.watching().lift(rule);
+        }
+        if let Some(undo) = &ended.undo {
+            third_parties::take_back(self, undo).await;
         }
         match &injection.fault {
             Fault::Cloud(fault) => self.parts().cloud.faults().stop(fault.kind),

@@ -234,6 +234,7 @@ fn span(fault: &Fault, rng: &mut Rng) -> u64 {
         // Machines begin to run half a minute after they were ordered; how a node is shows over minutes.
         (FaultName::Machine(MachineKind::Flaps), _) => rng.u64(300_000..1_200_000),
         (FaultName::Machine(_), _) => rng.u64(60_000..300_000),
+        (FaultName::Meddling(kind), _) if kind.lasts() => rng.u64(30_000..300_000),
         // What is sold is read every ten minutes, what classes name every five.
         (FaultName::Cloud(kind), _) if is_withdrawal(kind) => rng.u64(300_000..1_200_000),
         (_, 0..=4) => rng.u64(1_000..20_000),
@@ -313,10 +314,11 @@ fn is_about_requests(kind: FaultKind) -> bool {
 }
 
 fn is_momentary(fault: &Fault) -> bool {
-    matches!(
-        fault,
-        Fault::Crash { .. } | Fault::Handover { .. } | Fault::ThirdParty(_)
-    )
+    match fault {
+        Fault::Crash { .. } | Fault::Handover { .. } => true,
+        Fault::ThirdParty(meddling) => !meddling.kind.lasts(),
+        _ => false,
+    }
 }
 
 fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Taint};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use super::*;
@@ -170,6 +170,30 @@ async fn nodes_are_edited_and_deleted() {
         ["k14-delete-node nodes/n"]
     );
     assert!(nodes.get_opt("n").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_node_is_tainted_until_that_is_taken_back() {
+    let town = Town::new().await;
+    town.node("old").await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    town.node("new").await;
+    let nodes: Api<Node> = Api::all(town.server.admin());
+    let taints = |node: Node| node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let told = town.meddle(MeddlingKind::TaintNewNode).await;
+    assert_eq!(told, ["n5-no-execute-taint nodes/new"]);
+    town.meddle(MeddlingKind::AddTaint).await;
+    let effects = |taints: &[Taint]| taints.iter().filter(|it| it.effect == "NoExecute").count();
+    assert_eq!(effects(&taints(nodes.get("new").await.unwrap())), 1);
+    assert_eq!(
+        town.meddle(MeddlingKind::TaintNewNode).await,
+        [""; 0],
+        "it is there already"
+    );
+    town.desk.clear().await;
+    for name in ["old", "new"] {
+        assert_eq!(effects(&taints(nodes.get(name).await.unwrap())), 0, "{name}");
+    }
 }
 
 /// A pod that has been on a node for half an hour.
