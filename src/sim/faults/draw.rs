@@ -295,6 +295,8 @@ fn is_about_leaving(kind: MeddlingKind) -> bool {
             | MeddlingKind::ForceDeletePod
             | MeddlingKind::UndisturbedPod
             | MeddlingKind::PreemptedLeaving
+            | MeddlingKind::BudgetOfNone
+            | MeddlingKind::SecondBudget
     )
 }
 

@@ -1,7 +1,7 @@
 //! Every kind of fault by name: in plans, reports and stories.
 //!
 //! The letter and number are those of the list of faults the simulation follows: K1 to K16 on the Kubernetes side, C1 to
-//! C18 on the cloud's, N on the nodes'. Names are stable: stored plans hold them.
+//! C18 on the cloud's, N on the nodes', W on the workloads'. Names are stable: stored plans hold them.
 
 use serde::{Deserialize, Serialize};
 
@@ -214,6 +214,8 @@ fault_names! {
     }
     later_meddling {
         TaintNewNode = "n5-no-execute-taint", "somebody's agent puts a NoExecute taint on the newest Node, and takes it off in the end";
+        BudgetOfNone = "w2-budget-of-none", "no pod like one that is to leave may be evicted, for a while";
+        SecondBudget = "w2-second-budget", "pods have two disruption budgets for a while, so that evicting them fails with 500";
     }
     later_cloud {
         DeleteFails = "c12-delete-fails";
@@ -236,7 +238,7 @@ impl MachineKind {
 impl MeddlingKind {
     /// Whether it is taken back in the end.
     pub fn lasts(self) -> bool {
-        matches!(self, Self::TaintNewNode)
+        matches!(self, Self::TaintNewNode | Self::BudgetOfNone | Self::SecondBudget)
     }
 }
 
@@ -281,7 +283,8 @@ mod tests {
         let wanted = (1..=16)
             .map(|n| format!("k{n}"))
             .chain((1..=18).map(|n| format!("c{n}")))
-            .chain([1, 2, 3, 5].map(|n| format!("n{n}")));
+            .chain([1, 2, 3, 5].map(|n| format!("n{n}")))
+            .chain(["w2"].map(str::to_owned));
         let missing: Vec<_> = wanted
             .filter(|number| !numbers.contains(number.as_str()))
             .collect();

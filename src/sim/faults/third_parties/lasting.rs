@@ -2,12 +2,14 @@
 
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::Meddler;
+use super::{Meddler, pods};
 use crate::sim::faults::desk::Desk;
+use crate::sim::faults::names::MeddlingKind;
 
 /// What somebody's agent puts on new Nodes until it is content with them.
 const AGENT_TAINT: &str = "example.com/agent-is-missing";
@@ -19,11 +21,17 @@ const TRIES: usize = 5;
 pub enum Undo {
     /// The taint comes off this Node.
     Untaint(String),
+    /// This budget goes: namespace and name.
+    Budget(String, String),
 }
 
 /// Does it, if it can be done; how it is taken back.
 pub(super) async fn meddle(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
-    taint(meddler, rng).await
+    match meddler.meddling.kind {
+        MeddlingKind::TaintNewNode => taint(meddler, rng).await,
+        MeddlingKind::BudgetOfNone => forbid_evictions(meddler, rng).await,
+        _ => double_budget(meddler, rng).await,
+    }
 }
 
 /// Takes it back. What is gone by then needs nothing.
@@ -31,6 +39,10 @@ pub(in crate::sim::faults) async fn take_back(desk: &Desk, undo: &Undo) {
     let client = desk.parts().server.admin();
     let done = match undo {
         Undo::Untaint(node) => untaint(&Api::all(client), node).await,
+        Undo::Budget(namespace, name) => {
+            let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, namespace);
+            budgets.delete(name, &DeleteParams::default()).await.map(drop)
+        }
     };
     if let Err(error) = done {
         tracing::debug!(%error, ?undo, "there is nothing left to take back");
@@ -85,4 +97,46 @@ fn taints(node: &Node) -> Vec<Value> {
         .iter()
         .map(|taint| json!(taint))
         .collect()
+}
+
+/// Nobody may evict any pod that is labelled like one that is to leave, if any is.
+async fn forbid_evictions(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let Some(pod) = pods::some_pod(meddler, rng).await? else {
+        return Ok(None);
+    };
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": format!("nobody-{:08x}", rng.u32(..)), "namespace": pod.namespace()},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": pod.labels()}},
+    });
+    create(meddler, serde_json::from_value(budget).ok()).await
+}
+
+/// Another budget for the pods of one that is there: pods with two of them cannot be evicted at all.
+async fn double_budget(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let budgets: Api<PodDisruptionBudget> = Api::all(meddler.client.clone());
+    let there = budgets.list(&ListParams::default()).await?.items;
+    let budget = meddler.meddling.pick(&there, ResourceExt::name_any, rng);
+    let twin = budget.map(|budget| PodDisruptionBudget {
+        metadata: ObjectMeta {
+            name: Some(format!("{}-{:08x}", budget.name_any(), rng.u32(..))),
+            namespace: budget.namespace(),
+            ..ObjectMeta::default()
+        },
+        spec: budget.spec,
+        status: None,
+    });
+    create(meddler, twin).await
+}
+
+async fn create(
+    meddler: &Meddler<'_>,
+    budget: Option<PodDisruptionBudget>,
+) -> Result<Option<Undo>, kube::Error> {
+    let Some(budget) = budget else { return Ok(None) };
+    let (namespace, name) = (budget.namespace().unwrap_or_default(), budget.name_any());
+    meddler.tell(&format!("poddisruptionbudgets/{namespace}/{name}"));
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(meddler.client.clone(), &namespace);
+    budgets.create(&PostParams::default(), &budget).await?;
+    Ok(Some(Undo::Budget(namespace, name)))
 }

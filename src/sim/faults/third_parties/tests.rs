@@ -2,7 +2,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, Taint};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::EvictParams;
 
 use super::*;
 use crate::api::NodeClaim;
@@ -242,6 +244,41 @@ async fn pods_are_touched_on_nodes_that_go_if_any_does() {
     );
     let names = pods.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(names.len(), 2, "one is gone at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_cannot_be_evicted_until_the_budget_goes() {
+    let town = Town::new().await;
+    assert_eq!(town.meddle(MeddlingKind::BudgetOfNone).await, [""; 0]);
+    pod(&town, "a", "goes").await;
+    let pods: Api<Pod> = Api::namespaced(town.server.admin(), "default");
+    // Nobody guards a pod that does not run yet.
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    let runs = Patch::Merge(json!({"status": ready}));
+    pods.patch_status("a", &PatchParams::default(), &runs)
+        .await
+        .unwrap();
+    let evict = || async { pods.evict("a", &EvictParams::default()).await };
+    let code = |refused: kube::Error| match refused {
+        kube::Error::Api(status) => status.code,
+        other => panic!("{other}"),
+    };
+    assert_eq!(
+        town.meddle(MeddlingKind::SecondBudget).await,
+        [""; 0],
+        "there is no first"
+    );
+    let told = town.meddle(MeddlingKind::BudgetOfNone).await;
+    assert!(told[0].starts_with("w2-budget-of-none poddisruptionbudgets/default/nobody-"));
+    let first = told[0].rsplit('/').next().unwrap().to_owned();
+    assert_eq!(code(evict().await.unwrap_err()), 429);
+    let told = town.meddle(MeddlingKind::SecondBudget).await;
+    assert!(told[0].contains(&format!("w2-second-budget poddisruptionbudgets/default/{first}-")));
+    assert_eq!(code(evict().await.unwrap_err()), 500);
+    town.desk.clear().await;
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(town.server.admin(), "default");
+    assert_eq!(budgets.list(&ListParams::default()).await.unwrap().items, []);
+    evict().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
