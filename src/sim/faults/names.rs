@@ -1,7 +1,7 @@
 //! Every kind of fault by name: in plans, reports and stories.
 //!
 //! The letter and number are those of the list of faults the simulation follows: K1 to K16 on the Kubernetes side, C1 to
-//! C18 on the cloud's, N on the nodes', W on the workloads'. Names are stable: stored plans hold them.
+//! C18 on the cloud's, N on the nodes', W on the workloads' and M on that of people's own settings. Names are stable: stored plans hold them.
 
 use serde::{Deserialize, Serialize};
 
@@ -216,6 +216,7 @@ fault_names! {
         TaintNewNode = "n5-no-execute-taint", "somebody's agent puts a NoExecute taint on the newest Node, and takes it off in the end";
         BudgetOfNone = "w2-budget-of-none", "no pod like one that is to leave may be evicted, for a while";
         SecondBudget = "w2-second-budget", "pods have two disruption budgets for a while, so that evicting them fails with 500";
+        LimitsLowered = "m3-limits-lowered", "a NodePool may have less than it has, for a while";
     }
     later_cloud {
         DeleteFails = "c12-delete-fails";
@@ -238,7 +239,10 @@ impl MachineKind {
 impl MeddlingKind {
     /// Whether it is taken back in the end.
     pub fn lasts(self) -> bool {
-        matches!(self, Self::TaintNewNode | Self::BudgetOfNone | Self::SecondBudget)
+        matches!(
+            self,
+            Self::TaintNewNode | Self::BudgetOfNone | Self::SecondBudget | Self::LimitsLowered
+        )
     }
 }
 
@@ -284,7 +288,7 @@ mod tests {
             .map(|n| format!("k{n}"))
             .chain((1..=18).map(|n| format!("c{n}")))
             .chain([1, 2, 3, 5].map(|n| format!("n{n}")))
-            .chain(["w2"].map(str::to_owned));
+            .chain(["w2", "m3"].map(str::to_owned));
         let missing: Vec<_> = wanted
             .filter(|number| !numbers.contains(number.as_str()))
             .collect();

@@ -4,15 +4,19 @@ use fastrand::Rng;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::{Meddler, pods};
+use crate::api::names::GROUP;
 use crate::sim::faults::desk::Desk;
 use crate::sim::faults::names::MeddlingKind;
 
 /// What somebody's agent puts on new Nodes until it is content with them.
 const AGENT_TAINT: &str = "example.com/agent-is-missing";
+/// Less than any machine has.
+const LIMIT: (&str, &str) = ("cpu", "1");
 /// How often somebody tries again whose change met another's.
 const TRIES: usize = 5;
 
@@ -23,6 +27,8 @@ pub enum Undo {
     Untaint(String),
     /// This budget goes: namespace and name.
     Budget(String, String),
+    /// This pool has these limits again, if it had any.
+    Limits(String, Option<Value>),
 }
 
 /// Does it, if it can be done; how it is taken back.
@@ -30,7 +36,8 @@ pub(super) async fn meddle(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Optio
     match meddler.meddling.kind {
         MeddlingKind::TaintNewNode => taint(meddler, rng).await,
         MeddlingKind::BudgetOfNone => forbid_evictions(meddler, rng).await,
-        _ => double_budget(meddler, rng).await,
+        MeddlingKind::SecondBudget => double_budget(meddler, rng).await,
+        _ => lower_limits(meddler, rng).await,
     }
 }
 
@@ -43,10 +50,26 @@ pub(in crate::sim::faults) async fn take_back(desk: &Desk, undo: &Undo) {
             let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, namespace);
             budgets.delete(name, &DeleteParams::default()).await.map(drop)
         }
+        Undo::Limits(pool, limits) => {
+            let (resource, _) = LIMIT;
+            let limits = limits
+                .as_ref()
+                .map(|limits| json!({(resource): limits[resource]}));
+            let patch = json!({"spec": {"limits": limits}});
+            pools(client)
+                .patch(pool, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .map(drop)
+        }
     };
     if let Err(error) = done {
         tracing::debug!(%error, ?undo, "there is nothing left to take back");
     }
+}
+
+fn pools(client: kube::Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(GROUP, "v1", "NodePool");
+    Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "nodepools"))
 }
 
 /// The newest Node, as that is what such an agent waits for.
@@ -139,4 +162,24 @@ async fn create(
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(meddler.client.clone(), &namespace);
     budgets.create(&PostParams::default(), &budget).await?;
     Ok(Some(Undo::Budget(namespace, name)))
+}
+
+/// A pool may have less than it has.
+async fn lower_limits(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let pools = pools(meddler.client.clone());
+    let mut there = pools.list(&ListParams::default()).await?.items;
+    let (resource, amount) = LIMIT;
+    // Of one that is low already it would not be known what it had.
+    there.retain(|pool| pool.data["spec"]["limits"][resource] != amount);
+    let Some(pool) = meddler.meddling.pick(&there, ResourceExt::name_any, rng) else {
+        return Ok(None);
+    };
+    let name = pool.name_any();
+    meddler.tell(&format!("nodepools/{name}"));
+    let patch = json!({"spec": {"limits": {(resource): amount}}});
+    pools
+        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
+    let before = pool.data["spec"].get("limits").cloned();
+    Ok(Some(Undo::Limits(name, before)))
 }

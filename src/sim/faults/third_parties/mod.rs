@@ -85,12 +85,13 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> O
         | MeddlingKind::RemoveTaints
         | MeddlingKind::EditLabels
         | MeddlingKind::DoNotDisrupt => meddler.edit_node(rng).await,
-        MeddlingKind::TaintNewNode | MeddlingKind::BudgetOfNone | MeddlingKind::SecondBudget => {
-            match lasting::meddle(&meddler, rng).await {
-                Ok(undo) => return undo,
-                Err(error) => Err(error),
-            }
-        }
+        MeddlingKind::TaintNewNode
+        | MeddlingKind::BudgetOfNone
+        | MeddlingKind::SecondBudget
+        | MeddlingKind::LimitsLowered => match lasting::meddle(&meddler, rng).await {
+            Ok(undo) => return undo,
+            Err(error) => Err(error),
+        },
         MeddlingKind::DeleteMachine
         | MeddlingKind::ForeignMachine
         | MeddlingKind::TwinMachine

@@ -7,8 +7,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::EvictParams;
 
 use super::*;
-use crate::api::NodeClaim;
 use crate::api::crd::definitions;
+use crate::api::{NodeClaim, NodePool};
 use crate::clock::Clock;
 use crate::cloud::InstanceName;
 use crate::sim::actors::kubelet::behavior::Oddities;
@@ -279,6 +279,40 @@ async fn pods_cannot_be_evicted_until_the_budget_goes() {
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(town.server.admin(), "default");
     assert_eq!(budgets.list(&ListParams::default()).await.unwrap().items, []);
     evict().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limits_of_a_pool_are_lowered_and_come_back() {
+    for limits in [
+        Value::Null,
+        json!({"nodes": "3"}),
+        json!({"cpu": "8", "nodes": "3"}),
+    ] {
+        let town = Town::new().await;
+        assert_eq!(town.meddle(MeddlingKind::LimitsLowered).await, [""; 0]);
+        let pool = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "general"},
+            "spec": {"limits": limits, "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                "requirements": [],
+            }}},
+        });
+        let pools: Api<NodePool> = Api::all(town.server.admin());
+        let pool = serde_json::from_value(pool).unwrap();
+        let before = pools.create(&PostParams::default(), &pool).await.unwrap();
+        let told = town.meddle(MeddlingKind::LimitsLowered).await;
+        assert_eq!(told, ["m3-limits-lowered nodepools/general"]);
+        let lowered = json!(pools.get("general").await.unwrap().spec);
+        assert_eq!(lowered["limits"]["cpu"], "1");
+        assert_eq!(
+            town.meddle(MeddlingKind::LimitsLowered).await,
+            [""; 0],
+            "they are low"
+        );
+        town.desk.clear().await;
+        let after = pools.get("general").await.unwrap();
+        assert_eq!(json!(after.spec), json!(before.spec), "{limits}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
