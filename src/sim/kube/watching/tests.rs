@@ -400,10 +400,7 @@ async fn lists_are_cut_short_and_broken_off_for_whoever_asks_for_pages() {
     let rule = control.forget_pages(Who::everyone(), forgetting(100, 1));
     let paged = ListParams::default().limit(500);
     let page = api.list(&paged).await.unwrap();
-    assert_eq!(
-        (page.items.len(), page.metadata.remaining_item_count),
-        (1, Some(2))
-    );
+    assert_eq!(page.items.len(), 1);
     assert_eq!(names(&api, ListParams::default()).await, ["a", "b", "c"]);
     assert!(control.take_met().is_empty(), "nobody has gone on yet");
     let rest = paged.clone().continue_token(&page.metadata.continue_.unwrap());
