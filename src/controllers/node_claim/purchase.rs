@@ -125,7 +125,18 @@ pub(super) async fn create(
     let made = user_data::user_data(shared, &known.claim, allocation, class).await?;
     let user_data = match made {
         Ok(user_data) => user_data,
-        Err(Unmade(why)) => {
+        Err(Unmade::Impossible(why)) => {
+            say(
+                shared,
+                known,
+                allocation,
+                names::REASON_LAUNCH_FAILED,
+                why.clone(),
+            )
+            .await;
+            return refuse(shared, known, &why).await;
+        }
+        Err(Unmade::Unknown(why)) => {
             // Not in the conditions: what is said there of a claim on order is taken back before it is ordered again.
             return Ok(tell_blocked(context, known, &Blocker::Unresolved(Unresolved(why))).await);
         }
@@ -220,7 +231,7 @@ async fn refused(
     }
 }
 
-/// Writes that the claim's order is refused for good.
+/// Writes that the claim's order is refused for good, by the cloud or by ourselves.
 async fn refuse(shared: &Shared, known: &Known, why: &str) -> Result<Outcome, Error> {
     let context = &shared.context;
     let status = status::refused(&known.claim, why, context.clock.now());

@@ -17,6 +17,19 @@ impl World {
         status.conditions?.into_iter().find(|it| it.type_ == type_)
     }
 
+    /// By how many bytes the user data of the class is too long, when it is judged.
+    async fn user_data_over(&self) -> Option<usize> {
+        let read = async || self.classes().get("default").await.unwrap();
+        self.until("judged", Duration::from_mins(1), async || {
+            read().await.readiness().is_some()
+        })
+        .await;
+        let ready = read().await.readiness().unwrap().clone();
+        let why = ready.message.filter(|_| ready.status == "False")?;
+        let over = why.split_once("bytes, ").unwrap().1.split_once(' ').unwrap().0;
+        Some(over.parse().unwrap())
+    }
+
     /// What a NodePool says of the machines that were bought for it.
     async fn health(&self, pool: &str) -> Condition {
         let pools: Api<NodePool> = Api::all(self.kube.admin());
@@ -71,6 +84,41 @@ async fn an_order_that_is_refused_for_good_ends_its_claim_and_is_not_sent_again_
                 world.living().len() == 1
             })
             .await;
+    })
+    .await;
+}
+
+/// What fits for a claim without taints may not for one with many: nobody but the claim can tell.
+#[tokio::test(start_paused = true)]
+async fn user_data_that_its_taints_make_too_long_ends_the_claim_and_tells_why() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        let script = |bytes: usize| json!({"userDataAppend": format!("#!/bin/sh\n# {}", "x".repeat(bytes))});
+        let mut bytes = 60_000;
+        world.change_class("default", &script(bytes)).await;
+        while let Some(over) = world.user_data_over().await {
+            bytes -= over * 3 / 4 + 1;
+            world.change_class("default", &script(bytes)).await;
+        }
+        // Room for what every claim brings: its labels and its own name.
+        world.change_class("default", &script(bytes - 1500)).await;
+        assert_eq!(world.user_data_over().await, None);
+        let domain = ["d"; 3].map(|letter| letter.repeat(60)).join(".");
+        let taint = |number| json!({"key": format!("{domain}/n{number}"), "value": "v".repeat(63), "effect": "NoSchedule"});
+        let taints: Vec<_> = (0..30).map(taint).collect();
+        world.claim_with("a", json!({"taints": taints})).await;
+        world
+            .until("refused", Duration::from_mins(1), async || {
+                let launched = world.condition("a", "Launched").await;
+                launched.is_some_and(|it| it.reason.as_deref() == Some("LaunchRefused"))
+            })
+            .await;
+        world.claim("b").await;
+        world.until_launched("b").await;
+        world.until_gone("a").await;
+        let note = world.note("LaunchRefused").await.unwrap();
+        assert!(note.contains("more than the 65536"), "{note}");
+        assert_eq!(world.orders(), 1, "for the claim without taints");
     })
     .await;
 }
