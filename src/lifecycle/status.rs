@@ -95,10 +95,15 @@ pub fn unblocked(claim: &NodeClaim) -> NodeClaimStatus {
     status
 }
 
-/// With the machine's id, and with what the machine really is: a retry may have asked for something else.
+/// With the machine's id, and with what the machine really is: a retry may have asked for something else, and then the
+/// price is that of something else too.
 pub fn recorded(claim: &NodeClaim, machine: &Machine) -> NodeClaimStatus {
     let mut status = unblocked(claim);
     if let Some(allocation) = &mut status.allocation {
+        let is_chosen = allocation.profile == machine.profile
+            && allocation.zone == machine.zone
+            && allocation.capacity_type == machine.capacity_type.as_str();
+        allocation.price = allocation.price.filter(|_| is_chosen);
         allocation.instance_id = Some(machine.id.clone());
         allocation.profile.clone_from(&machine.profile);
         allocation.zone.clone_from(&machine.zone);
@@ -106,6 +111,9 @@ pub fn recorded(claim: &NodeClaim, machine: &Machine) -> NodeClaimStatus {
             .capacity_type
             .as_str()
             .clone_into(&mut allocation.capacity_type);
+        if let Some(subnet) = &machine.subnet {
+            allocation.subnet.clone_from(subnet);
+        }
     }
     status
 }
