@@ -13,7 +13,8 @@
 //! * a failed read leads to no effect;
 //! * a machine that is not provably ours is neither adopted nor touched;
 //! * a machine that lives and has a Node is deleted only after its pods have left and its volumes are detached, by lists
-//!   that were read long enough after the Node was tainted.
+//!   that were read long enough after the Node was tainted;
+//! * a machine that the cloud took back is given back only by the steps that tell of it first.
 
 mod buying;
 pub mod diagnosis;

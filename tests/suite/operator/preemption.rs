@@ -379,7 +379,7 @@ fn pages(world: &World, since: u64) -> usize {
 }
 
 /// How spot machines were looked at since the request of that number: by lists, and by their ids.
-fn looks(world: &World, since: u64) -> (usize, usize) {
+pub(super) fn looks(world: &World, since: u64) -> (usize, usize) {
     let requests = world.cloud.requests();
     let all: Vec<_> = requests.iter().collect();
     let lately = usize::try_from(requests.count() - since).unwrap();

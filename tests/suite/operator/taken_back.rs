@@ -12,7 +12,7 @@ use karpenter_ibm::operator;
 use karpenter_ibm::sim::mutants::Mutant;
 use serde_json::{Value, json};
 
-use super::preemption::pod_on_spot;
+use super::preemption::{looks, pod_on_spot};
 use super::unheard::Unheard;
 use super::{World, metric, while_working};
 
@@ -127,8 +127,13 @@ async fn where_events_are_refused_the_replacement_is_claimed_all_the_same() {
         let name = pod_on_spot(&world).await;
         let machine = world.machine_of(&name).await;
         unheard.begin();
-        // Off before anybody has seen it stop.
-        world.clock.sleep(Duration::from_secs(1)).await;
+        // Right after a poll, so that it is off before the next one sees it.
+        let before = world.cloud.requests().count();
+        world
+            .until("polled", Duration::from_secs(62), async || {
+                looks(&world, before).0 > 0
+            })
+            .await;
         world.preempt(&name).await;
         world
             .until("replaced", Duration::from_secs(90), async || {
