@@ -10,12 +10,14 @@ use crate::clock::Clock;
 use crate::controllers::Discounts;
 use crate::model::{DiscountFactors, Factor};
 
-/// How often the file is looked at. A mounted ConfigMap takes about a minute to change, so sooner helps nobody.
+/// How often the file is looked at, usually. A mounted ConfigMap takes about a minute to change, so sooner helps nobody.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// The discount factors as they were set, and the file that may set others.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct DiscountSettings {
+    /// How often the file is looked at.
+    pub look_every: Duration,
     flags: DiscountFactors,
     percent: DiscountFactors,
     file: Option<PathBuf>,
@@ -37,6 +39,7 @@ impl DiscountSettings {
         };
         let first = raw.config_file.as_deref().map(readable).transpose()?;
         Ok(Self {
+            look_every: LOOK_EVERY,
             flags,
             percent,
             file: raw.config_file.clone(),
@@ -66,7 +69,7 @@ impl DiscountSettings {
         };
         let mut last = self.first.clone().ok_or_else(String::new);
         loop {
-            clock.sleep(LOOK_EVERY).await;
+            clock.sleep(self.look_every).await;
             let now = config_file::read(path);
             if now != last {
                 self.take(discounts, path, now.as_deref());

@@ -139,12 +139,17 @@ impl Index {
             let (Some(seen), Some(at)) = (self.pods.get(uid), by_name.get(&claim.name_any())) else {
                 continue;
             };
+            // The scheduler puts pods that are alike wherever it likes: whoever has found a place needs no other.
+            let has_place = seen
+                .node()
+                .and_then(|node| by_name.get(node))
+                .is_some_and(|&on| nodes[on].standing != Standing::Leaving);
             let place = &mut nodes[*at];
             let pod = self.pods.class(seen.class).and_then(|read| read.as_ref().ok());
             let (Some(pod), Standing::Open) = (pod, place.standing) else {
                 continue;
             };
-            if seen.node() == Some(place.name.as_str()) || !fits(place, pod) {
+            if has_place || !fits(place, pod) {
                 continue;
             }
             load(place, seen, pod, storage);

@@ -81,6 +81,26 @@ fn a_pod_that_a_claim_is_on_its_way_for_is_not_planned_for_and_counts_there() {
 }
 
 #[test]
+fn a_pod_that_the_scheduler_put_elsewhere_counts_where_it_is_and_only_there() {
+    // Two pods that are alike, each on the node that was made for the other.
+    let pods = [pod("a", Some("y")), pod("b", Some("x"))];
+    let claims = [claim("x", "a", &json!({})), claim("y", "b", &json!({}))];
+    let situation = seen(&index(&pods, &claims));
+    let bound = situation.snapshot.bound.members.iter();
+    let bound: BTreeMap<&str, Option<&str>> =
+        bound.map(|pod| (pod.uid.as_str(), pod.node.as_deref())).collect();
+    assert_eq!(bound, BTreeMap::from([("a", Some("y")), ("b", Some("x"))]));
+    for node in &situation.snapshot.nodes {
+        assert_eq!(node.used.get("cpu"), 1000, "{}", node.name);
+    }
+    // The node of one goes: it is promised a place again, where nobody else is.
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let claims = [claim("x", "a", &json!({})), claim("y", "", &going)];
+    let situation = seen(&index(&pods[..1], &claims));
+    assert_eq!(situation.held, BTreeMap::from([("a".to_owned(), "x".to_owned())]));
+}
+
+#[test]
 fn pods_beyond_what_a_claim_has_room_for_are_planned_for() {
     let pods = [pod("a", None), pod("b", None), pod("c", None)];
     let index = index(&pods, &[claim("x", "a,b,c", &json!({}))]);

@@ -7,4 +7,5 @@
 #![cfg(feature = "sim")]
 
 pub(crate) mod place;
+mod stage;
 mod story;

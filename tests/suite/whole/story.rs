@@ -1,188 +1,48 @@
-//! A NodePool, a Deployment and its disruption budget: pods wait, claims are made for them, machines join, IBM takes one
-//! back and another comes, nodes are drained as the budget allows, and in the end everything goes. kubectl shows all of it.
+//! The demo's story, in seconds: somebody applies the spot example and a Deployment with a disruption budget. Pods wait,
+//! claims are made for them, machines join; IBM takes one back and another comes; nodes are drained as the budget allows;
+//! a discount changes, and the choice with it; spot dries up and comes back; in the end everything goes, and what is left
+//! is the bill. kubectl shows all of it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-use karpenter_ibm::api::NodeClaim;
+use karpenter_ibm::api::{NodePool, UnavailableOffering};
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::entropy::Entropy;
-use karpenter_ibm::ibm::Transports;
-use karpenter_ibm::operator::{self, ClusterAccess, Edges, PriceSource};
-use karpenter_ibm::sim::actors::machines::{self, MachineOptions};
-use karpenter_ibm::sim::actors::network::Tcp;
-use karpenter_ibm::sim::ibm::{Cloud, Options, Span};
-use karpenter_ibm::sim::kube::identity::Keys;
-use karpenter_ibm::sim::world::cluster::{API_KEY, NAMESPACE};
-use karpenter_ibm::sim::world::product::{self, Alarm, Surroundings};
+use karpenter_ibm::sim::ibm::Class;
+use karpenter_ibm::sim::scenario::Rate;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
-use super::place::{self, Place};
+use super::place::Place;
+use super::stage::{Bought, Stage, until};
 
-const REGION: &str = "us-south";
-/// How long each part of the story may take. Most take seconds; a real control plane gives up the pods of a Node that is
-/// gone after a minute.
-const SOON: Duration = Duration::from_mins(3);
-/// How many pods run, each on a node of its own, and how many the budget keeps.
+const EXAMPLE: &str = "examples/spot-with-on-demand-fallback.yaml";
+const EVENTS: &str = "get events --all-namespaces --no-headers";
+const HOLDS: &str = "get unavailableofferings --no-headers";
+/// How many pods run at first, each on a node of its own, and how many the budget keeps.
 const REPLICAS: usize = 3;
 const KEPT: usize = 2;
-
-/// The place, the cloud, and whoever works in them until this is dropped.
-struct Stage {
-    place: Place,
-    cloud: Cloud,
-    _actors: JoinSet<()>,
-}
-
-impl Stage {
-    async fn set(place: Place) -> Self {
-        place::install(&place.admin).await;
-        let clock = Clock::system();
-        let (cloud, options) = hurried(&clock);
-        let exchange = Arc::new(cloud.exchange());
-        let edges = Edges {
-            kube: place.operator().await,
-            ibm: Transports {
-                cloud: exchange.clone(),
-                metadata: exchange,
-            },
-            clock: clock.clone(),
-            entropy: Entropy::from_system(),
-            registry: prometheus::Registry::new(),
-            stop: CancellationToken::new(),
-        };
-        let mut actors = JoinSet::new();
-        let replica = operator::factory(settings(&place));
-        actors.spawn(machines::run(cloud.clone(), Arc::new(Tcp), clock, options));
-        actors.spawn(replica(edges));
-        Self {
-            place,
-            cloud,
-            _actors: actors,
-        }
-    }
-
-    /// What people apply.
-    async fn apply_all(&self) {
-        let account = self.cloud.account();
-        let spec = json!({"region": REGION, "vpc": account.vpc, "image": account.image});
-        let class = json!({
-            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "story"}, "spec": spec,
-        });
-        for object in [class, pool(), budget(), web()] {
-            self.place.apply(&object).await;
-        }
-    }
-
-    async fn claims(&self) -> Vec<NodeClaim> {
-        let claims: Api<NodeClaim> = Api::all(self.place.admin.clone());
-        claims.list(&ListParams::default()).await.unwrap().items
-    }
-
-    /// The nodes that healthy pods of the Deployment run on, as its budget counts them.
-    async fn nodes_with_healthy_pods(&self) -> Vec<String> {
-        let pods: Api<Pod> = Api::namespaced(self.place.admin.clone(), "default");
-        let pods = pods.list(&ListParams::default().labels("app=web")).await.unwrap();
-        let is_healthy = |pod: &Pod| {
-            let status = pod.status.as_ref();
-            let mut conditions = status.into_iter().flat_map(|it| it.conditions.iter().flatten());
-            pod.metadata.deletion_timestamp.is_none()
-                && conditions.any(|it| it.type_ == "Ready" && it.status == "True")
-        };
-        let healthy = pods.items.into_iter().filter(is_healthy);
-        healthy.filter_map(|pod| pod.spec?.node_name).collect()
-    }
-
-    /// Waits until every pod runs, each on a ready node of its own; the names of these nodes.
-    async fn until_all_run(&self) -> BTreeSet<String> {
-        until("every pod runs", async || {
-            self.nodes_with_healthy_pods().await.len() == REPLICAS
-        })
-        .await;
-        let nodes: BTreeSet<String> = self.nodes_with_healthy_pods().await.into_iter().collect();
-        assert_eq!(nodes.len(), REPLICAS, "each on a node of its own");
-        for name in &nodes {
-            let node = self.place.kubectl(&format!("get node {name} --no-headers"));
-            assert!(node[0].starts_with(&format!("{name} Ready ")), "{node:?}");
-        }
-        nodes
-    }
-
-    /// The lines that kubectl prints without headings, and those that hold all of these words.
-    fn lines_with(&self, arguments: &str, words: &[&str]) -> usize {
-        let lines = self.place.kubectl(arguments);
-        let holds = |line: &&String| words.iter().all(|word| line.contains(word));
-        lines.iter().filter(holds).count()
-    }
-}
-
-/// Everything that only makes a spectator wait is short here.
-fn settings(place: &Place) -> operator::Settings {
-    let surroundings = Surroundings {
-        region: REGION.to_owned(),
-        namespace: NAMESPACE.to_owned(),
-        api_key: API_KEY.to_owned(),
-        cluster: ClusterAccess {
-            endpoint: place.url.clone(),
-            authority: place.authority.clone(),
-            dns: vec!["10.96.0.10".to_owned()],
-        },
-        config_file: None,
-        prices: PriceSource::BuiltIn,
-        alarm: Alarm::none(),
-    };
-    let mut settings = product::settings(&surroundings, 0).unwrap();
-    let controllers = &mut settings.controllers;
-    controllers.interruption_poll = Duration::from_secs(1);
-    controllers.limits.poll = Duration::from_millis(300);
-    controllers.limits.visibility = Duration::from_secs(1);
-    // This cloud carries out at once what it carries out at all.
-    controllers.limits.late_create = Duration::from_secs(1);
-    settings
-}
-
-/// A cloud and machines that take no time.
-fn hurried(clock: &Clock) -> (Cloud, MachineOptions) {
-    let mut options = Options::new(REGION, 1, clock.clone());
-    let at_once = Span::seconds(0, 0);
-    (options.timings.pending, options.timings.starting) = (at_once, at_once);
-    (options.timings.starting_tail, options.timings.deleting) = (at_once, at_once);
-    options.timings.interface_deleting = at_once;
-    options.timings.preemption_notice = Duration::from_secs(2);
-    options.api_keys = vec![API_KEY.to_owned()];
-    let mut machines = MachineOptions::new(1, Keys::Fresh);
-    (machines.boot, machines.ready_after) = (at_once, at_once);
-    (Cloud::new(options), machines)
-}
-
-fn pool() -> Value {
-    json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "story"},
-        "spec": {"template": {"spec": {
-            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "story"},
-            "requirements": [
-                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8", "bxf-4x16"]},
-                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
-            ],
-        }}},
-    })
-}
+/// What the pods may run on, the cheapest first, and where.
+const PROFILES: [&str; 2] = ["cxf-4x8", "bxf-4x16"];
+const ZONES: [&str; 2] = ["us-south-1", "us-south-2"];
 
 fn web() -> Value {
     let labels = json!({"app": "web"});
     let apart = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]);
+    let here = json!({"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": PROFILES},
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ZONES},
+    ]}]});
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": {
             "metadata": {"labels": labels},
             "spec": {
-                "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}},
+                "affinity": {
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart},
+                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": here},
+                },
                 "containers": [{
                     "name": "web", "image": "web", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}},
                 }],
@@ -200,31 +60,19 @@ fn budget() -> Value {
     })
 }
 
-/// How a claim was bought.
-fn bought(claim: &NodeClaim) -> (String, String, String, String) {
-    let allocation = claim.status.clone().unwrap().allocation.unwrap();
-    (
-        allocation.profile,
-        allocation.capacity_type,
-        allocation.zone,
-        allocation.instance_id.unwrap(),
-    )
-}
-
-async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let waited = async {
-        while !done().await {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    };
-    let waited = tokio::time::timeout(SOON, waited).await;
-    waited.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"));
-}
-
 /// Pods wait, claims are made for them, their machines are bought and join, and kubectl shows it.
 async fn pods_get_nodes(stage: &Stage) -> BTreeSet<String> {
-    stage.apply_all().await;
-    let nodes = stage.until_all_run().await;
+    stage.make_class().await;
+    let pools: Api<NodePool> = Api::all(stage.place.admin.clone());
+    until("NodePools are served", async || {
+        pools.list(&ListParams::default()).await.is_ok()
+    })
+    .await;
+    stage.place.kubectl(&format!("apply -f {EXAMPLE}"));
+    for object in [budget(), web()] {
+        stage.place.apply(&object).await;
+    }
+    let nodes = stage.until_all_run(REPLICAS).await;
     let table = stage.place.kubectl("get nodeclaims -o wide");
     assert!(
         table[0].starts_with("NAME TYPE CAPACITY ZONE NODE READY AGE"),
@@ -234,9 +82,19 @@ async fn pods_get_nodes(stage: &Stage) -> BTreeSet<String> {
     assert_eq!(claims.len(), REPLICAS, "none too many");
     for claim in &claims {
         let name = claim.name_any();
-        assert_eq!(claim.labels()["karpenter.sh/nodepool"], "story");
-        let (profile, way, zone, id) = bought(claim);
-        assert_eq!(way, "spot", "it is cheaper");
+        assert_eq!(claim.labels()["karpenter.sh/nodepool"], "spot-first");
+        let it = Bought::of(claim);
+        assert_eq!(
+            (it.profile.as_str(), it.way.as_str()),
+            (PROFILES[0], "spot"),
+            "the cheapest"
+        );
+        let Bought {
+            profile,
+            way,
+            zone,
+            machine,
+        } = it;
         let row = format!("{name} {profile} {way} {zone} {name} True");
         assert!(
             table.iter().any(|line| line.starts_with(&row)),
@@ -249,7 +107,7 @@ async fn pods_get_nodes(stage: &Stage) -> BTreeSet<String> {
         let allocated: Value = serde_json::from_str(&allocated.concat()).unwrap();
         assert_eq!(
             (&allocated["profile"], &allocated["instanceID"]),
-            (&json!(profile), &json!(id))
+            (&json!(profile), &json!(machine))
         );
     }
     nodes
@@ -260,22 +118,20 @@ async fn one_is_preempted(stage: &Stage, nodes: &BTreeSet<String>) -> BTreeSet<S
     let lost = nodes.first().unwrap();
     let claims = stage.claims().await;
     let claim = claims.iter().find(|claim| claim.name_any() == *lost).unwrap();
-    let (profile, way, zone, machine) = bought(claim);
-    stage.cloud.preempt(&machine).unwrap();
-    let told = "get events --all-namespaces --no-headers";
+    let taken = Bought::of(claim);
+    stage.cloud.preempt(&taken.machine).unwrap();
     until("kubectl shows the preemption", async || {
-        stage.lines_with(told, &["SpotPreemption", &format!("nodeclaim/{lost}")]) == 1
-            && stage.lines_with(told, &["SpotPreemption", &format!("node/{lost}")]) == 1
+        stage.lines_with(EVENTS, &["SpotPreemption", &format!("nodeclaim/{lost}")]) == 1
+            && stage.lines_with(EVENTS, &["SpotPreemption", &format!("node/{lost}")]) == 1
     })
     .await;
     until("the claim and its machine are gone", async || {
         let claims = stage.claims().await;
-        claims.iter().all(|claim| claim.name_any() != *lost) && stage.cloud.instance(&machine).is_none()
+        claims.iter().all(|claim| claim.name_any() != *lost) && stage.cloud.instance(&taken.machine).is_none()
     })
     .await;
-    let held = "get unavailableofferings --no-headers";
-    assert_eq!(stage.lines_with(held, &[&format!("spot.{profile}.{zone}")]), 1);
-    let now = stage.until_all_run().await;
+    assert_eq!(stage.lines_with(HOLDS, &[&taken.offering(), "Preempted"]), 1);
+    let now = stage.until_all_run(REPLICAS).await;
     assert!(!now.contains(lost));
     for claim in stage
         .claims()
@@ -283,11 +139,7 @@ async fn one_is_preempted(stage: &Stage, nodes: &BTreeSet<String>) -> BTreeSet<S
         .iter()
         .filter(|claim| !nodes.contains(&claim.name_any()))
     {
-        let (new_profile, new_way, new_zone, _) = bought(claim);
-        assert_ne!(
-            (new_profile, new_way, new_zone),
-            (profile.clone(), way.clone(), zone.clone())
-        );
+        assert_ne!(Bought::of(claim).offering(), taken.offering());
     }
     now
 }
@@ -307,17 +159,64 @@ async fn two_are_drained(stage: &Stage, nodes: &BTreeSet<String>) {
             .all(|claim| !leaving.contains(&claim.name_any().as_str()))
     })
     .await;
-    let now = stage.until_all_run().await;
+    let now = stage.until_all_run(REPLICAS).await;
     assert!(leaving.iter().all(|name| !now.contains(*name)));
 }
 
-/// The workload is removed, then the pool: nothing stays behind.
+/// Our contract makes spot of the cheapest family dearer. Nobody restarts anything, and the next machine is of the other.
+async fn a_discount_changes(stage: &Stage) {
+    stage.configure("spotDiscountFactor: [cxf=0.6]").await;
+    let before = stage.scale(REPLICAS + 1).await;
+    let it = Bought::of(&stage.grown(&before, REPLICAS + 1).await);
+    assert_eq!((it.profile.as_str(), it.way.as_str()), (PROFILES[1], "spot"));
+}
+
+/// There is no spot to be had any more: all of it is withheld, and a machine on demand takes over.
+async fn spot_dries_up(stage: &Stage) {
+    for (profile, zone) in offerings() {
+        stage.cloud.drain(profile, zone, Some(Class::Spot)).unwrap();
+    }
+    let before = stage.scale(REPLICAS + 2).await;
+    let held = |reason: &str| {
+        let offerings = offerings().map(|(profile, zone)| format!("spot.{profile}.{zone}"));
+        let held = offerings.filter(|name| stage.lines_with(HOLDS, &[name, reason]) == 1);
+        held.count()
+    };
+    until("all spot is withheld", async || {
+        (held("Preempted"), held("Shortage")) == (1, 3)
+    })
+    .await;
+    let claim = stage.grown(&before, REPLICAS + 2).await;
+    assert_eq!(claim.labels()["karpenter.sh/nodepool"], "on-demand-fallback");
+    assert_eq!(Bought::of(&claim).way, "on-demand");
+}
+
+/// There is spot again: as soon as it is no longer withheld, the next pods go there.
+async fn spot_comes_back(stage: &Stage) {
+    for (profile, zone) in offerings() {
+        stage.cloud.refill(profile, zone, Some(Class::Spot)).unwrap();
+    }
+    let holds: Api<UnavailableOffering> = Api::all(stage.place.admin.clone());
+    until("nothing is withheld for a shortage", async || {
+        let now = Clock::system().now();
+        let holds = holds.list(&ListParams::default()).await.unwrap();
+        let is_over = |it: &UnavailableOffering| it.spec.reason != "Shortage" || it.spec.until.0 < now;
+        holds.iter().all(is_over)
+    })
+    .await;
+    let before = stage.scale(REPLICAS + 3).await;
+    let claim = stage.grown(&before, REPLICAS + 3).await;
+    assert_eq!(claim.labels()["karpenter.sh/nodepool"], "spot-first");
+    assert_eq!(Bought::of(&claim).way, "spot");
+}
+
+/// The workload is removed, then its pools: nothing stays behind.
 async fn everything_goes(stage: &Stage) {
     stage.place.kubectl("delete deployment web --namespace default");
     stage
         .place
         .kubectl("delete poddisruptionbudget web --namespace default");
-    stage.place.kubectl("delete nodepool story --wait=false");
+    stage.place.kubectl(&format!("delete -f {EXAMPLE} --wait=false"));
     until("everything is gone", async || {
         let claims = stage.place.kubectl("get nodeclaims --no-headers");
         // Others have nodes in the same control plane.
@@ -328,9 +227,49 @@ async fn everything_goes(stage: &Stage) {
     })
     .await;
     assert!(stage.cloud.orphans().is_empty());
+    // What was taken back is withheld for an hour, and the next story may want it.
+    stage.place.kubectl("delete unavailableofferings --all");
     stage
         .place
-        .kubectl("delete ibmnodeclass story --wait=true --timeout=30s");
+        .kubectl("delete ibmnodeclass default --wait=true --timeout=30s");
+}
+
+/// What is left is the bill, at the prices of the cloud: most ran as spot, and that is what was saved.
+fn the_bill_is_made(stage: &Stage) {
+    let (ledger, until) = stage.ledger();
+    let bill = ledger.bill(until);
+    eprintln!("{}\n{bill}", ledger.lines(until).join("\n"));
+    let rates: Vec<Rate> = ledger.entries().iter().map(|(_, rate)| *rate).collect();
+    let ran = |spot: usize, on_demand: usize| {
+        rates
+            .iter()
+            .any(|it| (it.spot as usize, it.on_demand as usize) == (spot, on_demand))
+    };
+    assert!(ran(REPLICAS, 0), "before spot dried up");
+    assert!(ran(REPLICAS + 1, 1), "after it did");
+    assert!(ran(REPLICAS + 2, 1), "after it came back");
+    assert_eq!(
+        rates.last(),
+        Some(&Rate::default()),
+        "nothing is paid for any more"
+    );
+    for rate in &rates {
+        // Spot costs a quarter, to the rounding of a nano-dollar for each machine.
+        let saved = rate.undiscounted_nanos - rate.nanos();
+        assert!(
+            saved.abs_diff(3 * rate.spot_nanos) <= 4 * u64::from(rate.spot),
+            "{rate:?}"
+        );
+    }
+    assert!(bill.on_demand > Duration::ZERO && bill.spot > 3 * bill.on_demand);
+    assert!((50..75).contains(&bill.saved_percent()), "{bill}");
+}
+
+/// All that the pods may run on.
+fn offerings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PROFILES
+        .into_iter()
+        .flat_map(|profile| ZONES.map(|zone| (profile, zone)))
 }
 
 async fn play(place: Place) {
@@ -338,7 +277,11 @@ async fn play(place: Place) {
     let nodes = pods_get_nodes(&stage).await;
     let nodes = one_is_preempted(&stage, &nodes).await;
     two_are_drained(&stage, &nodes).await;
+    a_discount_changes(&stage).await;
+    spot_dries_up(&stage).await;
+    spot_comes_back(&stage).await;
     everything_goes(&stage).await;
+    the_bill_is_made(&stage);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
