@@ -7,7 +7,6 @@ use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::api::{CapacityType, IBMNodeClass};
 use karpenter_ibm::cloud::InstanceName;
 use karpenter_ibm::controllers::context::Collecting;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use karpenter_ibm::sim::kube::write;
 use kube::Api;
@@ -15,7 +14,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::unheard::Unheard;
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 /// Two sweeps and their second looks.
 const TWO_SWEEPS: Duration = Duration::from_mins(6);
@@ -115,7 +114,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_removed_of_which_nobody_can_be_told_and_later_it_goes_with_its_events() {
     let (world, unheard) = (World::new(), Unheard::default());
-    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    let replica = audited::factory(World::settings("one"))(unheard.around(world.edges()));
     while_working(replica, async {
         unheard.begin();
         let litter = world.litter().await;
@@ -189,7 +188,7 @@ async fn where_only_reports_are_wanted_everything_is_reported_once_and_nothing_i
     let world = World::new();
     let mut settings = World::settings("one");
     settings.controllers.collecting = Collecting::Report;
-    let replica = operator::factory(settings)(world.edges());
+    let replica = audited::factory(settings)(world.edges());
     while_working(replica, async {
         let litter = world.litter().await;
         world.clock.sleep(Duration::from_mins(8)).await;
