@@ -50,6 +50,16 @@ fn used(world: &World, account: &str) -> BTreeSet<Permission> {
         .collect()
 }
 
+#[test]
+fn nobody_here_binds_pods_to_nodes() {
+    for account in [chart::CONTROLLER, chart::JOINER] {
+        let binds = |(_, resource, verb): &Permission| {
+            resource == "pods/binding" || resource == "bindings" || resource.contains('*') || verb == "*"
+        };
+        assert_eq!(allowed(account).into_iter().find(binds), None);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() {
     let world = World::new();
