@@ -20,14 +20,8 @@ pub enum Arrays {
 
 /// FNV-1a, 64 bits.
 pub fn fnv1a(bytes: &[u8]) -> u64 {
-    fnv1a_from(OFFSET_BASIS, bytes)
-}
-
-/// FNV-1a of a text of which a first part is hashed already.
-pub fn fnv1a_from(hash: u64, bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
+    bytes.iter().fold(OFFSET_BASIS, mix)
 }
 
 /// A hash of bytes, eight at a time, to compare the many bodies of one history with those of another. It is written

@@ -74,16 +74,30 @@ impl Wake for Rope {
 
 /// Returns when all have.
 pub async fn together(futures: impl IntoIterator<Item = BoxFuture<'_, ()>>) {
+    until(futures, |left, _| left == 0).await;
+}
+
+/// Returns when one has, and drops the others.
+pub async fn until_one_ends(futures: impl IntoIterator<Item = BoxFuture<'_, ()>>) {
+    until(futures, |left, all| left < all).await;
+}
+
+/// Polls them until it is enough that so many are left of so many.
+async fn until(
+    futures: impl IntoIterator<Item = BoxFuture<'_, ()>>,
+    is_enough: impl Fn(usize, usize) -> bool,
+) {
     let hall = Hall::default();
     let mut running: Vec<(BoxFuture<'_, ()>, Bell)> =
         futures.into_iter().map(|future| (future, hall.bell())).collect();
+    let all = running.len();
     poll_fn(|context| {
         hall.attend(context);
         running.retain_mut(|(future, bell)| {
             let polled = bell.rang().then(|| future.as_mut().poll(&mut bell.context()));
             polled.is_none_or(|polled| polled.is_pending())
         });
-        if running.is_empty() {
+        if is_enough(running.len(), all) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -154,6 +168,11 @@ mod tests {
         let first = async { bell.notified().await };
         let second = async { bell.notify_one() };
         together([first.boxed(), second.boxed()]).await;
+    }
+
+    #[tokio::test]
+    async fn one_that_ends_ends_those_that_never_would() {
+        until_one_ends([std::future::pending().boxed(), async {}.boxed()]).await;
     }
 
     #[tokio::test]

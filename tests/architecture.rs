@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "architecture/documents.rs"]
 mod documents;
+#[path = "architecture/plans.rs"]
+mod plans;
 #[path = "architecture/source.rs"]
 mod source;
 
@@ -154,6 +156,18 @@ const NEVER: &[Never] = &[
         within: ORDER,
         paths: &[],
         words: &["print!", "println!", "eprint!", "eprintln!", "dbg!"],
+        tests: Tests::Exempt,
+    },
+    Never {
+        name: "every queue has a limit",
+        within: ORDER,
+        paths: &["std::sync::mpsc::channel"],
+        words: &[
+            "unbounded",
+            "unbounded_channel",
+            "UnboundedSender",
+            "UnboundedReceiver",
+        ],
         tests: Tests::Exempt,
     },
     Never {
@@ -390,40 +404,6 @@ fn no_file_is_too_long() {
     assert!(stale.is_empty(), "listed in LONG but not long: {stale:?}");
 }
 
-/// Whoever runs the operator in a test or a benchmark lets every plan be looked at a second time: these do that for all
-/// others. One that is broken on purpose is made by its mutant.
-const RUNS_THE_OPERATOR: &[&str] = &["tests/suite/operator/audited.rs", "benches/stage/mod.rs"];
-
-/// Where a file makes replicas of the operator whose plans nobody looks at.
-fn unwatched(file: &str, text: &str) -> Vec<String> {
-    let ends = ["operator::factory", "operator::factory_of"];
-    let paths = paths(&tokens(text), &module_path(file));
-    let plain = paths
-        .iter()
-        .filter(|(_, path)| ends.iter().any(|end| path.ends_with(end)));
-    plain
-        .map(|(line, path)| format!("{file}:{line}: {path}"))
-        .collect()
-}
-
-#[test]
-fn every_plan_in_tests_and_benchmarks_is_looked_at_a_second_time() {
-    let files = rust_files("tests").into_iter().chain(rust_files("benches"));
-    let files = files.filter(|file| !RUNS_THE_OPERATOR.contains(&file.as_str()));
-    let found: Vec<String> = files.flat_map(|file| unwatched(&file, &read(&file))).collect();
-    assert!(
-        found.is_empty(),
-        "plans of these replicas are not audited; `audited::factory` makes one whose are:\n{}",
-        found.join("\n")
-    );
-    for file in RUNS_THE_OPERATOR {
-        assert!(
-            !unwatched(file, &read(file)).is_empty(),
-            "{file} runs no operator"
-        );
-    }
-}
-
 #[test]
 fn a_folder_of_modules_has_a_mod_rs() {
     let files = rust_files("src");
@@ -505,6 +485,22 @@ mod catches {
     }
 
     #[test]
+    fn a_queue_without_a_limit() {
+        for queue in [
+            "let (to, from) = mpsc::unbounded_channel();",
+            "let (to, from) = futures::channel::mpsc::unbounded();",
+            "use std::sync::mpsc::channel;",
+        ] {
+            assert_eq!(
+                rules_broken("src/controllers/tell.rs", queue),
+                ["every queue has a limit"],
+                "{queue}"
+            );
+        }
+        assert!(rules_broken("src/controllers/tell.rs", "let queue = mpsc::channel(QUEUE);").is_empty());
+    }
+
+    #[test]
     fn a_simulator_that_reaches_inside() {
         assert!(rules_broken("src/sim/world.rs", "use crate::ibm::{builtin, http::Exchange};").is_empty());
         for inside in [
@@ -561,19 +557,6 @@ mod catches {
             ["no unsafe"]
         );
         assert!(rules_broken(UNSAFE, "fn f() { unsafe {} }").is_empty());
-    }
-
-    #[test]
-    fn a_replica_whose_plans_nobody_looks_at() {
-        for plain in [
-            "use karpenter_ibm::operator;\nfn f() { operator::factory(s) }",
-            "use karpenter_ibm::operator::{self, factory_of};",
-            "fn f() { karpenter_ibm::operator::factory_of(s, e, c) }",
-        ] {
-            assert_eq!(unwatched("tests/suite/x.rs", plain).len(), 1, "{plain}");
-        }
-        let watched = "use super::audited;\nfn f() { audited::factory(s); mutant.factory(s) }";
-        assert!(unwatched("tests/suite/x.rs", watched).is_empty());
     }
 
     #[test]

@@ -213,6 +213,11 @@ pub const LAUNCHES_LEASE: &str = "karpenter-ibm-launches";
 /// Annotation of that Lease: minutes, and how many machines were ordered in each.
 pub const LAUNCHES: &str = "karpenter-ibm.sh/launches";
 
+/// Reason of an IBMNodeClass that is not ready: the subnet that it names is not there.
+pub const REASON_SUBNET_NOT_FOUND: &str = "SubnetNotFound";
+/// The same: none of the subnets that are there can be used.
+pub const REASON_NO_SUBNET: &str = "NoSubnet";
+
 /// Reason of a NodeClaim's end: no offering that fits could be bought.
 pub const REASON_INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
 /// Reason of a NodeClaim's end: one machine after another failed, for want of something else than capacity.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::index::{Index, Marks};
 use super::kept::Kept;
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
-use crate::wake::together;
+use crate::wake::until_one_ends;
 
 /// Every kind that is watched must have been listed before anything is decided.
 const KINDS: u32 = 12;
@@ -76,11 +76,16 @@ impl Cluster {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches every kind, for as long as this is polled.
-    pub async fn run(&self, client: &Client) {
-        // What was known in an earlier leadership may be old.
+    /// Knows nothing any more.
+    pub fn forget(&self) {
         *self.lock() = Index::default();
         self.state.send_replace(State::default());
+    }
+
+    /// Watches every kind, until one can be watched no longer. Whoever runs it again knows meanwhile what was known, as
+    /// a loop in the midst of its work must not take everything for gone; but it is whole only when all was listed anew.
+    pub async fn run(&self, client: &Client) {
+        self.state.send_modify(|state| state.listed = 0);
         let watches = [
             self.follow_pods(client).boxed(),
             self.follow::<Node>(client).boxed(),
@@ -95,7 +100,7 @@ impl Cluster {
             self.follow::<Namespace>(client).boxed(),
             self.follow::<PodDisruptionBudget>(client).boxed(),
         ];
-        together(watches).await;
+        until_one_ends(watches).await;
     }
 
     async fn follow_pods(&self, client: &Client) {
@@ -153,4 +158,51 @@ impl Cluster {
 enum First {
     List,
     Done,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use kube::api::PostParams;
+    use kube::client::Body;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::sim::kube::identity::Keys;
+    use crate::sim::kube::{ApiServer, Options};
+
+    async fn a_while(watching: impl Future<Output = ()>) {
+        _ = tokio::time::timeout(Duration::from_secs(5), watching).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_watches_again_knows_what_was_known_but_not_that_it_is_all() {
+        let server = ApiServer::new(Options {
+            clock: Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap()),
+            seed: 1,
+            keys: Keys::Fixed,
+        });
+        let nodes: Api<Node> = Api::all(server.admin());
+        let node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        let silent = tower::service_fn(|_: http::Request<Body>| {
+            std::future::pending::<Result<http::Response<Body>, Infallible>>()
+        });
+        let silent = Client::new(silent, "default");
+
+        let cluster = Cluster::default();
+        // Its own kinds are not installed, so it cannot be whole; that the others are counted is enough.
+        let listed = || cluster.subscribe().borrow().listed;
+        let knows = || cluster.with(|index| index.nodes.get("n").is_some());
+        a_while(cluster.run(&server.admin())).await;
+        assert!(listed() > 0 && knows());
+        a_while(cluster.run(&silent)).await;
+        assert_eq!((listed(), knows()), (0, true));
+        a_while(cluster.run(&server.admin())).await;
+        assert!(listed() <= KINDS, "a kind counts once");
+        cluster.forget();
+        assert_eq!((listed(), knows()), (0, false));
+    }
 }

@@ -1,7 +1,8 @@
 //! Compares machines with what their classes ask for now, every few minutes, and writes the condition `Drifted`.
 //!
 //! One list of machines and one of interfaces serve all claims. An error voids the pass and changes no condition; what a
-//! list does not show is not judged.
+//! list does not show is not judged. What was found stays while the class cannot be used and nothing else is found: then
+//! nobody knows what it asks for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,6 +56,9 @@ pub async fn compare(context: &Context, cluster: ClusterId) -> Result<(), Error>
         if let Some((class, machine)) = class.zip(inventory.machine(&claim)) {
             let found = drift_from_pool(context, &claim)
                 .or_else(|| drift(&claim, class, machine, inventory.groups(machine)));
+            if found.is_none() && class.resolution().is_none() {
+                continue;
+            }
             write(context, &claim, found).await?;
         }
     }

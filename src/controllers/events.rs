@@ -2,7 +2,7 @@
 //!
 //! An Event's name is derived from the object's uid, the reason and the transition, so the same thing told twice, by
 //! two replicas or before and after a crash, is one Event: "already exists" means done. Times are those of our clock.
-//! Telling is best effort: nothing fails because an Event could not be written.
+//! Telling is best effort, but where something is removed after it ([`Events::try_tell`]): what cannot be told of stays.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -42,6 +42,15 @@ pub struct Story {
     pub transition: String,
 }
 
+/// Whether a story was new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It was told just now.
+    Now,
+    /// Somebody had told it already.
+    Before,
+}
+
 /// Whether somebody should worry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -75,17 +84,21 @@ impl Events {
     }
 
     /// Like [`Events::tell`], for a story that must not be lost: whoever cannot tell it tries again.
-    pub async fn try_tell<K: Resource<DynamicType = ()>>(&self, about: &K, story: Story) -> kube::Result<()> {
+    pub async fn try_tell<K: Resource<DynamicType = ()>>(
+        &self,
+        about: &K,
+        story: Story,
+    ) -> kube::Result<Told> {
         self.write(about.object_ref(&()), story).await
     }
 
-    async fn write(&self, about: ObjectReference, story: Story) -> kube::Result<()> {
+    async fn write(&self, about: ObjectReference, story: Story) -> kube::Result<Told> {
         let event = self.event(about, story);
         let namespace = event.namespace().unwrap_or_default();
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         match events.create(&PostParams::default(), &event).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            Ok(_) => Ok(Told::Now),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Told::Before),
             Err(error) => Err(error),
         }
     }

@@ -29,6 +29,7 @@ pub struct Metrics {
 #[derive(Clone, Debug)]
 struct Planning {
     panics: IntCounterVec,
+    loops_ended: IntCounterVec,
     passes_failed: IntCounter,
     claims_made: IntCounter,
     pods_pending: IntGauge,
@@ -87,6 +88,13 @@ impl Planning {
                 ),
                 &["decision"],
             )?,
+            loops_ended: IntCounterVec::new(
+                Opts::new(
+                    "karpenter_ibm_loops_ended_total",
+                    "Loops that ended and were begun anew: mistakes in this program.",
+                ),
+                &["loop"],
+            )?,
             passes_failed: IntCounter::new(
                 "karpenter_ibm_provisioning_failures_total",
                 "Passes over pods that wait which ended before they were done.",
@@ -117,6 +125,7 @@ impl Planning {
             )?,
         };
         registry.register(Box::new(all.panics.clone()))?;
+        registry.register(Box::new(all.loops_ended.clone()))?;
         registry.register(Box::new(all.passes_failed.clone()))?;
         registry.register(Box::new(all.claims_made.clone()))?;
         registry.register(Box::new(all.pods_pending.clone()))?;
@@ -191,6 +200,11 @@ impl Metrics {
     /// A decision of that kind ended in a panic.
     pub fn panicked(&self, decision: &str) {
         self.planning.panics.with_label_values(&[decision]).inc();
+    }
+
+    /// A loop that goes on for ever has ended.
+    pub fn loop_ended(&self, what: &str) {
+        self.planning.loops_ended.with_label_values(&[what]).inc();
     }
 
     /// A pass over pods that wait ended before it was done.

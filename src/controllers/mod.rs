@@ -93,8 +93,11 @@ async fn losing(context: Context, cluster: ClusterId) {
 
 /// What needs to know the whole cluster, and that knowledge.
 async fn plan(context: Context) {
-    let cluster = context.cluster.clone();
-    let known = cluster.run(&context.client).boxed();
+    // What was known in an earlier leadership may be old.
+    context.cluster.forget();
+    let known = kept_up(&context, "cluster", |context| async move {
+        context.cluster.run(&context.client).await;
+    });
     let pools = kept_up(&context, "nodepools", node_pool::run);
     let pods = kept_up(&context, "provisioning", provisioning::run);
     together([known, pools, pods]).await;

@@ -9,11 +9,11 @@ use kube::ResourceExt;
 
 use super::facts::{self, Doubt, Facts};
 use super::{
-    Blocker, Choice, Credential, End, HeldBack, Limits, NoChoice, Observed, Sighting, Standing, Step,
-    Withholding,
+    Blocker, Choice, Credential, End, HeldBack, LastOrder, Limits, NoChoice, Observed, Sighting, Standing,
+    Step, Withholding,
 };
 use super::{is_ours, leaving, stranger};
-use crate::api::{Allocation, NodeClaim, WrittenPrice, names};
+use crate::api::{self, Allocation, NodeClaim, WrittenPrice, names};
 use crate::clock::{earlier, later};
 use crate::model::{Machine, MachineStatus, StatusReason};
 
@@ -94,6 +94,9 @@ impl Buying<'_> {
         if let Some(why) = self.claim.fault() {
             return self.unbought(allocation, why);
         }
+        if let Some(step) = self.unsettled(allocation) {
+            return step;
+        }
         match (&self.observed.standing, self.observed.credential) {
             (Standing::Unknown, _) => Step::Retry,
             (Standing::Lost, _) => self.allocate(Some(allocation), allocation.attempt),
@@ -108,6 +111,25 @@ impl Buying<'_> {
                     None => Step::RenewIntent(later(self.now, facts::window(self.limits))),
                 }
             }
+        }
+    }
+
+    /// What an earlier order leaves to be waited for, if it does: reads may not show yet what it bought. A name that is
+    /// taken is most likely taken by that; only when no order can be carried out any more, and reads would show what was,
+    /// is it somebody else's.
+    fn unsettled(&self, allocation: &Allocation) -> Option<Step> {
+        match &self.observed.last_order {
+            LastOrder::Settled => None,
+            LastOrder::Unsure(ago) => {
+                let left = self.limits.visibility.checked_sub(*ago);
+                let left = left.filter(|left| !left.is_zero())?;
+                Some(Step::Wait(later(self.now, left)))
+            }
+            LastOrder::NameTaken(why) => Some(match facts::doubt(self.claim, self.limits, self.now) {
+                Doubt::Unreadable => Step::RenewIntent(later(self.now, facts::window(self.limits))),
+                Doubt::Until(until) if self.now <= later(until, self.limits.visibility) => self.poll(),
+                Doubt::Until(_) => Step::NoteFault(format!("attempt {}: {why}", allocation.attempt)),
+            }),
         }
     }
 
@@ -273,9 +295,21 @@ fn allocation(choice: &Choice, before: Option<&Allocation>, attempt: i64, now: T
         instance_name: choice.instance_name.clone(),
         instance_id: None,
         attempt,
-        credentials: before.and_then(|before| before.credentials.clone()),
+        credentials: before.and_then(|before| credentials(before, attempt)),
         since: now.into(),
     }
+}
+
+/// The credentials that an attempt takes over. Where no machine of the attempt before it is known, none was given up: one
+/// that is found all the same has the claim's one name, so it is the claim's machine, and may join with what it was
+/// ordered with.
+fn credentials(before: &Allocation, attempt: i64) -> Option<Vec<api::Credential>> {
+    let mut credentials = before.credentials.clone()?;
+    if before.instance_id.is_none() {
+        let last = credentials.iter_mut().filter(|it| it.attempt == before.attempt);
+        last.for_each(|credential| credential.attempt = attempt);
+    }
+    Some(credentials)
 }
 
 /// What the machine is, as labels of claim and Node: its own values, whatever was ordered.

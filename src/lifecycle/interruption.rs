@@ -32,13 +32,11 @@ pub fn interruption(machine: &Machine) -> Option<Interruption> {
 }
 
 fn why(what: &str, machine: &Machine) -> String {
-    let reasons = machine.reasons.iter().filter_map(|reason| match reason {
-        StatusReason::Other(word) => Some(word.as_str()),
-        StatusReason::NoCapacity => Some("cannot_start_capacity"),
-        StatusReason::NoAddress => Some("cannot_start_ip_address"),
-        StatusReason::Preempted => None,
-    });
-    let reasons: Vec<&str> = reasons.collect();
+    let reasons = machine
+        .reasons
+        .iter()
+        .filter(|reason| **reason != StatusReason::Preempted);
+    let reasons: Vec<String> = reasons.map(ToString::to_string).collect();
     match reasons.as_slice() {
         [] => what.to_owned(),
         reasons => format!("{what}: {}", reasons.join(", ")),

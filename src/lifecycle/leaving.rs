@@ -2,7 +2,8 @@
 //!
 //! The Node is tainted first, then its pods leave in order ([`crate::drain`]), then its volumes are detached. What was
 //! reached is written into the claim as conditions, so a new process does not begin anew. A machine that is dead, by the
-//! word of the cloud itself, has nobody left to wait for.
+//! word of the cloud itself, has nobody left to wait for; one that the cloud took back is told of before it is deleted,
+//! since the proof goes with it.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use kube::ResourceExt;
 use super::facts::{self, Doubt, Facts};
 use super::joining::{is_same_machine, unchanged};
 use super::{Holdup, Limits, NodeChange, Observed, Sighting, Step, Volumes, is_ours, stranger};
-use crate::api::{NodeClaim, names, parse_duration};
+use crate::api::{CapacityType, NodeClaim, names, parse_duration};
 use crate::clock::later;
 use crate::drain::{Refused, next_evictions};
 use crate::model::{Machine, MachineStatus};
@@ -24,6 +25,10 @@ const SETTLED_AFTER: Duration = Duration::from_secs(5);
 
 /// How often a Node that is being emptied is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a spot machine that stops is waited for until it says why: the notice of a preemption is 30 seconds, and reads
+/// may lag by 15.
+const STOPS_WITHIN: Duration = Duration::from_mins(1);
 
 /// What is still on a Node that goes, by lists from the API server itself.
 #[derive(Clone, Debug, Default)]
@@ -71,10 +76,26 @@ pub(super) fn next(claim: &NodeClaim, observed: &Observed, limits: &Limits, now:
     }
     match machine.status {
         MachineStatus::Deleting => Step::Wait(later(now, limits.poll)),
+        _ if machine.is_preempted() => Step::GiveBackTaken(machine.as_ref().clone()),
+        _ if is_to_stop(machine) && observed.stopping_for < STOPS_WITHIN => Step::AwaitStop {
+            machine: machine.as_ref().clone(),
+            until: later(now, limits.poll),
+        },
         _ => Step::Delete {
             id: machine.id.clone(),
         },
     }
+}
+
+/// Whether a machine is being switched off, perhaps since the cloud takes it back: nobody knows before it is off. We never
+/// ask for that ourselves.
+fn is_to_stop(machine: &Machine) -> bool {
+    machine.status == MachineStatus::Stopping && machine.capacity_type == CapacityType::Spot
+}
+
+/// Whether [`super::next`] will want to know since when the claim's machine has been stopping.
+pub fn is_stopping(claim: &NodeClaim, machine: &Sighting) -> bool {
+    claim.is_deleting() && matches!(machine, Sighting::Present(machine) if is_to_stop(machine))
 }
 
 /// Whether [`super::next`] will want to know what is still on the claim's Node.

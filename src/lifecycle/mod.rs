@@ -6,7 +6,8 @@
 //! order that was repeated, [`crate::api::names::MACHINE_ABSENT_SINCE`] for the first sighting of an absence.
 //!
 //! Guarantees, for every claim and everything seen:
-//! * an order is made only when the name was looked up and nothing was found, and only on a young intent;
+//! * an order is made only when the name was looked up and nothing was found, only on a young intent, and not before reads
+//!   would show what the order before it may have bought;
 //! * the finalizer goes only when the machine was found nowhere twice, further apart than the visibility delay, and no
 //!   order can be carried out any more;
 //! * a failed read leads to no effect;
@@ -41,7 +42,7 @@ pub use buying::launch_limit;
 use diagnosis::Diagnosis;
 use facts::{Doubt, Facts};
 pub use joining::{NodeChange, is_altered, is_overdue, other_machine};
-pub use leaving::{Remaining, is_marked, marked, needs_remaining};
+pub use leaving::{Remaining, is_marked, is_stopping, marked, needs_remaining};
 pub use step::{Blocker, End, Holdup, Step, Volumes, Withholding, Word};
 pub use waiting::{blocked, needs_diagnosis};
 
@@ -114,6 +115,8 @@ pub struct Observed {
     pub standing: Standing,
     /// Whether the credential for its machine is at hand.
     pub credential: Credential,
+    /// What came of the last order of its present attempt.
+    pub last_order: LastOrder,
     /// What nodes of its machine's kind are labeled with.
     pub labels: BTreeMap<String, String>,
     /// Why its machine has not joined, as far as that can be known. Looked up only when [`needs_diagnosis`] says so.
@@ -126,6 +129,9 @@ pub struct Observed {
     pub other_machine: Sighting,
     /// What is still on that Node. Looked up only when [`needs_remaining`] says so.
     pub remaining: Option<Remaining>,
+    /// For how long this process has known the machine of a claim that goes to be stopping, on the monotonic clock. A
+    /// restart begins anew, which costs seconds.
+    pub stopping_for: Duration,
     /// For how long this process has followed the present attempt's machine, on the monotonic clock. Not reckoned from
     /// the intent, which may have waited for an outage to end, nor on the wall clock, which may jump. A restart begins
     /// anew, which costs time and no machine.
@@ -209,6 +215,18 @@ pub enum Credential {
     AtHand,
     /// It is not: another process made it, or it has become old.
     Lost,
+}
+
+/// What came of the last order of an attempt, as far as the process knows that sent it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LastOrder {
+    /// Nothing that is waited for: it was answered, or there was none.
+    #[default]
+    Settled,
+    /// It may have been carried out; that long ago it was answered, or given up.
+    Unsure(Duration),
+    /// It was refused because something has its name; what the cloud said.
+    NameTaken(String),
 }
 
 /// The next step of `claim`.

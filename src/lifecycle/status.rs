@@ -31,14 +31,15 @@ pub fn allocated(claim: &NodeClaim, allocation: Allocation) -> NodeClaimStatus {
 
 /// Without its allocation.
 pub fn withdrawn(claim: &NodeClaim) -> NodeClaimStatus {
-    NodeClaimStatus {
-        allocation: None,
-        ..owned(claim)
-    }
+    let mut status = owned(claim);
+    status.allocation = None;
+    // A status of nothing is refused.
+    status.conditions.get_or_insert_default();
+    status
 }
 
 /// With one more credential for the present attempt. Machines that were ordered with the ones before may still come, so
-/// a few are kept; four, since a credential is used for minutes and an order is carried out within one.
+/// a few are kept; eight, since one is used for two minutes, and an order may be carried out ten minutes late.
 pub fn entitled(claim: &NodeClaim, credential: Credential) -> NodeClaimStatus {
     let mut status = owned(claim);
     if let Some(allocation) = &mut status.allocation {
@@ -49,7 +50,7 @@ pub fn entitled(claim: &NodeClaim, credential: Credential) -> NodeClaimStatus {
 
 /// Adds a credential to an allocation.
 pub fn entitle(allocation: &mut Allocation, credential: Credential) {
-    const KEPT: usize = 4;
+    const KEPT: usize = 8;
     let credentials = allocation.credentials.get_or_insert_default();
     credentials.push(credential);
     let surplus = credentials.len().saturating_sub(KEPT);
@@ -95,10 +96,15 @@ pub fn unblocked(claim: &NodeClaim) -> NodeClaimStatus {
     status
 }
 
-/// With the machine's id, and with what the machine really is: a retry may have asked for something else.
+/// With the machine's id, and with what the machine really is: a retry may have asked for something else, and then the
+/// price is that of something else too.
 pub fn recorded(claim: &NodeClaim, machine: &Machine) -> NodeClaimStatus {
     let mut status = unblocked(claim);
     if let Some(allocation) = &mut status.allocation {
+        let is_chosen = allocation.profile == machine.profile
+            && allocation.zone == machine.zone
+            && allocation.capacity_type == machine.capacity_type.as_str();
+        allocation.price = allocation.price.filter(|_| is_chosen);
         allocation.instance_id = Some(machine.id.clone());
         allocation.profile.clone_from(&machine.profile);
         allocation.zone.clone_from(&machine.zone);
@@ -106,6 +112,9 @@ pub fn recorded(claim: &NodeClaim, machine: &Machine) -> NodeClaimStatus {
             .capacity_type
             .as_str()
             .clone_into(&mut allocation.capacity_type);
+        if let Some(subnet) = &machine.subnet {
+            allocation.subnet.clone_from(subnet);
+        }
     }
     status
 }

@@ -46,6 +46,17 @@ pub enum Step {
         /// The attempt it was.
         attempt: u32,
     },
+    /// The cloud took the machine of a claim that goes back: withholds what it was, tells of it, and deletes it, in that
+    /// order. The machine is the proof, so it goes last, and whoever does it again does the rest.
+    GiveBackTaken(Machine),
+    /// Nothing until then: a spot machine is being switched off, and when it is off it says why. What it is is withheld
+    /// meanwhile.
+    AwaitStop {
+        /// The machine.
+        machine: Machine,
+        /// When it is looked at again.
+        until: Timestamp,
+    },
     /// Writes what went wrong with an attempt.
     NoteFault(String),
     /// Writes that nothing is left to buy; others have their turn, and it is tried once more.
@@ -226,6 +237,8 @@ impl Step {
             Self::Launched(_) => "launched",
             Self::Withhold(_) => "withhold",
             Self::TakenBack { .. } => "taken-back",
+            Self::GiveBackTaken(_) => "give-back-taken",
+            Self::AwaitStop { .. } => "await-stop",
             Self::NoteFault(_) => "note-fault",
             Self::NoteShortage(_) => "note-shortage",
             Self::GiveUp(_) => "give-up",

@@ -50,8 +50,8 @@ fn percent(text: &str) -> Option<u32> {
     text.strip_suffix('%')?.parse().ok()
 }
 
-/// Whether budgets forbid for good that a pod is evicted: one that allows none ever, or two, which the API server refuses
-/// to weigh.
+/// Whether budgets forbid for good that a pod that runs and is well is evicted: one that allows none ever, or two, which
+/// the API server refuses to weigh. Others of their pods may still go.
 pub fn forbid<'b>(
     budgets: impl Iterator<Item = &'b Budget>,
     namespace: &str,

@@ -319,6 +319,12 @@ impl IBMNodeClassSpec {
         volumes.iter().find(|volume| volume.is_root())
     }
 
+    /// Whether what a machine booted from stays when the machine goes.
+    pub fn keeps_boot_volume(&self) -> bool {
+        let volume = self.root_volume().and_then(|it| it.volume_spec.as_ref());
+        volume.is_some_and(|volume| volume.delete_on_termination == Some(false))
+    }
+
     fn subnet_selection(&self) -> Option<&SubnetSelection> {
         self.placement_strategy.as_ref()?.subnet_selection.as_ref()
     }

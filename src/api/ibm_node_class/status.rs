@@ -208,6 +208,21 @@ impl IBMNodeClass {
         self.status.as_ref()?.resolved_resource_group_id.as_deref()
     }
 
+    /// The subnets that new machines may stand in, perhaps none, if that was told for the class as it is written now;
+    /// whatever else is wrong with it.
+    pub fn usable_subnets(&self) -> Option<&[ResolvedSubnet]> {
+        let ready = self.readiness()?;
+        // What a class that is to go says is of earlier.
+        if self.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let is_none = [names::REASON_SUBNET_NOT_FOUND, names::REASON_NO_SUBNET]
+            .iter()
+            .any(|reason| ready.reason.as_deref() == Some(*reason));
+        let found = self.status.as_ref()?.resolved_subnets.as_deref();
+        found.or_else(|| is_none.then_some(&[]))
+    }
+
     /// What the class stands for, if that was resolved for the class as it is written now and nothing is wrong with it.
     pub fn resolution(&self) -> Option<&IBMNodeClassStatus> {
         let is_ready = self.readiness().is_some_and(|ready| ready.status == "True");

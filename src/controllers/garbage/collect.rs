@@ -10,7 +10,9 @@ use crate::cloud::{self, Leftover, Machine};
 use crate::controllers::context::Context;
 use crate::controllers::events::{Kind, Story};
 use crate::controllers::lost_node;
+use crate::controllers::preemption;
 use crate::controllers::removal::{self, Judged};
+use crate::controllers::unavailable::Cause;
 
 /// What an event lists at most: ten ids of 41 characters. An event has room for 1024 bytes, and what is said besides takes
 /// less than 600.
@@ -201,7 +203,7 @@ pub(super) async fn try_tell(
         transition,
     };
     match classes.iter().min_by_key(|class| class.name_any()) {
-        Some(class) => context.events.try_tell(class, story).await,
+        Some(class) => context.events.try_tell(class, story).await.map(drop),
         None => Ok(()),
     }
 }
@@ -215,6 +217,10 @@ async fn delete_machine(context: &Context, classes: &[IBMNodeClass], judged: &Ma
     };
     if now.name != judged.name || now.resource_group != judged.resource_group {
         return Ok(());
+    }
+    if now.is_preempted() {
+        // Whoever looks for spot machines has not come to it yet, and would find nothing.
+        preemption::withhold(context, &now, Cause::Preempted).await?;
     }
     let note = format!(
         "deleting machine {} ({}): it belongs to no claim",

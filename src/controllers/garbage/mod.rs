@@ -24,6 +24,7 @@ use super::context::{Collecting, Context};
 use crate::api::IBMNodeClass;
 use crate::cloud::{self, ClusterId};
 use crate::controllers::node_class::group_of;
+use crate::controllers::unavailable;
 pub(super) use breaker::Verdict;
 pub(super) use view::Counts;
 use view::{Garbage, View};
@@ -37,6 +38,9 @@ pub enum Error {
     /// The cloud did not say all.
     #[error("reading the cloud: {0}")]
     Cloud(#[from] cloud::Error),
+    /// What a machine was could not be withheld before the machine goes.
+    #[error(transparent)]
+    Withhold(#[from] unavailable::Error),
 }
 
 /// Sweeps, for as long as this is polled.

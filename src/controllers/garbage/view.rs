@@ -188,13 +188,9 @@ impl View {
     /// version whose names did not say so, and a data volume been detached by somebody who looks at it: it goes when its
     /// machine does.
     fn is_leftover(&self, leftover: &Leftover) -> bool {
-        let keeps = |class: &IBMNodeClass| {
-            let volume = class.spec.root_volume().and_then(|it| it.volume_spec.as_ref());
-            volume.is_some_and(|volume| volume.delete_on_termination == Some(false))
-        };
         match leftover.kind {
             LeftoverKind::Interface => true,
-            LeftoverKind::BootVolume => !self.classes.iter().any(keeps),
+            LeftoverKind::BootVolume => !self.classes.iter().any(|class| class.spec.keeps_boot_volume()),
             LeftoverKind::DataVolume => !self.claims.iter().any(|claim| carries(claim, leftover)),
         }
     }

@@ -24,18 +24,7 @@ pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Mac
     if claim.is_deleting() {
         return Ok(());
     }
-    if !claim.annotations().contains_key(names::INTERRUPTED_SINCE) {
-        let now = context.clock.now().to_string();
-        annotate(context, claim, Some(now)).await?;
-    }
-    if let Some(node) = node_of(context, claim).await?.filter(|node| !is_marked(node)) {
-        let change = marked(&node);
-        let patch = json!({
-            "metadata": {"resourceVersion": change.resource_version, "labels": change.labels},
-            "spec": {"taints": change.taints},
-        });
-        patch_node(context, &node, &patch).await?;
-    }
+    set_aside(context, claim).await?;
     context.metrics.interrupted("stopping");
     context.hurry.notify_one();
     Ok(())
@@ -43,27 +32,55 @@ pub(super) async fn stopping(context: &Context, claim: &NodeClaim, machine: &Mac
 
 /// The cloud took the machine of a claim back. What it leaves is deleted by the claim's own end, at once: a dead machine
 /// is not drained.
+///
+/// Whoever was there is planned for first: that must not wait for events, which may be refused while all else works.
 pub(super) async fn preempted(context: &Context, claim: &NodeClaim, machine: &Machine) -> Result<(), Error> {
     preemption::withhold(context, machine, Cause::Preempted).await?;
-    // An event that is not written now would never be: the proof goes with the machine.
-    context
-        .events
-        .try_tell(claim, preemption::story(context, machine))
-        .await?;
-    if let Some(node) = node_of(context, claim).await? {
-        context
-            .events
-            .try_tell(&node, preemption::story(context, machine))
-            .await?;
+    if !claim.is_deleting() {
+        // The end of the claim says the same, so nothing else hangs on it.
+        if let Err(error) = set_aside(context, claim).await {
+            tracing::warn!(%error, claim = claim.name_any(), "a node whose machine is gone is not set aside");
+        }
+        context.hurry.notify_one();
     }
+    // An event that is not written before the claim goes would never be: the proof goes with the machine.
+    preemption::tell(context, claim, machine).await?;
     delete_claim(context, claim).await?;
-    context.metrics.interrupted("preempted");
     context.hurry.notify_one();
     Ok(())
 }
 
-/// The cloud took a machine back that belongs to no claim.
-pub(super) async fn preempted_orphan(context: &Context, machine: &Machine) -> Result<(), Error> {
+/// Nobody is placed any more on the Node of a claim whose machine goes, and who is there is planned for elsewhere.
+async fn set_aside(context: &Context, claim: &NodeClaim) -> Result<(), Error> {
+    if !claim.annotations().contains_key(names::INTERRUPTED_SINCE) {
+        let now = context.clock.now().to_string();
+        annotate(context, claim, Some(now)).await?;
+    }
+    let node = preemption::node_of(context, claim).await?;
+    if let Some(node) = node.filter(|node| !is_marked(node)) {
+        let change = marked(&node);
+        let patch = json!({
+            "metadata": {"resourceVersion": change.resource_version, "labels": change.labels},
+            "spec": {"taints": change.taints},
+        });
+        patch_node(context, &node, &patch).await?;
+    }
+    Ok(())
+}
+
+/// The cloud took a machine back that belongs to no claim. It is read once more, by id: a list may be old, and somebody may
+/// have started it again or taken it for something else.
+pub(super) async fn preempted_orphan(context: &Context, listed: &Machine) -> Result<(), Error> {
+    let machine = match context.cloud.get(&listed.id).await {
+        Ok(machine) => machine,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let is_the_same = machine.name == listed.name && machine.resource_group == listed.resource_group;
+    if !is_the_same || !machine.is_preempted() {
+        return Ok(());
+    }
+    let machine = &machine;
     preemption::withhold(context, machine, Cause::Preempted).await?;
     let what = format!("machine {} ({})", machine.id, machine.name);
     let why = "IBM Cloud took it back, and it belongs to no claim";
@@ -116,7 +133,7 @@ pub(super) async fn recovered(context: &Context, claim: &NodeClaim) -> Result<()
     if claim.is_deleting() || !claim.annotations().contains_key(names::INTERRUPTED_SINCE) {
         return Ok(());
     }
-    if let Some(node) = node_of(context, claim).await?.filter(is_marked) {
+    if let Some(node) = preemption::node_of(context, claim).await?.filter(is_marked) {
         let taints = node.spec.iter().flat_map(|spec| &spec.taints).flatten();
         let taints: Vec<_> = taints.filter(|it| it.key != names::DISRUPTED_TAINT).collect();
         let patch = json!({
@@ -129,16 +146,6 @@ pub(super) async fn recovered(context: &Context, claim: &NodeClaim) -> Result<()
         patch_node(context, &node, &patch).await?;
     }
     annotate(context, claim, None).await
-}
-
-async fn node_of(context: &Context, claim: &NodeClaim) -> Result<Option<Node>, Error> {
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let node = nodes.get_opt(&claim.name_any()).await?;
-    let provider_id = claim
-        .status
-        .as_ref()
-        .and_then(|status| status.provider_id.as_ref());
-    Ok(node.filter(|node| node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref()) == provider_id))
 }
 
 async fn patch_node(context: &Context, node: &Node, patch: &serde_json::Value) -> Result<(), Error> {

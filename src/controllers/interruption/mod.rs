@@ -55,6 +55,7 @@ impl From<super::garbage::Error> for Error {
         match error {
             super::garbage::Error::Kube(error) => Self::Kube(error),
             super::garbage::Error::Cloud(error) => Self::Cloud(error),
+            super::garbage::Error::Withhold(error) => Self::Withhold(error),
         }
     }
 }
@@ -67,7 +68,13 @@ pub async fn run(context: Context, cluster: ClusterId) {
         cluster,
         remembered: Mutex::default(),
     };
-    tokio::join!(biased; watch.poll(), watch.attend(), shutdown::listen(&watch.context));
+    // None of them ends: where one does, all are begun anew.
+    tokio::select! {
+        biased;
+        () = watch.poll() => {}
+        () = watch.attend() => {}
+        () = shutdown::listen(&watch.context) => {}
+    }
 }
 
 /// What this process looks at, and what it has done already. Only spares work: whoever forgets it does the same again.

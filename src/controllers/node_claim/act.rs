@@ -50,10 +50,17 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::Create { allocation, within } => {
             return purchase::create(shared, known, seen, &allocation, within).await;
         }
+        Step::NoteFault(why) => purchase::note_fault(shared, known, seen, why).await?,
         Step::Withhold(withholding) => return purchase::withhold(shared, known, withholding).await,
         Step::Label(labels) => write::label(context, known, &labels).await?,
         Step::Launched(machine) => launched(context, known, seen, &machine).await?,
         Step::TakenBack { machine, attempt } => return taken_back(context, known, &machine, attempt).await,
+        Step::GiveBackTaken(machine) => return give_back_taken(context, known, &machine).await,
+        Step::AwaitStop { machine, until } => {
+            let withheld = preemption::suspect(context, &machine).await;
+            withheld.map_err(|source| Error::Withhold(Box::new(source)))?;
+            return Ok(Outcome::At(until));
+        }
         Step::Retire { id, attempt } => return retire(context, known, &id, attempt).await,
         Step::Delete { id } => return delete(context, &id).await,
         Step::NoteAbsence(since) => {
@@ -79,7 +86,8 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::End(end) => return conclude(context, known, &end).await,
         Step::ReleaseFinalizer => {
             write::release_finalizer(context, known).await?;
-            context.definitions.forget(&known.claim);
+            // The watch takes it out of the store, so no pass comes after this one.
+            shared.forget(&known.claim);
             // What was bought and is gone has made room in the quota; a claim that never had a machine has not.
             if has_machine(&known.claim) {
                 context.unavailable.lift(Cause::Quota).await;
@@ -110,7 +118,6 @@ async fn tell(context: &Context, known: &Known, step: Step) -> Result<Known, Err
     let (doing, status) = match step {
         Step::Record(machine) => ("recording the machine", status::recorded(claim, &machine)),
         Step::Withdraw => ("taking the intent back", status::withdrawn(claim)),
-        Step::NoteFault(why) => ("telling the fault", status::faulty(claim, &why, now)),
         Step::NoteShortage(why) => ("telling the shortage", status::short(claim, &why, now)),
         Step::Explain(word) => (
             "saying what the claim waits for",
@@ -211,15 +218,15 @@ async fn taken_back(
     machine: &Machine,
     attempt: u32,
 ) -> Result<Outcome, Error> {
-    let withheld = preemption::withhold(context, machine, Cause::Preempted).await;
-    withheld.map_err(|source| Error::Withhold(Box::new(source)))?;
-    // An event that is not written now would never be: the proof goes with the machine.
-    let story = preemption::story(context, machine);
-    let told = context.events.try_tell(&known.claim, story).await;
-    told.map_err(Error::kube("telling that the machine was taken back"))?;
-    let outcome = retire(context, known, &machine.id, attempt).await?;
-    context.metrics.interrupted("preempted");
-    Ok(outcome)
+    preemption::report(context, &known.claim, machine).await?;
+    retire(context, known, &machine.id, attempt).await
+}
+
+/// The cloud took the machine of a claim back that goes anyway. Nobody else may have noticed, and whoever looks for the
+/// machine next finds nothing.
+async fn give_back_taken(context: &Context, known: &Known, machine: &Machine) -> Result<Outcome, Error> {
+    preemption::report(context, &known.claim, machine).await?;
+    delete(context, &machine.id).await
 }
 
 /// Frees the name, which is faster than waiting for the machine to be gone; where that is refused, deletes it.

@@ -1,5 +1,5 @@
-//! What this process remembers of Nodes that are being emptied: since when it has known the taint, and whose eviction was
-//! refused. Both only make it wait; a restart forgets them, which costs seconds.
+//! What this process remembers of claims that go: since when it has known their Node's taint, since when their machine has
+//! been stopping, and whose eviction was refused. All of it only makes it wait; a restart forgets it, which costs seconds.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +24,7 @@ pub(super) struct Departures(Mutex<BTreeMap<String, Departure>>);
 #[derive(Debug, Default)]
 struct Departure {
     tainted: Option<Instant>,
+    stopping: Option<Instant>,
     /// How often in a row each pod was refused, and when it may be asked for again.
     refused: BTreeMap<String, (u32, Instant)>,
 }
@@ -33,6 +34,13 @@ impl Departures {
     pub(super) fn tainted_for(&self, claim: &NodeClaim, now: Instant) -> Duration {
         self.with(claim, |departure| {
             now.saturating_duration_since(*departure.tainted.get_or_insert(now))
+        })
+    }
+
+    /// For how long the claim's machine has been known to be stopping, from the first call on.
+    pub(super) fn stopping_for(&self, claim: &NodeClaim, now: Instant) -> Duration {
+        self.with(claim, |departure| {
+            now.saturating_duration_since(*departure.stopping.get_or_insert(now))
         })
     }
 
@@ -99,6 +107,7 @@ mod tests {
         assert_eq!(departures.tainted_for(&claim, begin), Duration::ZERO);
         let later = begin + Duration::from_secs(7);
         assert_eq!(departures.tainted_for(&claim, later).as_secs(), 7);
+        assert_eq!(departures.stopping_for(&claim, later), Duration::ZERO);
         departures.forget(&claim);
         assert!(departures.refused(&claim, &clock, epoch).is_empty());
     }

@@ -1,4 +1,5 @@
-//! How many machines were ordered within the last hour, by this process and by those before it.
+//! How many machines were ordered within the last hour, by this process and by those before it. An order that was refused
+//! is none.
 //!
 //! Claims that are gone have launched too, so what claims hold does not tell. The orders are counted on the monotonic
 //! clock, and kept by the minute in an annotation of a Lease that nobody holds: read before the first purchase, written
@@ -35,7 +36,7 @@ pub(super) struct Launches {
 
 /// One order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Launch {
+pub(super) struct Launch {
     /// When it was sent, by the wall clock of then: for the record.
     at: Timestamp,
     /// Until when it counts, which no wall clock moves.
@@ -60,13 +61,23 @@ impl Launches {
         self.read.get_or_try_init(read).await.copied()
     }
 
-    /// An order is sent.
-    pub(super) fn note(&self, context: &Context) {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        sent.push_back(Launch {
+    /// An order is sent. It counts until it is known that nothing was bought on it.
+    pub(super) fn note(&self, context: &Context) -> Launch {
+        let launch = Launch {
             at: context.clock.now(),
             until: context.clock.instant() + context.clock.real(HOUR),
-        });
+        };
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.push_back(launch);
+        launch
+    }
+
+    /// An order was refused, so it was no launch.
+    pub(super) fn take_back(&self, launch: Launch) {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(position) = sent.iter().rposition(|it| *it == launch) {
+            sent.remove(position);
+        }
     }
 
     /// How many were sent within the last hour.

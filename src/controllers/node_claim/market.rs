@@ -141,8 +141,12 @@ impl Market {
         class: Option<&Resolved>,
         moment: Moment,
     ) -> Result<Judged, Error> {
-        let Some((allocation, class)) = claim.allocation().zip(class) else {
+        let Some(allocation) = claim.allocation() else {
             return Ok(Judged::at_once(Standing::Unknown));
+        };
+        // Its class is gone, whoever let it go: choosing anew tells so.
+        let Some(class) = class else {
+            return Ok(Judged::at_once(Standing::Lost));
         };
         // Allowed when the intent was written, perhaps, and not any more: choosing anew tells why.
         if class.refusal.is_some() && allocation.instance_id.is_none() {

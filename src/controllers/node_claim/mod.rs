@@ -37,6 +37,7 @@ use super::context::Context;
 use super::guard::Guard;
 use super::pace::Pace;
 use super::passes;
+use super::preemption;
 use crate::api::{NodeClaim, names};
 use crate::bootstrap::Version;
 use crate::cloud::{self, ClusterId};
@@ -123,6 +124,15 @@ impl Error {
     /// What was being done when the cloud failed.
     fn cloud(doing: &'static str) -> impl FnOnce(cloud::Error) -> Self {
         move |source| Self::Cloud { doing, source }
+    }
+}
+
+impl From<preemption::Error> for Error {
+    fn from(error: preemption::Error) -> Self {
+        match error {
+            preemption::Error::Withhold(source) => Self::Withhold(Box::new(source)),
+            preemption::Error::Kube(source) => Self::kube("telling that the machine was taken back")(source),
+        }
     }
 }
 
@@ -223,7 +233,12 @@ pub async fn run(context: Context, cluster: ClusterId) {
         controller::Config::default().concurrency(CONCURRENCY),
     );
     let record = shared.market.launches.keep(&shared.context);
-    futures::future::join(passes::tell("claim", passes), record).await;
+    // Neither ends: where one does, both are begun anew.
+    tokio::select! {
+        biased;
+        () = passes::tell("claim", passes) => {}
+        () = record => {}
+    }
 }
 
 /// One pass over one claim.

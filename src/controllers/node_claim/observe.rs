@@ -76,6 +76,7 @@ pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Durati
     let (context, claim) = (&shared.context, &known.claim);
     let mut seen = Seen::default();
     seen.observed.followed_for = followed_for;
+    seen.observed.last_order = shared.attempts.last_order(claim, &context.clock);
     if !claim.has_finalizer() || (claim.end().is_some() && !claim.is_deleting()) {
         return Ok(seen);
     }
@@ -108,6 +109,10 @@ pub(super) async fn observe(shared: &Shared, known: &Known, followed_for: Durati
     if needs_remaining(claim, &seen.observed) {
         let remaining = depart::remaining(shared, known, &claim.name_any()).await?;
         seen.observed.remaining = Some(remaining);
+    }
+    if lifecycle::is_stopping(claim, &seen.observed.machine) {
+        let now = context.clock.instant();
+        seen.observed.stopping_for = shared.departures.stopping_for(claim, now);
     }
     look_at_the_market(shared, known, &mut seen).await?;
     Ok(seen)

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use crate::api::{Allocation, CapacityType, Credential, Gpus, OfferingKey, names};
-use crate::clock::later;
-use crate::cloud::{self, Machine, Order};
+use crate::api::{Allocation, CapacityType, Credential, Gpus, NodeClaim, OfferingKey, names};
+use crate::cloud::{self, Effect, Machine, Order};
 use crate::controllers::credentials;
 use crate::controllers::definitions::DROPPED;
 use crate::controllers::events::{Kind, Story};
 use crate::controllers::node_class::Resolved;
 use crate::controllers::unavailable::Cause;
 use crate::lifecycle::facts::Facts;
-use crate::lifecycle::{Blocker, Unresolved, Withholding, launch_limit, status};
+use crate::lifecycle::{Blocker, LastOrder, Unresolved, Withholding, launch_limit, status};
 
 use super::act::{Outcome, soon, tell_blocked};
+use super::attempts::Unsettled;
+use super::launches::Launch;
 use super::observe::{Known, Seen};
 use super::tokens::Need;
 use super::user_data::{self, Unmade};
@@ -124,7 +125,18 @@ pub(super) async fn create(
     let made = user_data::user_data(shared, &known.claim, allocation, class).await?;
     let user_data = match made {
         Ok(user_data) => user_data,
-        Err(Unmade(why)) => {
+        Err(Unmade::Impossible(why)) => {
+            say(
+                shared,
+                known,
+                allocation,
+                names::REASON_LAUNCH_FAILED,
+                why.clone(),
+            )
+            .await;
+            return refuse(shared, known, &why).await;
+        }
+        Err(Unmade::Unknown(why)) => {
             // Not in the conditions: what is said there of a claim on order is taken back before it is ordered again.
             return Ok(tell_blocked(context, known, &Blocker::Unresolved(Unresolved(why))).await);
         }
@@ -132,8 +144,10 @@ pub(super) async fn create(
     let Some(order) = order(shared, known, seen, class, allocation, user_data, within) else {
         return Ok(Outcome::Patience);
     };
-    shared.market.launches.note(context);
-    match context.cloud.create(&order).await {
+    let launch = shared.market.launches.note(context);
+    let answer = context.cloud.create(&order).await;
+    reckon(shared, &known.claim, launch, answer.as_ref().err());
+    match answer {
         Ok(machine) => {
             shared.tokens.forget(&known.claim);
             Ok(Outcome::Again(Box::new(bought(known, machine))))
@@ -160,6 +174,22 @@ fn order(
     class.order(&known.claim, allocation, Some(user_data), by_read.min(by_intent))
 }
 
+/// Remembers what the answer to an order leaves to be waited for, and whether the order counts as a launch.
+fn reckon(shared: &Shared, claim: &NodeClaim, launch: Launch, refusal: Option<&cloud::Error>) {
+    let left = match refusal {
+        None => None,
+        Some(error) if error.effect() == Effect::Unknown => {
+            Some(Unsettled::Unsure(shared.context.clock.instant()))
+        }
+        Some(error) => {
+            shared.market.launches.take_back(launch);
+            let is_taken = matches!(error, cloud::Error::NameTaken(_));
+            is_taken.then(|| Unsettled::NameTaken(error.to_string()))
+        }
+    };
+    shared.attempts.ordered(claim, left);
+}
+
 /// Reads may not show a new machine yet, so the answer itself is what is recorded.
 fn bought(known: &Known, machine: Machine) -> Known {
     Known {
@@ -177,8 +207,8 @@ async fn refused(
 ) -> Result<Outcome, Error> {
     let context = &shared.context;
     match source {
-        // Ours from before, which the look-up did not show yet: it will.
-        cloud::Error::NameTaken(_) if is_young(shared, allocation) => Ok(soon(context)),
+        // Ours from before, perhaps, which the look-up did not show yet: it will.
+        cloud::Error::NameTaken(_) => Ok(soon(context)),
         cloud::Error::NoCapacity(_) => withhold(shared, known, Withholding::Shortage).await,
         cloud::Error::NoAddress(_) => withhold(shared, known, Withholding::Subnet).await,
         cloud::Error::Quota(_) => {
@@ -186,20 +216,10 @@ async fn refused(
             let key = quota_key(shared, allocation).await?;
             hold(shared, known, &key, Cause::Quota).await
         }
-        // By nothing that the look-up finds: an interface or a volume, say, that an order left when it failed half way.
-        cloud::Error::NameTaken(_) => {
-            tell(shared, known, allocation, &source).await;
-            let why = format!("attempt {}: {source}", allocation.attempt);
-            let status = status::faulty(&known.claim, &why, context.clock.now());
-            let next = write::status(context, known, "telling the fault", &status).await?;
-            Ok(Outcome::Again(Box::new(next)))
-        }
         // The same order would be refused again, for ever.
         cloud::Error::BadRequest { .. } => {
             tell(shared, known, allocation, &source).await;
-            let status = status::refused(&known.claim, &source.to_string(), context.clock.now());
-            let next = write::status(context, known, "telling the refusal", &status).await?;
-            Ok(Outcome::Again(Box::new(next)))
+            refuse(shared, known, &source.to_string()).await
         }
         source => {
             tell(shared, known, allocation, &source).await;
@@ -209,6 +229,33 @@ async fn refused(
             })
         }
     }
+}
+
+/// Writes that the claim's order is refused for good, by the cloud or by ourselves.
+async fn refuse(shared: &Shared, known: &Known, why: &str) -> Result<Outcome, Error> {
+    let context = &shared.context;
+    let status = status::refused(&known.claim, why, context.clock.now());
+    let next = write::status(context, known, "telling the refusal", &status).await?;
+    Ok(Outcome::Again(Box::new(next)))
+}
+
+/// Writes what went wrong with an attempt. A name that something has which no look-up finds, an interface or a volume, say,
+/// that an order left when it failed half way, is told besides: somebody may have to see to it.
+pub(super) async fn note_fault(
+    shared: &Shared,
+    known: &Known,
+    seen: &Seen,
+    why: String,
+) -> Result<Known, Error> {
+    let now = shared.context.clock.now();
+    let status = status::faulty(&known.claim, &why, now);
+    let is_taken = matches!(seen.observed.last_order, LastOrder::NameTaken(_));
+    if let Some(allocation) = known.claim.allocation().filter(|_| is_taken) {
+        say(shared, known, allocation, names::REASON_LAUNCH_FAILED, why).await;
+    }
+    let mut next = write::status(&shared.context, known, "telling the fault", &status).await?;
+    next.bought.clone_from(&known.bought);
+    Ok(next)
 }
 
 /// Keeps everybody from buying for a while what was found not to be had.
@@ -264,13 +311,6 @@ async fn quota_key(shared: &Shared, allocation: &Allocation) -> Result<OfferingK
         _ if has_gpus => OfferingKey::on_demand_gpu(),
         _ => OfferingKey::all(CapacityType::OnDemand),
     })
-}
-
-/// Whether a machine that was ordered before may still be on its way to where reads see it.
-fn is_young(shared: &Shared, allocation: &Allocation) -> bool {
-    let limits = &shared.context.settings.limits;
-    let shown = limits.send_within + limits.late_create + limits.visibility;
-    shared.context.clock.now() < later(allocation.since.0, shown)
 }
 
 /// Tells people about a refusal that will not pass by itself.

@@ -14,7 +14,13 @@ use crate::secret::Secret;
 
 /// Why there is no user data, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unmade(pub(super) String);
+pub(super) enum Unmade {
+    /// Something is not known yet, or not any more.
+    Unknown(String),
+    /// It cannot be written for this claim, now or later. The class alone may be well: the claim's labels and taints take
+    /// room too.
+    Impossible(String),
+}
 
 /// Whether machines of a class need a credential of ours.
 pub(super) fn need(class: &IBMNodeClass) -> Need {
@@ -35,7 +41,7 @@ pub(super) async fn user_data(
         Need::Nothing => Secret::new(String::new()),
         Need::Token => match shared.tokens.of(&shared.context, claim) {
             Some(token) => token,
-            None => return Ok(Err(Unmade("its credential is not at hand".to_owned()))),
+            None => return Ok(Err(Unmade::Unknown("its credential is not at hand".to_owned()))),
         },
     };
     let join = match join(shared, claim, allocation, class, token).await? {
@@ -45,7 +51,7 @@ pub(super) async fn user_data(
     let rendered = bootstrap::render(&join);
     Ok(rendered
         .map(|user_data| user_data.expose().to_owned())
-        .map_err(|error| Unmade(error.to_string())))
+        .map_err(|error| Unmade::Impossible(error.to_string())))
 }
 
 async fn join(
@@ -60,13 +66,13 @@ async fn join(
     let Some(reach) = reach(&class.class, &context.settings) else {
         let why =
             "neither the class nor a setting says where machines reach the API server and how they know it";
-        return Ok(Err(Unmade(why.to_owned())));
+        return Ok(Err(Unmade::Unknown(why.to_owned())));
     };
     let image = class.class.resolution().and_then(|it| it.resolved_image.as_ref());
     let Some(family) = family(&class.class, image) else {
         let why =
             "the image's operating system is of no family that can be set up: say spec.bootstrap.family";
-        return Ok(Err(Unmade(why.to_owned())));
+        return Ok(Err(Unmade::Unknown(why.to_owned())));
     };
     let cluster = context.settings.cluster.as_ref();
     let packages = Packages::of(spec.bootstrap.as_ref(), family, shared.version().await?);
@@ -74,7 +80,7 @@ async fn join(
     let facts = class.facts(Vec::new());
     let reservation = kind.map(|kind| Reservation::of(&kind.capacity, &facts.kubelet));
     let Ok(capacity_type) = allocation.capacity_type.parse() else {
-        return Ok(Err(Unmade("its capacity type is none".to_owned())));
+        return Ok(Err(Unmade::Unknown("its capacity type is none".to_owned())));
     };
     Ok(Ok(Join {
         node_name: claim.name_any(),

@@ -1,6 +1,6 @@
 //! A class that is deleted stays until no NodeClaim uses it, and says who does: machines could not be judged, nor told
-//! from a stranger's, without their class. It also stays while machines of ours are in its resource group that no other
-//! class would show to the sweep.
+//! from a stranger's, without their class. It also stays while machines of ours, or what they left behind, are in its
+//! resource group that no other class would show to the sweep.
 
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::{Error, group_of, stamp, status, write_status};
 use crate::api::{IBMNodeClass, NodeClaim, names};
-use crate::cloud::{ClusterId, Machine, Ours};
+use crate::cloud::{ClusterId, Leftover, LeftoverKind, Machine, Ours};
 use crate::controllers::context::Context;
 use crate::controllers::events::{Kind, Story};
 
-/// Claims or machines that are named; of more only the number is told.
+/// Of claims, machines and leftovers, how many are named; of more only the number is told.
 const NAMED_MAX: usize = 5;
 
 /// Whether a class that is deleted may go.
@@ -20,7 +20,7 @@ const NAMED_MAX: usize = 5;
 pub(super) enum Leave {
     /// It is gone, as far as we are concerned.
     Gone,
-    /// Claims use it still, or machines are left.
+    /// Claims use it still, or machines are left, or something of them.
     Wait,
 }
 
@@ -91,7 +91,10 @@ async fn holdup(
     let Some(resource_group) = group_of(context, class).await? else {
         return Ok(None);
     };
-    if is_shown_by_others(context, class, &resource_group).await? {
+    let classes: Api<IBMNodeClass> = Api::all(context.client.clone());
+    let classes = classes.list(&ListParams::default()).await;
+    let classes = classes.map_err(Error::kube("listing the classes"))?.items;
+    if is_shown_by_others(&classes, class, &resource_group) {
         return Ok(None);
     }
     let ours = Ours {
@@ -99,21 +102,28 @@ async fn holdup(
         resource_group,
     };
     let machines = context.cloud.list(&ours).await?;
-    Ok((!machines.is_empty()).then(|| Holdup {
-        reason: "WaitingForMachines",
-        message: left_behind(&machines, &ours.resource_group),
+    if !machines.is_empty() {
+        return Ok(Some(Holdup {
+            reason: "WaitingForMachines",
+            message: machines_left(&machines, &ours.resource_group),
+        }));
+    }
+    let mut leftovers = context.cloud.leftovers(&ours).await?;
+    // What the sweep would leave where it is, nobody waits for.
+    let keeps_boot_volumes = classes.iter().any(|class| class.spec.keeps_boot_volume());
+    leftovers.retain(|it| it.kind != LeftoverKind::BootVolume || !keeps_boot_volumes);
+    Ok((!leftovers.is_empty()).then(|| Holdup {
+        reason: "WaitingForLeftovers",
+        message: parts_left(&leftovers, &ours.resource_group),
     }))
 }
 
 /// Whether the sweep sees a group all the same, by a class that stays.
-async fn is_shown_by_others(context: &Context, class: &IBMNodeClass, group: &str) -> Result<bool, Error> {
-    let classes: Api<IBMNodeClass> = Api::all(context.client.clone());
-    let all = classes.list(&ListParams::default()).await;
-    let all = all.map_err(Error::kube("listing the classes"))?;
-    Ok(all.items.iter().any(|other| {
+fn is_shown_by_others(all: &[IBMNodeClass], class: &IBMNodeClass, group: &str) -> bool {
+    all.iter().any(|other| {
         let stays = other.metadata.deletion_timestamp.is_none();
         stays && other.uid() != class.uid() && other.recorded_group() == Some(group)
-    }))
+    })
 }
 
 fn waiting_for(users: &[NodeClaim]) -> String {
@@ -125,13 +135,23 @@ fn waiting_for(users: &[NodeClaim]) -> String {
     )
 }
 
-fn left_behind(machines: &[Machine], group: &str) -> String {
+fn machines_left(machines: &[Machine], group: &str) -> String {
     let names = machines.iter().map(|machine| machine.name.clone()).collect();
     format!(
         "{} machines of this cluster are in its resource group {group}: {}; without it nobody would find them, so it \
          goes when they are gone",
         machines.len(),
         listed(names)
+    )
+}
+
+fn parts_left(leftovers: &[Leftover], group: &str) -> String {
+    let names = leftovers.iter().map(|it| format!("{} {}", it.kind, it.name));
+    format!(
+        "{} parts that machines of this cluster left behind are in its resource group {group}: {}; without it nobody \
+         would find them, so it goes when they are gone",
+        leftovers.len(),
+        listed(names.collect())
     )
 }
 

@@ -43,7 +43,7 @@ impl ClassProblem {
 
 /// Why a pool that would make nodes for pods makes none; nothing of pools that others look after.
 pub fn closed(pool: &NodePool, verdict: &Verdict) -> Option<String> {
-    if pool.metadata.deletion_timestamp.is_some() {
+    if *verdict != Verdict::Foreign && pool.metadata.deletion_timestamp.is_some() {
         return Some("it is being deleted".to_owned());
     }
     match verdict {
@@ -172,6 +172,16 @@ mod tests {
     fn a_pool_of_somebody_else_is_left_alone() {
         let foreign = pool(&json!({"template": {"spec": {"nodeClassRef": {"group": "karpenter.k8s.aws"}}}}));
         assert_eq!(judge(&foreign, None), Verdict::Foreign);
+        let mut leaving = foreign;
+        leaving.metadata.deletion_timestamp =
+            Some(serde_json::from_value(json!("2026-11-16T10:00:00Z")).unwrap());
+        assert_eq!(
+            closed(&leaving, &Verdict::Foreign),
+            None,
+            "no reason that concerns our pods"
+        );
+        let ours = closed(&leaving, &Verdict::Ready);
+        assert_eq!(ours.as_deref(), Some("it is being deleted"));
     }
 
     #[test]

@@ -57,6 +57,10 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut D
         if !needy {
             context.metrics.nothing_to_plan();
         }
+        // Before any look: who hurries is told once, and a look would forget it.
+        if needy && is_hurried {
+            return Due::Pass;
+        }
         let look_at = context
             .cluster
             .with(|index| doubt.look_at(index.claims.unconfirmed(), now, &context.clock));
@@ -64,7 +68,7 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut D
             doubt.begin_anew();
             return Due::Look;
         }
-        if needy && (is_hurried || is_time) {
+        if needy && is_time {
             return Due::Pass;
         }
         if needy && news {

@@ -11,6 +11,10 @@ use crate::clock::{between, later};
 /// Clocks of machines that are kept right differ by less.
 const CLOCKS_DIFFER: Duration = Duration::from_mins(1);
 
+/// Machines of one offering are taken back in waves, and each is seen more than once: what was withheld for that less than
+/// this ago is not written again, which many would do at the same time.
+const AT_ONCE: Duration = Duration::from_mins(1);
+
 /// Why something is withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -79,8 +83,9 @@ pub(super) enum Next {
 
 /// What to do about the object, given the one that is there.
 ///
-/// Many claims meet one shortage at the same time, so a hold for a shortage that is going on is left as it is. One that
-/// comes back within as long again as it was withheld doubles; after that it begins anew. Nothing shortens a hold.
+/// Many claims meet one shortage at the same time, so a hold for a shortage that is going on is left as it is, and so is one
+/// for a preemption that was written just now. A shortage that comes back within as long again as it was withheld doubles;
+/// after that it begins anew. Nothing shortens a hold.
 pub(super) fn next(
     present: Option<UnavailableOffering>,
     key: &OfferingKey,
@@ -95,7 +100,11 @@ pub(super) fn next(
         return Next::Create(wanted);
     };
     let goes_on = present.spec.until.0 > now && !is_misdated(&present, now);
-    let is_the_same = cause == Cause::Shortage && is_for_shortage(&present);
+    let is_the_same = match cause {
+        Cause::Shortage => is_for_shortage(&present),
+        Cause::Preempted => is_of_this_wave(&present, now),
+        Cause::Stopping | Cause::Quota => false,
+    };
     if goes_on && (is_the_same || present.spec.until.0 >= until) {
         return Next::Enough(present);
     }
@@ -138,6 +147,11 @@ pub(super) fn is_misdated(object: &UnavailableOffering, now: Timestamp) -> bool 
         .spec
         .since
         .is_some_and(|since| since.0 > later(now, CLOCKS_DIFFER))
+}
+
+fn is_of_this_wave(object: &UnavailableOffering, now: Timestamp) -> bool {
+    let since = object.spec.since;
+    object.spec.reason == names::WITHHELD_PREEMPTED && since.is_some_and(|it| now < later(it.0, AT_ONCE))
 }
 
 fn is_for_shortage(object: &UnavailableOffering) -> bool {
@@ -217,6 +231,25 @@ mod tests {
     fn a_shortage_met_by_many_at_once_is_withheld_once() {
         let first = after(None, Cause::Shortage, 0).unwrap();
         assert_eq!(after(Some(&first), Cause::Shortage, 2), None);
+    }
+
+    #[test]
+    fn a_wave_of_preemptions_is_withheld_once() {
+        let first = after(None, Cause::Preempted, 0).unwrap();
+        let within = |seconds| {
+            let now = Timestamp::from_second(seconds).unwrap();
+            next(
+                Some(first.clone()),
+                &key(),
+                Cause::Preempted,
+                &Holds::default(),
+                now,
+            )
+        };
+        assert_eq!(within(59), Next::Enough(first.clone()));
+        assert!(matches!(within(60), Next::Replace(_)));
+        let stopping = after(None, Cause::Stopping, 0).unwrap();
+        assert_eq!(minutes(&after(Some(&stopping), Cause::Preempted, 0).unwrap()), 60);
     }
 
     #[test]

@@ -55,8 +55,12 @@ impl Machines {
         }
     }
 
-    /// The instances with these marks, all of them or those of one class.
-    async fn list_ours(&self, ours: &Ours, class: Option<AvailabilityClass>) -> Result<Vec<Machine>, Error> {
+    /// The instances with these marks, all of them or those of one class; each an error that cannot be understood.
+    async fn list_ours(
+        &self,
+        ours: &Ours,
+        class: Option<AvailabilityClass>,
+    ) -> Result<Vec<Result<Machine, Error>>, Error> {
         let filter = InstanceFilter {
             resource_group: Some(ours.resource_group.clone()),
             class,
@@ -65,15 +69,16 @@ impl Machines {
         let is_ours =
             |name: &str| InstanceName::of_machine(name).is_some_and(|name| name.cluster() == ours.cluster);
         let all = self.vpc.list_instances(&filter).await?;
-        all.into_iter()
+        let machines = all
+            .into_iter()
             .filter(|instance| is_ours(&instance.name))
             .map(|instance| machine(instance, Effect::None))
             .filter(|machine| {
                 machine
                     .as_ref()
                     .map_or(true, |machine| machine.resource_group == ours.resource_group)
-            })
-            .collect()
+            });
+        Ok(machines.collect())
     }
 
     async fn look_up_group(&self, written: Option<&str>) -> Result<Option<String>, Error> {
@@ -113,14 +118,20 @@ impl Cloud for Machines {
     }
 
     async fn list(&self, ours: &Ours) -> Result<Vec<Machine>, Error> {
-        self.list_ours(ours, None).await
+        // Whoever compares what there is with what there should be must know all of it.
+        self.list_ours(ours, None).await?.into_iter().collect()
     }
 
     async fn preemptible(&self, ours: &Ours) -> Result<Vec<Machine>, Error> {
-        let mut machines = self.list_ours(ours, Some(AvailabilityClass::Spot)).await?;
+        let machines = self.list_ours(ours, Some(AvailabilityClass::Spot)).await?;
+        let understood = machines.into_iter().filter_map(|machine| {
+            let warn = |error: &Error| tracing::warn!(%error, "a spot machine is not looked after");
+            machine.inspect_err(warn).ok()
+        });
         // A server that ignores the filter must not make others look like spot.
-        machines.retain(|machine| machine.capacity_type == CapacityType::Spot);
-        Ok(machines)
+        Ok(understood
+            .filter(|machine| machine.capacity_type == CapacityType::Spot)
+            .collect())
     }
 
     async fn leftovers(&self, ours: &Ours) -> Result<Vec<Leftover>, Error> {

@@ -1,7 +1,8 @@
 //! Whether a machine is still what its class asks for, and if not, in which fields.
 //!
 //! Pure. Judged against the class's resolution, and only while that is current and the class can be used: what could not
-//! be resolved proves nothing about machines. Images, subnets and security groups are compared with the machine itself,
+//! be resolved proves nothing about machines. Subnets are judged also where the class cannot be used, since that may be for
+//! want of the very subnet that a machine stands in. Images, subnets and security groups are compared with the machine itself,
 //! whatever a claim was stamped with; the rest by hash, and only hashes that were computed in the same way.
 
 mod pool;
@@ -87,11 +88,15 @@ fn image_drift(class: &IBMNodeClass, machine: &Machine) -> Option<Drift> {
 
 fn subnet_drift(class: &IBMNodeClass, machine: &Machine) -> Option<Drift> {
     let subnet = machine.subnet.as_ref()?;
-    let subnets = class.resolution()?.resolved_subnets.as_ref()?;
-    let ids: Vec<&str> = subnets.iter().map(|subnet| subnet.id.as_str()).collect();
+    let usable = class.usable_subnets()?;
+    let ids: Vec<&str> = usable.iter().map(|subnet| subnet.id.as_str()).collect();
+    let now = match ids.as_slice() {
+        [] => "no subnet of the class can be used".to_owned(),
+        ids => format!("is one of {}", ids.join(", ")),
+    };
     (!ids.contains(&subnet.as_str())).then(|| Drift {
         reason: names::DRIFT_SUBNET,
-        message: format!("subnet: was {subnet}, is one of {}", ids.join(", ")),
+        message: format!("subnet: was {subnet}, {now}"),
     })
 }
 

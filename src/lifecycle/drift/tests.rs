@@ -127,6 +127,40 @@ fn another_image_subnet_or_security_group_is_drift() {
     );
 }
 
+/// A class that cannot be used, with these subnets if it could be told.
+fn unready(reason: &str, subnets: &Value) -> IBMNodeClass {
+    let mut class = serde_json::to_value(class(&json!({}))).unwrap();
+    let ready = &mut class["status"]["conditions"][0];
+    ready["status"] = "False".into();
+    ready["reason"] = reason.into();
+    class["status"]["resolvedSubnets"] = subnets.clone();
+    serde_json::from_value(class).unwrap()
+}
+
+#[test]
+fn a_subnet_is_judged_also_by_a_class_that_cannot_be_used_for_want_of_it() {
+    let judged = |class: &IBMNodeClass| drift(&claim(class), class, &machine(), None);
+    for reason in ["SubnetNotFound", "NoSubnet"] {
+        let mut class = unready(reason, &Value::Null);
+        let gone = "subnet: was s2, no subnet of the class can be used".to_owned();
+        assert_eq!(told(judged(&class)), ("SubnetDrift", gone));
+        class.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH.into());
+        assert_eq!(judged(&class), None, "it is to go");
+        class.metadata.deletion_timestamp = None;
+        class.metadata.generation = Some(2);
+        assert_eq!(judged(&class), None, "said of the class as it was");
+    }
+    assert_eq!(
+        judged(&unready("Invalid", &Value::Null)),
+        None,
+        "nobody has looked"
+    );
+    let others = |id: &str| unready("ImageNotFound", &json!([{"id": id, "zone": "z"}]));
+    assert_eq!(judged(&others("s2")), None);
+    let other = "subnet: was s2, is one of s1".to_owned();
+    assert_eq!(told(judged(&others("s1"))), ("SubnetDrift", other));
+}
+
 #[test]
 fn what_is_not_known_is_no_drift() {
     let mut class = class(&json!({}));

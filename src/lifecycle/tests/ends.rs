@@ -136,7 +136,12 @@ fn an_intent_that_a_breaker_holds_back_is_taken_back_when_no_order_can_be_carrie
     let claim = allocated(None);
     assert_eq!(step(&claim, &held_back, 80), "block");
     assert_eq!(step(&claim, &held_back, 81), "withdraw");
-    assert_eq!(status::withdrawn(&claim).allocation, None);
+    let left = serde_json::to_value(status::withdrawn(&claim)).unwrap();
+    assert_eq!(
+        left,
+        serde_json::json!({"conditions": []}),
+        "a status of nothing is refused"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::clock::between;
 use crate::lifecycle::facts::Doubt;
+use crate::model::StatusReason;
 
 fn any_status() -> impl Strategy<Value = MachineStatus> {
     prop::sample::select(vec![
@@ -112,7 +113,7 @@ proptest! {
         stranger.id = "0717_other".to_owned();
         stranger.resource_group = "theirs".to_owned();
         let step = step(&claim, &saw(Sighting::Present(Box::new(stranger))), seconds);
-        prop_assert!(!["delete", "retire", "record", "launched", "label"].contains(&step), "{step}");
+        prop_assert!(!["delete", "give-back-taken", "retire", "record", "launched", "label"].contains(&step), "{step}");
     }
 }
 
@@ -156,7 +157,7 @@ impl Play {
                     machine.name = format!("{NAME}-x1");
                 }
             }
-            Step::Delete { .. } => self.machine = None,
+            Step::Delete { .. } | Step::GiveBackTaken(_) => self.machine = None,
             Step::NoteFault(why) => self.claim.status = Some(status::faulty(claim, &why, now)),
             Step::Explain(word) => self.claim.status = Some(status::explained(claim, &word, now)),
             Step::Unblock => self.claim.status = Some(status::unblocked(claim)),
@@ -187,10 +188,14 @@ proptest! {
         status in prop::option::of(prop::sample::select(vec![
             MachineStatus::Running, MachineStatus::Failed, MachineStatus::Stopped,
         ])),
+        was_taken in any::<bool>(),
         seconds in 0..500i64,
     ) {
         let is_deleting = claim.is_deleting();
-        let machine = status.map(machine);
+        let mut machine = status.map(machine);
+        if let Some(machine) = machine.as_mut().filter(|_| was_taken && is_deleting) {
+            machine.reasons.push(StatusReason::Preempted);
+        }
         let is_launched_without = claim.is_launched() && !is_deleting;
         let mut play = Play { claim, machine, seconds };
         let is_over = |step: &Step| matches!(step, Step::Rest | Step::End(_));

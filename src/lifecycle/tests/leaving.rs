@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::drain::{Manner, Why};
+use crate::model::StatusReason;
 
 fn leaving() -> NodeClaim {
     let mut claim = launched();
@@ -200,4 +201,42 @@ fn a_node_that_is_held_by_us_is_let_go_after_its_machine() {
         node["metadata"]["finalizers"] = json!(["other"]);
     };
     assert_eq!(step(&claim, &gone(node(released)), 200), "release-finalizer");
+}
+
+/// The claim's machine in that state, known to be stopping for so long, its Node empty.
+fn vacated(status: MachineStatus, reasons: &[StatusReason], stopping_for: u64) -> (NodeClaim, Observed) {
+    let mut claim = draining();
+    claim.status = Some(status::vacated(&claim, Volumes::Detached, at(60)));
+    let mut machine = machine(status);
+    machine.reasons = reasons.to_vec();
+    let observed = Observed {
+        machine: Sighting::Present(Box::new(machine)),
+        stopping_for: Duration::from_secs(stopping_for),
+        ..joined(tainted())
+    };
+    (claim, observed)
+}
+
+#[test]
+fn a_machine_that_was_taken_back_is_told_of_before_it_goes_drained_or_not() {
+    let (claim, observed) = vacated(MachineStatus::Stopped, &[StatusReason::Preempted], 0);
+    assert_eq!(step(&claim, &observed, 60), "give-back-taken");
+    assert_eq!(step(&draining(), &observed, 60), "give-back-taken");
+    let (_, observed) = vacated(MachineStatus::Stopped, &[], 0);
+    assert_eq!(step(&claim, &observed, 60), "delete", "somebody switched it off");
+}
+
+#[test]
+fn a_spot_machine_that_stops_is_waited_for_until_it_says_why_but_not_for_ever() {
+    let (claim, observed) = vacated(MachineStatus::Stopping, &[], 59);
+    assert!(is_stopping(&claim, &observed.machine));
+    assert_eq!(step(&claim, &observed, 60), "await-stop");
+    let (claim, observed) = vacated(MachineStatus::Stopping, &[], 60);
+    assert_eq!(step(&claim, &observed, 60), "delete");
+    let (claim, mut observed) = vacated(MachineStatus::Stopping, &[], 0);
+    let Sighting::Present(machine) = &mut observed.machine else {
+        unreachable!("it is there");
+    };
+    machine.capacity_type = CapacityType::OnDemand;
+    assert_eq!(step(&claim, &observed, 60), "delete", "nobody takes it back");
 }

@@ -1,13 +1,14 @@
 mod ends;
 mod laws;
 mod leaving;
+mod orders;
 mod waiting;
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{CapacityType, names};
+use crate::api::{CapacityType, WrittenPrice, names};
 
 const NAME: &str = "kib-8b19fa72-0d9c8b7a6f5e4d3c8b2a1908f7e6d5c4";
 const ID: &str = "0717_0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4";
@@ -220,13 +221,30 @@ fn an_adopted_machine_is_recorded_as_what_it_is() {
     let mut other = machine(MachineStatus::Starting);
     other.zone = "us-south-2".to_owned();
     other.capacity_type = CapacityType::OnDemand;
-    let status = status::recorded(&allocated(None), &other);
-    let allocation = status.allocation.unwrap();
+    other.subnet = Some("0717-2".to_owned());
+    let mut priced = allocated(None);
+    let allocation = priced.status.as_mut().unwrap().allocation.as_mut().unwrap();
+    allocation.price = Price::from_usd(0.05).map(WrittenPrice);
+    let recorded = |machine: &Machine| status::recorded(&priced, machine).allocation.unwrap();
+    let allocation = recorded(&other);
     assert_eq!(allocation.instance_id.as_deref(), Some(ID));
     assert_eq!(
         (allocation.zone.as_str(), allocation.capacity_type.as_str()),
         ("us-south-2", "on-demand")
     );
+    assert_eq!((allocation.subnet.as_str(), allocation.price), ("0717-2", None));
+    for change in [
+        |machine: &mut Machine| machine.profile = "bxf-4x16".to_owned(),
+        |machine: &mut Machine| machine.zone = "us-south-2".to_owned(),
+        |machine: &mut Machine| machine.capacity_type = CapacityType::OnDemand,
+    ] {
+        let mut other = machine(MachineStatus::Starting);
+        change(&mut other);
+        assert_eq!(recorded(&other).price, None, "that of something else");
+    }
+    let same = recorded(&machine(MachineStatus::Starting));
+    assert_eq!(same.subnet, "0717-1", "it does not say where it stands");
+    assert!(same.price.is_some());
 }
 
 #[test]

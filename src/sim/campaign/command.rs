@@ -307,14 +307,21 @@ async fn crash(jobs: usize, scratch: &Path, trial: &dyn Trial) -> anyhow::Result
     Ok(status(failed == 0))
 }
 
-/// Plays what once failed; all of it must hold.
+/// Plays what once failed; all of it must hold, and all that once went wrong must go wrong.
 async fn regress(scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
     let mut failed = 0;
     for (name, regression) in Regression::load_all(Path::new(REGRESSIONS))? {
         let line = regression.play(scratch, trial).await?;
-        failed += u64::from(line.verdict != Verdict::Ok);
+        let missed = regression.missed(&line);
+        failed += u64::from(line.verdict != Verdict::Ok || !missed.is_empty());
         let why = line.breaches.first().map_or("", |breach| breach.message.as_str());
         say(format!("{name}: {} {why}", line.verdict).trim_end())?;
+        if !missed.is_empty() {
+            say(&format!(
+                "{name}: shows nothing, as {} struck nobody",
+                missed.join(", ")
+            ))?;
+        }
     }
     Ok(status(failed == 0))
 }

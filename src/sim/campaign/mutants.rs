@@ -14,6 +14,11 @@ use crate::sim::mutants::Mutant;
 
 /// Each mutant must be caught within so many seeds.
 const SEEDS_MAX: u64 = 200;
+/// Those whose harm is that they do nothing. Any other that was caught has bought something: whoever is only in its own way
+/// breaks every promise about what must come to pass, and shows nothing.
+const IDLE: [Mutant; 3] = [Mutant::Dawdling, Mutant::Deaf, Mutant::Poisoned];
+/// What whoever works has done, among the deeds of a run.
+const WORK: &str = "create instances";
 /// Where plans are kept for what seeds hardly ever draw.
 const PLANS: &str = "tests/hunts";
 
@@ -93,6 +98,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::Whispering, "S16", 0),
     at(Mutant::ForNobody, "L11", 16),
     at(Mutant::Discontent, "R1", 0),
+    at(Mutant::Hushed, "S22", 161),
 ];
 
 impl Hunt {
@@ -112,9 +118,10 @@ impl Hunt {
         }
     }
 
-    /// Whether a run shows it; one that hangs or breaks says nothing about the world's eyes.
+    /// Whether a run shows it; one that hangs or breaks, or in which nothing was done, says nothing about the world's eyes.
     fn is_caught_by(&self, line: &Line) -> bool {
-        line.breaches.iter().any(|breach| breach.id == self.breaks)
+        let has_worked = line.deeds.contains_key(WORK) || IDLE.contains(&self.mutant);
+        has_worked && line.breaches.iter().any(|breach| breach.id == self.breaks)
     }
 }
 
@@ -180,6 +187,7 @@ mod tests {
     impl Trial for At {
         async fn run(&self, ask: &Ask) -> Result<Line, TrialError> {
             let mut line = fine(ask.seed);
+            line.deeds.insert(WORK.to_owned(), 1);
             if ask.seed == self.0 {
                 line.breaches = self.1.iter().map(|id| breach(id)).collect();
                 line.verdict = Verdict::of(&line.breaches);
@@ -226,13 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn whoever_did_nothing_is_not_caught_unless_that_is_its_harm() {
+        let mut line = fine(0);
+        line.breaches = vec![breach("L2")];
+        let is_caught = |mutant, line: &Line| at(mutant, "L2", 0).is_caught_by(line);
+        assert!(!is_caught(Mutant::NoResourceVersion, &line));
+        assert!(is_caught(Mutant::Deaf, &line));
+        line.deeds.insert(WORK.to_owned(), 1);
+        assert!(is_caught(Mutant::NoResourceVersion, &line));
+    }
+
+    #[test]
     fn every_mutant_is_hunted_for_and_every_invariant_has_one() {
         for mutant in Mutant::ALL {
             assert!(HUNTS.iter().any(|hunt| hunt.mutant == mutant), "{mutant}");
         }
         // All but what belongs to voluntary disruption: S5, S10, S19, L6, L12.
         let safety =
-            [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21].map(|it| format!("S{it}"));
+            [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22].map(|it| format!("S{it}"));
         let liveness = [1, 2, 3, 4, 5, 7, 8, 9, 10, 11].map(|it| format!("L{it}"));
         // And the second look at plans, and the comparison with a calm play.
         let others = ["A1", "R1"].map(str::to_owned);

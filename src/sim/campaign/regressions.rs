@@ -97,6 +97,14 @@ impl Regression {
         };
         Ok(trial.run(&ask).await?)
     }
+
+    /// The faults of the plan that struck nobody in a run of it: where one did not, nothing was shown.
+    pub fn missed(&self, line: &Line) -> Vec<&'static str> {
+        let names = self.plan.injections.iter().map(|it| it.fault.name().as_str());
+        let mut missed: Vec<&str> = names.filter(|name| !line.faults.contains_key(*name)).collect();
+        missed.dedup();
+        missed
+    }
 }
 
 fn name_of(file: &Path) -> String {
@@ -107,6 +115,7 @@ fn name_of(file: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::campaign::line::tests::fine;
     use crate::sim::faults::Shape;
 
     fn regression() -> Regression {
@@ -135,6 +144,17 @@ mod tests {
         let refused = Regression::load_all(&folder).unwrap_err().to_string();
         assert!(refused.contains("broken.yaml"), "{refused}");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_fault_of_the_plan_that_strikes_nobody_is_told() {
+        let regression = regression();
+        let mut line = fine(56);
+        assert!(!regression.missed(&line).is_empty());
+        for injection in &regression.plan.injections {
+            line.faults.insert(injection.fault.name().as_str().to_owned(), 1);
+        }
+        assert!(regression.missed(&line).is_empty());
     }
 
     #[test]

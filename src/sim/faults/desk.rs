@@ -2,13 +2,15 @@
 //! request, and counts what struck.
 //!
 //! Every strike becomes an entry of the history through the [`Sink`], before what it does is seen by anybody. What the
-//! cloud's faults struck is learnt from the cloud when [`Desk::gather`] is called: ask before an answer of the cloud is
-//! written down, and the strike stands in front of it.
+//! cloud's faults struck is learnt from the cloud when [`Desk::gather`] is called, and which watches and lists were met by
+//! theirs from the API server by [`Desk::gather_met`]: ask before an answer is written down, and the strike stands in
+//! front of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fastrand::Rng;
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -17,10 +19,10 @@ use super::kube::answers::{Asked, Blow, blow};
 use super::kube::{KubeFault, KubeKind, definitions, watches};
 use super::names::{FaultName, MachineKind};
 use super::plan::{Fault, Injection};
-use super::third_parties;
+use super::third_parties::{self, Undo};
 use crate::clock::Clock;
 use crate::sim::actors::kubelet::behavior::{Oddities, Oddity};
-use crate::sim::history::What;
+use crate::sim::history::{CarriedOut, What};
 use crate::sim::ibm::{self, Cloud};
 use crate::sim::kube::ApiServer;
 use crate::sim::kube::watching::RuleId;
@@ -30,6 +32,13 @@ const ODD_PERCENT: u8 = 60;
 
 /// Takes what happened into the history.
 pub type Sink = Arc<dyn Fn(What) + Send + Sync>;
+
+/// Takes what strangers ask of the account into the history: the request when it is sent, and by what it gives back, its
+/// answer.
+pub type Witness = Arc<dyn Fn(&http::Request<Bytes>) -> Testimony + Send + Sync>;
+
+/// Takes what became of a request: what was answered, if anything was, and whether it was carried out.
+pub type Testimony = Box<dyn FnOnce(Option<(u16, Bytes)>, CarriedOut) + Send>;
 
 /// What a desk works on.
 #[derive(Clone)]
@@ -48,6 +57,8 @@ pub struct Parts {
     pub api_key: String,
     /// Where strikes are told.
     pub sink: Sink,
+    /// Where the requests of strangers to the account are told; those to the cluster are in its audit.
+    pub witness: Witness,
 }
 
 /// Turns faults on and off. Clones are the same desk.
@@ -58,6 +69,9 @@ struct Inner {
     parts: Parts,
     on: Mutex<Vec<Active>>,
     struck: Mutex<BTreeMap<FaultName, u64>>,
+    /// Whose the rules of the API server are, and what they are about. One may meet somebody after it has ended: a watch
+    /// of a replica that stands still.
+    rules: Mutex<BTreeMap<RuleId, (FaultName, String)>>,
     /// The definition of NodeClaims before anybody changed it.
     definition: Mutex<Option<Value>>,
 }
@@ -69,6 +83,8 @@ struct Active {
     /// How often it may still strike.
     left: Option<u32>,
     rules: Vec<RuleId>,
+    /// How it is taken back, if it was done by somebody else.
+    undo: Option<Undo>,
 }
 
 /// What happens to a request on its way.
@@ -87,6 +103,7 @@ impl Desk {
             parts,
             on: Mutex::default(),
             struck: Mutex::default(),
+            rules: Mutex::default(),
             definition: Mutex::default(),
         }))
     }
@@ -98,6 +115,7 @@ impl Desk {
             rng: Rng::with_seed(injection.stream),
             left: None,
             rules: Vec::new(),
+            undo: None,
         };
         match &injection.fault {
             Fault::Kube(fault) => {
@@ -108,15 +126,18 @@ impl Desk {
                     fault,
                     &mut active.rng,
                 ) {
+                    let about = fault.resource.as_deref().unwrap_or("all watches");
+                    let whose = |rule: &RuleId| (*rule, (injection.fault.name(), about.to_owned()));
+                    lock(&self.0.rules).extend(rules.iter().map(whose));
                     active.rules = rules;
-                    self.strike(
-                        injection.fault.name(),
-                        fault.resource.as_deref().unwrap_or("all watches"),
-                    );
                 }
             }
             Fault::ThirdParty(meddling) => {
-                return third_parties::meddle(self, meddling, &mut active.rng).await;
+                active.undo = third_parties::meddle(self, meddling, &mut active.rng).await;
+                // What is done for good is over.
+                if active.undo.is_none() {
+                    return;
+                }
             }
             Fault::Crash { .. } | Fault::Pause { .. } | Fault::Handover { .. } => return,
             Fault::Machine { behavior, machines } => {
@@ -143,6 +164,9 @@ impl Desk {
         let Some(ended) = ended else { return };
         for rule in ended.rules {
             self.parts().server.watching().lift(rule);
+        }
+        if let Some(undo) = &ended.undo {
+            third_parties::take_back(self, undo).await;
         }
         match &injection.fault {
             Fault::Cloud(fault) => self.parts().cloud.faults().stop(fault.kind),
@@ -179,6 +203,17 @@ impl Desk {
         }
         for strike in self.parts().cloud.faults().take_strikes() {
             self.strike(FaultName::Cloud(strike.kind), &strike.operation);
+        }
+        self.gather_met();
+    }
+
+    /// Tells which faults of watches and lists met somebody since this was last asked.
+    pub fn gather_met(&self) {
+        for rule in self.parts().server.watching().take_met() {
+            let whose = lock(&self.0.rules).get(&rule).cloned();
+            if let Some((name, about)) = whose {
+                self.strike(name, &about);
+            }
         }
     }
 

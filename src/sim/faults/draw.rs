@@ -60,15 +60,19 @@ impl Side {
     }
 }
 
-/// The kinds that watches show and lists hide. Disruption budgets are not among them: nobody watches them, they are read
-/// when a pod is to leave.
-const WATCHED: [&str; 6] = [
+/// The kinds that watches show and lists hide, any of which may lag behind the others.
+pub(super) const WATCHED: [&str; 11] = [
     "nodeclaims",
     "nodes",
     "ibmnodeclasses",
     "pods",
     "nodepools",
     "unavailableofferings",
+    "poddisruptionbudgets",
+    "daemonsets",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "csinodes",
 ];
 
 /// What is bought in drawn worlds: what else is withdrawn, nobody misses.
@@ -230,6 +234,7 @@ fn span(fault: &Fault, rng: &mut Rng) -> u64 {
         // Machines begin to run half a minute after they were ordered; how a node is shows over minutes.
         (FaultName::Machine(MachineKind::Flaps), _) => rng.u64(300_000..1_200_000),
         (FaultName::Machine(_), _) => rng.u64(60_000..300_000),
+        (FaultName::Meddling(kind), _) if kind.lasts() => rng.u64(30_000..300_000),
         // What is sold is read every ten minutes, what classes name every five.
         (FaultName::Cloud(kind), _) if is_withdrawal(kind) => rng.u64(300_000..1_200_000),
         (_, 0..=4) => rng.u64(1_000..20_000),
@@ -242,7 +247,7 @@ fn span(fault: &Fault, rng: &mut Rng) -> u64 {
 fn holds_machines(fault: &Fault) -> bool {
     let Fault::Cloud(fault) = fault else { return false };
     match fault.kind {
-        FaultKind::DeleteStuck | FaultKind::DeleteConflict => true,
+        FaultKind::DeleteStuck | FaultKind::DeleteConflict | FaultKind::DeleteFails => true,
         FaultKind::ServerError => fault.operation.as_deref() == Some(DELETE),
         _ => false,
     }
@@ -290,6 +295,8 @@ fn is_about_leaving(kind: MeddlingKind) -> bool {
             | MeddlingKind::ForceDeletePod
             | MeddlingKind::UndisturbedPod
             | MeddlingKind::PreemptedLeaving
+            | MeddlingKind::BudgetOfNone
+            | MeddlingKind::SecondBudget
     )
 }
 
@@ -304,14 +311,16 @@ fn is_about_requests(kind: FaultKind) -> bool {
             | FaultKind::ErrorBody
             | FaultKind::EmptyBody
             | FaultKind::Slow
+            | FaultKind::WrongContentType
     )
 }
 
 fn is_momentary(fault: &Fault) -> bool {
-    matches!(
-        fault,
-        Fault::Crash { .. } | Fault::Handover { .. } | Fault::ThirdParty(_)
-    )
+    match fault {
+        Fault::Crash { .. } | Fault::Handover { .. } => true,
+        Fault::ThirdParty(meddling) => !meddling.kind.lasts(),
+        _ => false,
+    }
 }
 
 fn fault(name: FaultName, world: &Shape, rng: &mut Rng) -> Fault {
@@ -422,6 +431,10 @@ fn cloud(kind: FaultKind, rng: &mut Rng) -> ibm::Fault {
         fault.target = target.map(str::to_owned);
         return fault;
     }
+    // No machine goes for as long as it lasts, however often somebody asks.
+    if kind == FaultKind::DeleteFails {
+        return fault;
+    }
     if is_about_requests(kind) && rng.u8(..3) == 0 {
         fault = fault.on(OPERATIONS[rng.usize(..OPERATIONS.len())]);
     }
@@ -505,20 +518,20 @@ mod tests {
     }
 
     #[test]
-    fn machines_do_not_go_for_half_an_hour_in_some_seed_and_never_longer_than_people_do_something() {
+    fn machines_do_not_go_for_long_in_some_seed_and_never_longer_than_people_do_something() {
         let long = |kind: FaultKind| {
-            let lasts = plans().flat_map(|plan| {
-                let of_kind = plan.injections.into_iter().filter(move |injection| {
-                    holds_machines(&injection.fault) && injection.fault.name() == FaultName::Cloud(kind)
-                });
-                of_kind.map(|injection| injection.lasts)
+            let drawn = plans().flat_map(|plan| plan.injections);
+            let lasts = drawn.filter_map(|injection| match &injection.fault {
+                // One that ends when it has struck a few times holds a machine for as long as it is asked for anew.
+                Fault::Cloud(fault) if fault.kind == kind && fault.times.is_none() => Some(injection.lasts),
+                _ => None,
             });
             lasts.max().unwrap_or_default()
         };
         for kind in [
             FaultKind::DeleteStuck,
             FaultKind::DeleteConflict,
-            FaultKind::ServerError,
+            FaultKind::DeleteFails,
         ] {
             assert!(
                 (Duration::from_mins(15)..=LASTS).contains(&long(kind)),
@@ -526,6 +539,33 @@ mod tests {
                 long(kind)
             );
         }
+    }
+
+    #[test]
+    fn when_deleting_fails_it_fails_always() {
+        let drawn = plans().flat_map(|plan| plan.injections);
+        let fails: Vec<ibm::Fault> = drawn
+            .filter_map(|injection| match injection.fault {
+                Fault::Cloud(fault) if fault.kind == FaultKind::DeleteFails => Some(fault),
+                _ => None,
+            })
+            .collect();
+        assert!(fails.len() > 10);
+        for fault in fails {
+            assert_eq!(fault, ibm::Fault::new(FaultKind::DeleteFails));
+        }
+    }
+
+    #[test]
+    fn every_kind_that_is_watched_lags_behind_the_others_in_some_seed() {
+        let drawn = plans().flat_map(|plan| plan.injections);
+        let lagging: BTreeSet<String> = drawn
+            .filter_map(|injection| match injection.fault {
+                Fault::Kube(fault) if fault.kind == KubeKind::Lag => fault.resource,
+                _ => None,
+            })
+            .collect();
+        assert_eq!(lagging, WATCHED.map(str::to_owned).into());
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub mod names;
 pub mod plan;
 pub mod third_parties;
 
-pub use desk::{Desk, Parts, Sink};
+pub use desk::{Desk, Parts, Sink, Testimony, Witness};
 pub use draw::Shape;
 pub use names::{FaultName, KubeKind, MachineKind, MeddlingKind};
 pub use plan::{Fault, Injection, Plan, Upon};

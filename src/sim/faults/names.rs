@@ -1,7 +1,7 @@
 //! Every kind of fault by name: in plans, reports and stories.
 //!
 //! The letter and number are those of the list of faults the simulation follows: K1 to K16 on the Kubernetes side, C1 to
-//! C18 on the cloud's, N1 to N3 on the nodes'. Names are stable: stored plans hold them.
+//! C18 on the cloud's, N on the nodes', W on the workloads' and M on that of people's own settings. Names are stable: stored plans hold them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::sim::actors::kubelet::behavior::Behavior;
 use crate::sim::ibm::FaultKind;
 
 /// Declares all kinds once: those of the API server, of people, of the world itself, the cloud's by its own names, and
-/// those of machines.
+/// those of machines. Plans are drawn in this order: kinds that came later stand last, so that no seed's others change.
 macro_rules! fault_names {
     (
         kube { $($kube:ident = $kube_name:literal, $kube_what:literal;)* }
@@ -17,6 +17,8 @@ macro_rules! fault_names {
         world { $($world:ident = $world_name:literal, $world_what:literal;)* }
         cloud { $($cloud:ident = $cloud_name:literal;)* }
         machine { $($machine:ident = $machine_name:literal, $machine_what:literal;)* }
+        later_meddling { $($later_meddling:ident = $later_meddling_name:literal, $later_meddling_what:literal;)* }
+        later_cloud { $($later_cloud:ident = $later_cloud_name:literal;)* }
     ) => {
         /// What goes wrong between the operator and its API server.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,11 +35,12 @@ macro_rules! fault_names {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum MeddlingKind {
             $(#[doc = $meddling_what] #[serde(rename = $meddling_name)] $meddling,)*
+            $(#[doc = $later_meddling_what] #[serde(rename = $later_meddling_name)] $later_meddling,)*
         }
 
         impl MeddlingKind {
             /// All kinds.
-            pub const ALL: &[Self] = &[$(Self::$meddling,)*];
+            pub const ALL: &[Self] = &[$(Self::$meddling,)* $(Self::$later_meddling,)*];
         }
 
         /// What is odd about a machine that runs.
@@ -68,6 +71,8 @@ macro_rules! fault_names {
                 $(Self::$world,)*
                 $(Self::Cloud(FaultKind::$cloud),)*
                 $(Self::Machine(MachineKind::$machine),)*
+                $(Self::Cloud(FaultKind::$later_cloud),)*
+                $(Self::Meddling(MeddlingKind::$later_meddling),)*
             ];
 
             /// The name in plans and reports.
@@ -75,8 +80,10 @@ macro_rules! fault_names {
                 match self {
                     $(Self::Kube(KubeKind::$kube) => $kube_name,)*
                     $(Self::Meddling(MeddlingKind::$meddling) => $meddling_name,)*
+                    $(Self::Meddling(MeddlingKind::$later_meddling) => $later_meddling_name,)*
                     $(Self::$world => $world_name,)*
                     $(Self::Cloud(FaultKind::$cloud) => $cloud_name,)*
+                    $(Self::Cloud(FaultKind::$later_cloud) => $later_cloud_name,)*
                     $(Self::Machine(MachineKind::$machine) => $machine_name,)*
                 }
             }
@@ -86,6 +93,7 @@ macro_rules! fault_names {
                 match self {
                     $(Self::Kube(KubeKind::$kube) => $kube_what,)*
                     $(Self::Meddling(MeddlingKind::$meddling) => $meddling_what,)*
+                    $(Self::Meddling(MeddlingKind::$later_meddling) => $later_meddling_what,)*
                     $(Self::$world => $world_what,)*
                     Self::Cloud(kind) => kind.description(),
                     $(Self::Machine(MachineKind::$machine) => $machine_what,)*
@@ -204,6 +212,16 @@ fault_names! {
         LessMemory = "n2-less-than-promised", "a machine has less memory than was paid for";
         Flaps = "n3-ready-flaps", "a Node is ready and not ready in turns";
     }
+    later_meddling {
+        TaintNewNode = "n5-no-execute-taint", "somebody's agent puts a NoExecute taint on the newest Node, and takes it off in the end";
+        BudgetOfNone = "w2-budget-of-none", "no pod like one that is to leave may be evicted, for a while";
+        SecondBudget = "w2-second-budget", "pods have two disruption budgets for a while, so that evicting them fails with 500";
+        LimitsLowered = "m3-limits-lowered", "a NodePool may have less than it has, for a while";
+    }
+    later_cloud {
+        DeleteFails = "c12-delete-fails";
+        WrongContentType = "c18-wrong-content-type";
+    }
 }
 
 impl MachineKind {
@@ -215,6 +233,16 @@ impl MachineKind {
             Behavior::LessMemory { .. } => Self::LessMemory,
             Behavior::Flaps { .. } => Self::Flaps,
         }
+    }
+}
+
+impl MeddlingKind {
+    /// Whether it is taken back in the end.
+    pub fn lasts(self) -> bool {
+        matches!(
+            self,
+            Self::TaintNewNode | Self::BudgetOfNone | Self::SecondBudget | Self::LimitsLowered
+        )
     }
 }
 
@@ -259,7 +287,8 @@ mod tests {
         let wanted = (1..=16)
             .map(|n| format!("k{n}"))
             .chain((1..=18).map(|n| format!("c{n}")))
-            .chain((1..=3).map(|n| format!("n{n}")));
+            .chain([1, 2, 3, 5].map(|n| format!("n{n}")))
+            .chain(["w2", "m3"].map(str::to_owned));
         let missing: Vec<_> = wanted
             .filter(|number| !numbers.contains(number.as_str()))
             .collect();

@@ -139,6 +139,10 @@ fault_kinds! {
     PriceNotANumber = "price-not-a-number", "the catalogue says null, or a word";
     /// Stands for C7 of the fault list.
     LimitEaten = "limit-eaten", "429 to everybody for up to a minute at a time: another tenant uses up the limit";
+    /// Stands for C12 of the fault list.
+    DeleteFails = "delete-fails", "5xx for every deletion of an instance as long as the fault lasts, and nothing was done";
+    /// Stands for C18 of the fault list.
+    WrongContentType = "wrong-content-type", "the answer is right, and said to be a web page, plain text or nothing at all";
 }
 
 impl FaultKind {

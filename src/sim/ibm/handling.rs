@@ -60,6 +60,8 @@ enum Ending {
     ServerError(StatusCode),
     Truncated,
     Empty,
+    /// Said to be of this type, or of none.
+    Mislabeled(Option<&'static str>),
 }
 
 /// Carries out one request.
@@ -240,6 +242,9 @@ fn plot(state: &mut State, route: &Route, ask: &Ask) -> Course {
         course.ending = Ending::Truncated;
     } else if hits(FaultKind::EmptyBody) {
         course.ending = Ending::Empty;
+    } else if hits(FaultKind::WrongContentType) {
+        let types = [Some("text/html"), Some("text/plain; charset=utf-8"), None];
+        course.ending = Ending::Mislabeled(types[state.faults.pick(types.len())]);
     }
     if state.faults.hits(FaultKind::Slow, route.operation) {
         course.wait_after = state.options.timings.slow;
@@ -269,6 +274,9 @@ fn refuse_beforehand(state: &mut State, route: &Route, ask: &Ask) -> Option<Inst
         return Some(Instead::Refusal(too_many(state, fault.retry_after)));
     }
     if state.faults.hits(FaultKind::ServerError, operation) {
+        return Some(Instead::Refusal(Refusal::server(server_status(state))));
+    }
+    if operation == "instances.delete" && state.faults.hits(FaultKind::DeleteFails, operation) {
         return Some(Instead::Refusal(Refusal::server(server_status(state))));
     }
     if state.faults.hits(FaultKind::HtmlError, operation) {
@@ -330,6 +338,11 @@ fn finish(service: Service, ask: &Ask, outcome: Result<Answer, Refusal>, ending:
         _ => whole,
     };
     let mut response = respond(answer.status, body, ask);
+    if let Ending::Mislabeled(content_type) = ending {
+        let headers = response.headers_mut();
+        headers.remove(header::CONTENT_TYPE);
+        headers.extend(content_type.map(|it| (header::CONTENT_TYPE, HeaderValue::from_static(it))));
+    }
     if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&etag).ok()) {
         response.headers_mut().insert(header::ETAG, etag);
     }

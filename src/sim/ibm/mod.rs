@@ -152,6 +152,11 @@ impl Cloud {
         self.0.moves.subscribe()
     }
 
+    /// How often an instance appeared, changed its status or vanished, by the last look of anybody.
+    pub fn moved(&self) -> u64 {
+        *self.0.moves.borrow()
+    }
+
     /// The requests seen so far.
     pub fn requests(&self) -> Requests {
         lock(&self.0.requests).clone()

@@ -2,7 +2,8 @@
 //! touched.
 //!
 //! The book is brought up to date with each entry before any check looks: the cluster's changes since the last entry are
-//! read from its store, so that none is missed, and the machines are looked at whenever the cloud was asked something.
+//! read from its store, so that none is missed, and the machines are looked at whenever one has moved or the cloud was
+//! asked something.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct Sent {
     pub request: Request,
     /// The revision of the cluster when it was sent.
     pub revision: u64,
+    /// When a machine that bears a name of ours had last changed by then.
+    pub machine_changed: Duration,
 }
 
 /// A machine, as it is or was last.
@@ -93,7 +96,7 @@ pub struct ClaimFacts {
     pub deleting: Option<Duration>,
     /// Since when our finalizer is off, after it was on, or the claim gone.
     pub released: Option<Duration>,
-    /// When somebody else last forced it.
+    /// When somebody else last forced it, until our finalizer is on again.
     pub forced: Option<Duration>,
     /// Whether it lives for a time only.
     pub expires: bool,
@@ -156,9 +159,11 @@ pub struct Book {
     pub healed_at: Option<Duration>,
     /// Since when nothing may change any more.
     pub quiet_since: Option<Duration>,
-    /// When a machine last changed by itself.
-    pub machine_changed: Duration,
+    /// When a machine that bears a name of ours last came, went or changed its status. Those of others are no reason to act.
+    machine_changed: Duration,
     tables: Tables,
+    /// How often machines had moved when they were last looked at.
+    moved: u64,
 }
 
 impl Book {
@@ -182,6 +187,7 @@ impl Book {
             quiet_since: None,
             machine_changed: Duration::ZERO,
             tables: Tables::default(),
+            moved: 0,
         }
     }
 
@@ -191,6 +197,9 @@ impl Book {
             self.cluster = cluster(truth);
         }
         self.changed = self.tables.read(truth);
+        if truth.cloud.moved() != self.moved {
+            self.look_at_machines(truth);
+        }
         match &entry.what {
             What::Request(request) => self.sent(entry, request, truth),
             What::Answer(answer) => self.answered(answer, truth),
@@ -226,6 +235,7 @@ impl Book {
             at: entry.at,
             request: request.clone(),
             revision: self.tables.revision(),
+            machine_changed: self.machine_changed,
         };
         self.open.insert(request.number, sent);
     }
@@ -274,18 +284,22 @@ impl Book {
     /// Looks at all machines as they are now.
     fn look_at_machines(&mut self, truth: &Truth<'_>) {
         let (now, there) = (truth.since_start, truth.cloud.instances());
+        self.moved = truth.cloud.moved();
         let ids: BTreeSet<&str> = there.iter().map(|machine| machine.id.as_str()).collect();
         for machine in self.machines.values_mut() {
             if machine.gone.is_none() && !ids.contains(machine.id.as_str()) {
                 machine.gone = Some(now);
                 machine.lost |= !self.given_back.contains(&machine.id);
-                self.machine_changed = now;
+                if is_named_for(&machine.name, self.cluster) {
+                    self.machine_changed = now;
+                }
             }
         }
         for truth in there {
             let claim = self.claim_of(&truth);
             let known = self.machines.get_mut(&truth.id);
-            if known.as_ref().is_none_or(|known| known.status != truth.status) {
+            let changed = known.as_ref().is_none_or(|known| known.status != truth.status);
+            if changed && is_named_for(&truth.name, self.cluster) {
                 self.machine_changed = now;
             }
             if let Some(known) = known {
@@ -329,6 +343,9 @@ impl Book {
             }
             if change.releases() {
                 facts.released.get_or_insert(at);
+            }
+            if change.takes_care() && facts.released.is_some() {
+                (facts.released, facts.forced) = (None, None);
             }
             if change.deleted {
                 facts.released.get_or_insert(at);
@@ -434,6 +451,12 @@ pub(super) fn own_name(name: &str) -> &str {
     }
 }
 
+/// Whether a machine bears a name of this cluster's, whosever it is: a stranger's may stand in the way of ours.
+fn is_named_for(machine: &str, cluster: Option<ClusterId>) -> bool {
+    let name = own_name(machine).parse::<InstanceName>();
+    name.is_ok_and(|name| Some(name.cluster()) == cluster)
+}
+
 /// Whether a claim's time may be over before the world's is.
 fn expires(claim: &Value) -> bool {
     let lives = claim["spec"]["expireAfter"].as_str().and_then(parse_duration);
@@ -445,4 +468,27 @@ fn cluster(truth: &Truth<'_>) -> Option<ClusterId> {
     let key = ObjectKey::new("", "kube-system");
     let namespace: Value = state.store.get(&TableKey::of("", "namespaces"), &key)?.value();
     Some(ClusterId::from_kube_system_uid(object::uid(&namespace)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_goes_is_seen_to_go_though_no_replica_asks_the_cloud() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        stage
+            .cloud_says(Method::DELETE, &format!("/v1/instances/{id}"), "")
+            .await;
+        stage.look();
+        assert_eq!(stage.judge.book.machines[&id].status, "deleting");
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        stage.cloud.advance();
+        stage.look();
+        assert!(stage.judge.book.machines[&id].gone.is_some());
+    }
 }

@@ -161,7 +161,7 @@ fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Fin
                 format!("pod {name} is evicted although it is not to be disturbed"),
             );
         }
-    } else if !may_be_deleted(&pod, truth) {
+    } else if !may_be_deleted(&pod, &body, truth) {
         found.blame(
             "S6",
             at,
@@ -182,8 +182,9 @@ fn is_protected(pod: &Value, now: Timestamp) -> bool {
     written == Some("true") || length.is_some_and(lasts)
 }
 
-/// Whether so little time is left for a pod's Node that it must be deleted now.
-fn may_be_deleted(pod: &Value, truth: &Truth<'_>) -> bool {
+/// Whether so little time is left for a pod's Node that it must be deleted now; one that leaves already is left the time
+/// that it has, but for what lies after its Node's.
+fn may_be_deleted(pod: &Value, options: &Value, truth: &Truth<'_>) -> bool {
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
     let claim = stored(truth, "karpenter.sh", "nodeclaims", "", node).unwrap_or_default();
     let Some(deadline) = deadline(&claim) else {
@@ -192,7 +193,17 @@ fn may_be_deleted(pod: &Value, truth: &Truth<'_>) -> bool {
     let grace = pod["spec"]["terminationGracePeriodSeconds"]
         .as_u64()
         .unwrap_or(30);
-    object::is_deleting(pod) || between(truth.now, deadline) <= Duration::from_secs(grace) + SLACK
+    let Some(own) = end(pod) else {
+        return between(truth.now, deadline) <= Duration::from_secs(grace) + SLACK;
+    };
+    let given = options["gracePeriodSeconds"].as_u64().unwrap_or(grace);
+    later(truth.now, Duration::from_secs(given) + SLACK) >= own.min(deadline)
+}
+
+/// When a pod that leaves is to be gone.
+fn end(pod: &Value) -> Option<Timestamp> {
+    let written = pod["metadata"]["deletionTimestamp"].as_str();
+    written.and_then(|it| it.parse().ok())
 }
 
 fn is_tainted(node: &Value) -> bool {
@@ -207,10 +218,7 @@ fn is_tainted(node: &Value) -> bool {
 fn must_leave(pod: &Value, now: Timestamp) -> bool {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    let end = pod["metadata"]["deletionTimestamp"]
-        .as_str()
-        .and_then(|it| it.parse::<Timestamp>().ok());
-    let stuck = end.is_some_and(|end| now >= later(end, STUCK_AFTER));
+    let stuck = end(pod).is_some_and(|end| now >= later(end, STUCK_AFTER));
     let owners = list(&pod["metadata"]["ownerReferences"]);
     let is_static = owners.iter().any(|owner| owner["kind"] == "Node");
     let tolerates = list(&pod["spec"]["tolerations"]).iter().any(|it| {
@@ -241,6 +249,8 @@ fn stored(truth: &Truth<'_>, group: &str, plural: &str, namespace: &str, name: &
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::api::{Api, DeleteParams};
     use serde_json::json;
 
     use super::super::stage::Stage;
@@ -388,5 +398,32 @@ mod tests {
         stage.pass(15).await;
         stage.sends(0, Edge::Kube, &Method::DELETE, POD, "");
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_leaves_is_left_its_time_but_for_what_lies_after_its_nodes() {
+        // The stage stands at 10:03:20, and the Node has 1000 seconds.
+        for (own, passed, given, blamed) in [
+            (400, 0, 0, &["S6"][..]),
+            (400, 0, 390, &["S6"]),
+            (400, 0, 400, &[]),
+            (1600, 0, 1000, &[]),
+            (10, 30, 0, &[]),
+        ] {
+            let mut stage = Stage::new().await;
+            leaving(&mut stage, taint()).await;
+            let deadline = json!({TERMINATION_TIMESTAMP: "2026-11-16T10:20:00Z"});
+            stage
+                .patch("a", json!({"metadata": {"annotations": deadline}}))
+                .await;
+            pod(&stage, &json!([]));
+            let pods: Api<Pod> = Api::default_namespaced(stage.server.admin());
+            let params = DeleteParams::default().grace_period(own);
+            pods.delete("p", &params).await.unwrap();
+            stage.pass(passed).await;
+            let options = json!({"gracePeriodSeconds": given}).to_string();
+            stage.sends(0, Edge::Kube, &Method::DELETE, POD, &options);
+            assert_eq!(stage.blamed(), blamed, "{own} {given}");
+        }
     }
 }

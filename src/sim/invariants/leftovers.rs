@@ -2,19 +2,37 @@
 //! have found again what they name. L3: claims that are being deleted are gone. S18: network interfaces and volumes went
 //! with their machines. By when is in `deadlines`.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::book::{Book, own_name};
 use super::claims::{conditions, is_true};
 use super::{Check, Findings, Truth};
 use crate::api::names::{
-    LAUNCHED, NODE_INITIALIZED, REASON_COLLECTION_STOPPED, REASON_GARBAGE_FOUND, REASON_LAUNCH_REFUSED,
+    LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED, REASON_COLLECTION_STOPPED, REASON_FOREIGN_DEFINITIONS,
+    REASON_GARBAGE_FOUND, REASON_HELD_BACK, REASON_INSUFFICIENT_CAPACITY, REASON_LAUNCH_BLOCKED,
+    REASON_LAUNCH_FAILED, REASON_LAUNCH_REFUSED,
 };
+use crate::clock::between;
 use crate::cloud::InstanceName;
 use crate::sim::history::Entry;
-use crate::sim::ibm::PartTruth;
+use crate::sim::ibm::{InstanceTruth, PartTruth};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
+
+/// Times of objects are in whole seconds.
+const SECOND: Duration = Duration::from_secs(1);
+/// Why nothing is bought for a claim.
+const ABOUT_BUYING: [&str; 5] = [
+    REASON_LAUNCH_BLOCKED,
+    REASON_HELD_BACK,
+    REASON_FOREIGN_DEFINITIONS,
+    REASON_INSUFFICIENT_CAPACITY,
+    REASON_LAUNCH_FAILED,
+];
 
 pub(super) struct Leftovers;
 
@@ -70,17 +88,14 @@ pub(super) fn claims(truth: &Truth<'_>) -> Vec<Value> {
 /// Machines of ours without a claim: the id of each, and what is wrong with it.
 pub(super) fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>) -> Vec<(String, String)> {
     let mut leaked = Vec::new();
+    let sweep = sweep(claims, book, truth);
     for machine in truth.cloud.instances() {
-        let name = own_name(&machine.name).parse::<InstanceName>().ok();
-        let ours = name.filter(|name| {
-            machine.resource_group == book.settings.resource_group && Some(name.cluster()) == book.cluster
-        });
-        let Some(uid) = ours.map(|name| name.claim_uid()) else {
+        let Some(uid) = owner(&machine, book) else {
             continue;
         };
         let renamed = own_name(&machine.name) != machine.name;
         let claimed = claims.iter().any(|claim| object::uid(claim) == uid);
-        if (!claimed || renamed) && !was_told_of(&machine.id, truth) {
+        if (!claimed || renamed) && !was_told_of(&machine.id, sweep, truth) {
             let (name, status) = (&machine.name, machine.status);
             let message = format!("machine {name} ({status}) belongs to no claim");
             leaked.push((machine.id, message));
@@ -89,9 +104,58 @@ pub(super) fn leaks(claims: &[Value], book: &Book, truth: &Truth<'_>) -> Vec<(St
     leaked
 }
 
+/// The uid of the claim that a machine of ours was bought for.
+fn owner(machine: &InstanceTruth, book: &Book) -> Option<String> {
+    let name = own_name(&machine.name).parse::<InstanceName>().ok();
+    let ours = name.filter(|name| {
+        machine.resource_group == book.settings.resource_group && Some(name.cluster()) == book.cluster
+    });
+    ours.map(|name| name.claim_uid())
+}
+
+/// Whether there is so much that the sweep waits for a person.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sweep {
+    Goes,
+    Stops,
+}
+
+/// Up to so many the sweep removes without asking, or a tenth of all.
+const FEW: usize = 3;
+
+/// Whether the sweep has reason to stop now: machines of nobody with claims that are not there and left something behind, or
+/// claims that lack their machine or their Node.
+fn sweep(claims: &[Value], book: &Book, truth: &Truth<'_>) -> Sweep {
+    let is_there = |uid: &String| claims.iter().any(|claim| object::uid(claim) == uid);
+    let machines: Vec<InstanceTruth> = truth.cloud.instances();
+    let ours: Vec<String> = machines.iter().filter_map(|it| owner(it, book)).collect();
+    let orphans = ours.iter().filter(|uid| !is_there(uid)).count();
+    let parts = truth.cloud.parts_without_instance();
+    let owners = parts.iter().filter_map(|part| owner_of_swept(part, book));
+    let forgotten: BTreeSet<String> = owners.filter(|uid| !is_there(uid)).collect();
+    let launched: Vec<&Value> = claims.iter().filter(|claim| is_true(claim, LAUNCHED)).collect();
+    let state = truth.kube.state();
+    let nodes: BTreeSet<String> = state
+        .store
+        .list(&TableKey::of("", "nodes"), None)
+        .map(|stored| stored.key.name.clone())
+        .collect();
+    let lacks = |claim: &&&Value| {
+        let has_machine = ours.iter().any(|uid| uid == object::uid(claim));
+        !has_machine || is_true(claim, NODE_REGISTERED) && !nodes.contains(object::name(claim))
+    };
+    let lacking = launched.iter().filter(lacks).count();
+    let is_much = orphans + forgotten.len() > FEW.max(ours.len() / 10);
+    if is_much || lacking > FEW.max(launched.len() / 10) {
+        Sweep::Stops
+    } else {
+        Sweep::Goes
+    }
+}
+
 /// Whether people were told of a machine, or what is left of one, that is not collected: its Node is ready, or so many belong
-/// to no claim that somebody must confirm it.
-fn was_told_of(id: &str, truth: &Truth<'_>) -> bool {
+/// to no claim that somebody must confirm it. What was told when there were more is no excuse for those that are left.
+fn was_told_of(id: &str, sweep: Sweep, truth: &Truth<'_>) -> bool {
     let state = truth.kube.state();
     let told = |reason: &str| {
         let mut events = state.store.list(&TableKey::of("", "events"), None);
@@ -103,7 +167,7 @@ fn was_told_of(id: &str, truth: &Truth<'_>) -> bool {
     };
     let mut nodes = state.store.list(&TableKey::of("", "nodes"), None);
     let works = nodes.any(|stored| is_ready_node(&stored.shared(), id));
-    works && told(REASON_GARBAGE_FOUND) || told(REASON_COLLECTION_STOPPED)
+    works && told(REASON_GARBAGE_FOUND) || sweep == Sweep::Stops && told(REASON_COLLECTION_STOPPED)
 }
 
 fn is_ready_node(node: &Value, machine: &str) -> bool {
@@ -126,8 +190,7 @@ fn lack(claim: &Value, book: &Book, truth: &Truth<'_>) -> Option<String> {
         .cluster
         .and_then(|cluster| InstanceName::new(cluster, object::uid(claim)));
     let machine = name.and_then(|name| truth.cloud.instance(&name.to_string()));
-    let says_no = |condition: &Value| condition["type"] == LAUNCHED && condition["status"] == "False";
-    let explained = conditions(claim).iter().any(says_no) || was_warned_of(claim, truth);
+    let explained = conditions(claim).iter().any(says_why_not) || was_warned_of(claim, book, truth);
     match &machine {
         Some(machine) if machine.resource_group != book.settings.resource_group => None,
         Some(machine) if machine.status != "running" => {
@@ -151,13 +214,37 @@ fn is_refusal(condition: &Value) -> bool {
         && condition["reason"] == REASON_LAUNCH_REFUSED
 }
 
-/// Whether an event tells what is wrong with a claim.
-fn was_warned_of(claim: &Value, truth: &Truth<'_>) -> bool {
+/// Whether a claim says now that it has come to its end, or what keeps others from buying for it: that word is taken back
+/// when it is no longer so. That its name is taken is seen from the machine that has it.
+fn says_why_not(condition: &Value) -> bool {
+    let blocked = [REASON_LAUNCH_BLOCKED, REASON_HELD_BACK].map(Value::from);
+    condition["type"] == LAUNCHED
+        && (condition["status"] == "False"
+            || condition["status"] == "Unknown" && blocked.contains(&condition["reason"]))
+}
+
+/// Whether people were told what is wrong with the purchase for a claim since everything was put right: what was wrong
+/// before is no reason any more.
+fn was_warned_of(claim: &Value, book: &Book, truth: &Truth<'_>) -> bool {
+    let healed_for = book
+        .healed_at
+        .map(|healed| truth.since_start.saturating_sub(healed));
+    let told = |event: &Value| {
+        let told_at = event["metadata"]["creationTimestamp"].as_str();
+        let told_at = told_at.and_then(|it| it.parse::<Timestamp>().ok());
+        let told_for = told_at.map(|at| between(at, truth.now));
+        healed_for.is_none_or(|healed| told_for.is_some_and(|told| told <= healed + SECOND))
+    };
     let state = truth.kube.state();
     let mut events = state.store.list(&TableKey::of("", "events"), None);
     events.any(|stored| {
-        let event = stored.value();
-        event["involvedObject"]["uid"] == claim["metadata"]["uid"] && event["type"] == "Warning"
+        let event = stored.shared();
+        event["involvedObject"]["uid"] == claim["metadata"]["uid"]
+            && event["type"] == "Warning"
+            && event["reason"]
+                .as_str()
+                .is_some_and(|it| ABOUT_BUYING.contains(&it))
+            && told(&event)
     })
 }
 
@@ -165,9 +252,10 @@ fn was_warned_of(claim: &Value, truth: &Truth<'_>) -> bool {
 /// have been swept since; the rest is the cloud's.
 fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
     let failed = book.strikes("c13-partial-create") + book.strikes("c13-auto-delete-ignored") > 0;
+    let sweep = sweep(&claims(truth), book, truth);
     for part in truth.cloud.parts_without_instance() {
         let is_blamed = is_swept(&part, book) || !failed && !is_kept(&part, book);
-        if is_blamed && !was_told_of(&part.id, truth) {
+        if is_blamed && !was_told_of(&part.id, sweep, truth) {
             let message = format!("{} ({}) outlived its machine", part.id, part.name);
             found.blame("S18", truth.since_start, message);
         }
@@ -176,23 +264,30 @@ fn orphans(book: &Book, truth: &Truth<'_>, found: &mut Findings) {
 
 /// Whether the sweep answers for it: interfaces and volumes that go with their machine say so in their names.
 pub(super) fn is_swept(part: &PartTruth, book: &Book) -> bool {
+    owner_of_swept(part, book).is_some()
+}
+
+/// The uid of the claim that something was made for which the sweep answers for.
+fn owner_of_swept(part: &PartTruth, book: &Book) -> Option<String> {
     let unnumbered = part.name.trim_end_matches(|c: char| c.is_ascii_digit());
     let machine = part.name.strip_suffix("-vni");
     let machine = machine.or(part.name.strip_suffix("-boot"));
-    is_ours(machine.or(unnumbered.strip_suffix("-scratch-")), part, book)
+    owner_of(machine.or(unnumbered.strip_suffix("-scratch-")), part, book)
 }
 
 /// Whether it is a volume that somebody wished to outlive its machine.
 fn is_kept(part: &PartTruth, book: &Book) -> bool {
     let unnumbered = part.name.trim_end_matches(|c: char| c.is_ascii_digit());
     let machine = part.name.strip_suffix("-boot-kept");
-    is_ours(machine.or(unnumbered.strip_suffix("-data-")), part, book)
+    owner_of(machine.or(unnumbered.strip_suffix("-data-")), part, book).is_some()
 }
 
-fn is_ours(machine: Option<&str>, part: &PartTruth, book: &Book) -> bool {
+fn owner_of(machine: Option<&str>, part: &PartTruth, book: &Book) -> Option<String> {
     let name = machine.and_then(InstanceName::of_machine);
-    part.resource_group == book.settings.resource_group
-        && name.is_some_and(|name| Some(name.cluster()) == book.cluster)
+    let ours = name.filter(|name| {
+        part.resource_group == book.settings.resource_group && Some(name.cluster()) == book.cluster
+    });
+    ours.map(|name| name.claim_uid())
 }
 
 #[cfg(test)]
@@ -246,6 +341,60 @@ mod tests {
         stage.claim("a").await;
         stage.conditions("a", &[(LAUNCHED, "False", 1)]).await;
         assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    fn warn(stage: &Stage, name: &str, uid: &str, reason: &str) {
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Event",
+                "metadata": {"name": name, "namespace": "default"},
+                "involvedObject": {"kind": "NodeClaim", "uid": uid}, "type": "Warning", "reason": reason,
+            }),
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_wrong_before_healing_is_no_reason_to_have_no_machine() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        warn(&stage, "old", &uid, REASON_LAUNCH_FAILED);
+        assert_eq!(unmet(&stage), [""; 0], "nothing was put right yet");
+        stage.pass(60).await;
+        stage.judge.healed(Duration::from_secs(60));
+        stage.pass(60).await;
+        assert_eq!(unmet(&stage), ["L2"]);
+        warn(&stage, "other", &uid, "Unhealthy");
+        assert_eq!(unmet(&stage), ["L2"], "that is not why");
+        warn(&stage, "new", &uid, REASON_HELD_BACK);
+        assert_eq!(unmet(&stage), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_well_must_be_so_in_the_end() {
+        let mut stage = Stage::new().await;
+        stage.settles();
+        stage.pass(600).await;
+        stage.ends();
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+        stage.claim("a").await;
+        stage.ends();
+        assert_eq!(stage.blamed(), ["L2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_says_what_keeps_others_from_buying_for_it_may_wait() {
+        let mut stage = Stage::new().await;
+        stage.claim("a").await;
+        stage.judge.healed(Duration::ZERO);
+        for (reason, blamed) in [(REASON_LAUNCH_FAILED, &["L2"][..]), (REASON_LAUNCH_BLOCKED, &[])] {
+            let word = json!({
+                "type": LAUNCHED, "status": "Unknown", "reason": reason, "message": "there is no such class",
+                "lastTransitionTime": "2026-11-16T10:00:00Z",
+            });
+            stage.patch("a", json!({"status": {"conditions": [word]}})).await;
+            assert_eq!(unmet(&stage), blamed, "{reason}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -317,10 +466,7 @@ mod tests {
         assert_eq!(unmet(&stage), ["S18"], "the sweep has missed it");
         let parts = stage.cloud.parts_without_instance();
         let missed = parts.iter().find(|part| part.name.ends_with("-x2-vni")).unwrap();
-        for (reason, blamed) in [
-            (REASON_GARBAGE_FOUND, &["S18"][..]),
-            (REASON_COLLECTION_STOPPED, &[]),
-        ] {
+        for reason in [REASON_GARBAGE_FOUND, REASON_COLLECTION_STOPPED] {
             write::insert(
                 &stage.server,
                 json!({
@@ -328,8 +474,23 @@ mod tests {
                     "reason": reason, "message": format!("to delete these ({})", missed.id),
                 }),
             );
-            assert_eq!(unmet(&stage), blamed, "{reason}");
+            assert_eq!(
+                unmet(&stage),
+                ["S18"],
+                "{reason}: it is one, and the sweep goes on"
+            );
         }
+        // Now so many claims are not there that nothing is swept.
+        for number in 1..=4 {
+            let forgotten = stage.name_of(&format!("00000000-0000-4000-8000-{number:012}"));
+            let interface = json!({"name": format!("{forgotten}-vni"), "subnet": {"id": account.subnets[0]}});
+            stage
+                .cloud_says(http::Method::POST, path, &interface.to_string())
+                .await;
+        }
+        let blamed: Vec<String> = stage.unmet().into_iter().map(|it| it.message).collect();
+        assert!(blamed.iter().all(|it| !it.contains(&missed.id)), "{blamed:?}");
+        assert_eq!(blamed.len(), 4, "nobody was told of these");
     }
 
     /// A volume of that name outlives a machine that is none of our business.

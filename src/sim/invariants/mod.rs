@@ -35,6 +35,7 @@ mod shown;
 #[cfg(test)]
 pub(super) mod stage;
 mod synced;
+mod told;
 mod trust;
 mod writes;
 
@@ -185,6 +186,7 @@ impl Judge {
                 Box::new(replaced::Replaced::default()),
                 Box::new(synced::Synced::default()),
                 Box::new(holds::Holds::default()),
+                Box::new(told::Told::default()),
                 Box::new(runaway::Runaway::default()),
                 Box::new(replicas::Replicas),
                 Box::new(quiet::Quiet),
@@ -234,10 +236,15 @@ impl Judge {
 
     /// Takes what is still not as it must be for violations. From here on nothing may change any more.
     pub fn settled(&mut self, truth: &Truth<'_>) {
+        self.must_be_met(truth);
+        self.book.quiet_since = Some(truth.since_start);
+    }
+
+    /// Takes what is not as it must be for violations: after healing has had its time, and again in the end.
+    pub fn must_be_met(&mut self, truth: &Truth<'_>) {
         for unmet in self.unmet(truth) {
             self.found.blame(unmet.id, unmet.at, unmet.message);
         }
-        self.book.quiet_since = Some(truth.since_start);
     }
 
     /// Looks at what was written into logs, for secrets.

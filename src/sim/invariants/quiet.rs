@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::book::Book;
+use super::book::{Book, Machine, Sent};
+use super::purchases::bought_for;
 use super::{Check, Findings, Truth};
 use crate::sim::history::{Edge, Entry, What, Who};
 use crate::sim::world::effects::{Deed, Verb, effect};
@@ -11,6 +12,10 @@ use crate::sim::world::effects::{Deed, Verb, effect};
 /// What nodes report is looked at, and classes are resolved anew, every five minutes: what changed before all was well may
 /// be written down that much later.
 const ROUND: Duration = Duration::from_secs(330);
+
+/// So long after the last change of a machine nothing follows from it any more: the one in its place joins within four
+/// minutes of running, what its node has is written at most a round later, and pods leave a dead node within another five.
+const CONSEQUENCES: Duration = Duration::from_mins(15);
 
 /// How soon after healing nobody is refused for want of rights any more.
 const WORKS_AGAIN: Duration = Duration::from_mins(1);
@@ -26,13 +31,11 @@ impl Check for Quiet {
         };
         let (request, status) = (&sent.request, answer.status);
         let deed = effect(request.edge, &request.method, &request.path);
-        // A machine that goes down by itself is a reason to act at any time.
-        let quiet = book
-            .quiet_since
-            .is_some_and(|since| since <= sent.at && book.machine_changed < since);
+        let quiet = book.quiet_since.is_some_and(|since| is_quiet(sent, since));
         let calm_for = book.quiet_since.map(|since| sent.at.saturating_sub(since));
         let unreasoned = |deed: &Deed| needs_a_reason(deed, calm_for.unwrap_or_default());
-        if quiet && deed.as_ref().is_some_and(unreasoned) && status.is_some_and(|status| status < 300) {
+        let unreasoned = deed.as_ref().is_some_and(unreasoned) && !is_wanted(sent, book);
+        if quiet && unreasoned && status.is_some_and(|status| status < 300) {
             let message = format!("{} {} although nothing happened", request.method, request.path);
             found.blame("L4", entry.at, message);
         }
@@ -45,6 +48,22 @@ impl Check for Quiet {
             found.blame("L10", entry.at, message);
         }
     }
+}
+
+/// Whether nothing had happened, when it was sent, that is a reason to act: a machine that goes down by itself is one at
+/// any time, for as long as everything may take that follows from it.
+fn is_quiet(sent: &Sent, since: Duration) -> bool {
+    let changed = sent.machine_changed;
+    sent.at >= since && (changed < since || sent.at.saturating_sub(changed) >= CONSEQUENCES)
+}
+
+/// Whether it buys for a claim that waits for its machine, which is always right.
+fn is_wanted(sent: &Sent, book: &Book) -> bool {
+    let claim = bought_for(&sent.request);
+    claim.is_some_and(|claim| {
+        let mut earlier = book.machines_of(&claim).filter(|machine| machine.seen < sent.at);
+        !earlier.any(Machine::is_live)
+    })
 }
 
 /// Time alone is the reason to take away a record of what was withheld, which stays for as long again as that was.
@@ -125,6 +144,38 @@ mod tests {
         stage.delete_machine(&id).await;
         write(&mut stage, CLAIM, Some(200));
         assert!(!stage.blamed().contains(&"L4"), "{:?}", stage.judge.violations());
+        // It is gone for good within three minutes.
+        stage.pass(200).await;
+        stage.pass(CONSEQUENCES.as_secs()).await;
+        write(&mut stage, CLAIM, Some(200));
+        assert!(stage.blamed().contains(&"L4"), "not for ever");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happens_to_the_machines_of_others_is_none() {
+        let mut stage = Stage::new().await;
+        let billing = stage.machine("billing").await;
+        stage.pass(200).await;
+        stage.settles();
+        stage.pass(10).await;
+        stage.delete_machine(&billing).await;
+        write(&mut stage, CLAIM, Some(200));
+        assert_eq!(stage.blamed(), ["L4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_deed_itself_changes_is_no_reason_for_it() {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        let id = stage.machine(&stage.name_of(&uid)).await;
+        stage.pass(200).await;
+        stage.settles();
+        stage.pass(10).await;
+        let path = format!("/v1/instances/{id}");
+        let number = stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        stage.cloud_says(Method::DELETE, &path, "").await;
+        stage.hears(0, number, Some(204), "");
+        assert!(stage.blamed().contains(&"L4"), "{:?}", stage.judge.violations());
     }
 
     #[tokio::test(start_paused = true)]

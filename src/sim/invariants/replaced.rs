@@ -17,7 +17,7 @@ use super::claims::is_true;
 use super::pods::{is_hopeless, open_pools, serves};
 use super::runaway::pods_of;
 use super::{Check, Findings, Truth};
-use crate::api::names::{DISRUPTED_TAINT, REASON_NOMINATED, REASON_SPOT_PREEMPTION};
+use crate::api::names::{DISRUPTED_TAINT, REASON_NOMINATED, WITHHELD_PREEMPTED, WITHHELD_STOPPING};
 use crate::clock::between;
 use crate::sim::history::{Entry, What};
 use crate::sim::ibm::Class;
@@ -235,12 +235,14 @@ fn judge_successors(loss: &Loss, now: Duration, truth: &Truth<'_>, found: &mut F
 }
 
 /// Whether what went wrong has left nothing to buy, or nothing to buy it by: something is withheld for another reason than
-/// that it was taken back, or a class is not ready.
+/// that it was or is being taken back, or a class is not ready.
 fn is_short(truth: &Truth<'_>) -> bool {
     let withheld = |hold: &Value| {
+        let reason = hold["spec"]["reason"].as_str().unwrap_or_default();
+        let is_taken = [WITHHELD_PREEMPTED, WITHHELD_STOPPING].contains(&reason);
         let until = hold["spec"]["until"].as_str();
         let until = until.and_then(|until| until.parse::<Timestamp>().ok());
-        hold["spec"]["reason"] != REASON_SPOT_PREEMPTION && until.is_none_or(|until| until > truth.now)
+        !is_taken && until.is_none_or(|until| until > truth.now)
     };
     let holds = objects(truth, "karpenter-ibm.sh", "unavailableofferings");
     let classes = objects(truth, "karpenter-ibm.sh", "ibmnodeclasses");
@@ -457,25 +459,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn where_something_else_left_nothing_to_buy_nobody_need_have_a_claim() {
-        for withheld in [true, false] {
+        for (reason, excuses) in [
+            ("Quota", true),
+            ("Shortage", true),
+            ("Preempted", false),
+            ("Stopping", false),
+        ] {
             let mut stage = joined().await;
             pool(&stage);
             taken_back(&mut stage).await;
             stage.struck("c8-quota-refused", "instances.create");
             node(&mut stage, &taint(), "");
             pod(&mut stage, "shop-2", None);
-            if withheld {
-                write::insert(
-                    &stage.server,
-                    json!({
-                        "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
-                        "metadata": {"name": "spot.all"},
-                        "spec": {"key": "spot:*:*", "reason": "Quota", "until": "2026-11-16T12:00:00Z"},
-                    }),
-                );
-            }
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
+                    "metadata": {"name": "spot.all"},
+                    "spec": {"key": "spot:*:*", "reason": reason, "until": "2026-11-16T12:00:00Z"},
+                }),
+            );
             pass(&mut stage, 210).await;
-            assert_eq!(is_late(&stage), !withheld);
+            assert_eq!(is_late(&stage), !excuses, "{reason}");
         }
     }
 

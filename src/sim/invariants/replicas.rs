@@ -1,4 +1,5 @@
-//! S20: no replica panics or ends by itself. Nor does it panic over one object, which it tells in an event.
+//! S20: no replica panics or ends by itself, nor one of its loops. Nor does it panic over one object, which it tells in an
+//! event.
 
 use http::Method;
 use serde_json::Value;
@@ -50,7 +51,8 @@ mod tests {
         assert!(stage.blamed().is_empty());
         stage.turns(0, "panicked");
         stage.turns(1, "ended by itself");
-        assert_eq!(stage.blamed(), ["S20"; 2]);
+        stage.turns(1, "ended by itself in termination, 1 times in all");
+        assert_eq!(stage.blamed(), ["S20"; 3]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,26 +1,51 @@
 //! S16: keys and tokens never leave, but to IAM, which wants them; nor are they in any line of the log. Tokens are learned
-//! when IAM gives them out.
+//! when IAM gives them out. What machines join with is learned when the API server gives it out, and may be in an order.
 
 use std::time::Duration;
 
+use http::Method;
 use memchr::memmem::Finder;
 use serde_json::Value;
 
 use super::book::Book;
 use super::{Findings, Settings};
-use crate::sim::history::{Answer, Edge, Entry, What, Who};
+use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
 
 pub(super) struct Secrets {
     canaries: Canaries,
 }
 
 /// What must not be found, ready to be looked for.
-struct Canaries(Vec<Finder<'static>>);
+struct Canaries(Vec<Canary>);
+
+struct Canary {
+    text: Finder<'static>,
+    goes: Goes,
+}
+
+/// Where a secret may go, beside IAM.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goes {
+    /// Nowhere.
+    Nowhere,
+    /// To a machine, with its order.
+    WithAnOrder,
+}
 
 impl Canaries {
     fn new(settings: &Settings) -> Self {
-        let texts = settings.canaries.iter().filter(|text| !text.is_empty());
-        Self(texts.map(|text| Finder::new(text).into_owned()).collect())
+        let mut canaries = Self(Vec::new());
+        for text in &settings.canaries {
+            canaries.add(text, Goes::Nowhere);
+        }
+        canaries
+    }
+
+    fn add(&mut self, text: &str, goes: Goes) {
+        if !text.is_empty() {
+            let text = Finder::new(text).into_owned();
+            self.0.push(Canary { text, goes });
+        }
     }
 }
 
@@ -33,13 +58,8 @@ impl Secrets {
 
     /// Looks for secrets in a line of the log.
     pub(super) fn read_log(&self, at: Duration, line: &str, found: &mut Findings) {
-        scan(
-            &self.canaries,
-            || "a log line".to_owned(),
-            line.as_bytes(),
-            at,
-            found,
-        );
+        let place = || "a log line".to_owned();
+        self.canaries.scan(place, line.as_bytes(), |_| false, at, found);
     }
 
     pub(super) fn observe(&mut self, entry: &Entry, book: &Book, found: &mut Findings) {
@@ -54,42 +74,60 @@ impl Secrets {
             return;
         }
         let place = || format!("{} {}", request.method, request.path);
-        for part in [
-            request.body.as_ref(),
-            request.path.as_bytes(),
-            request.query.as_bytes(),
-        ] {
-            scan(&self.canaries, place, part, entry.at, found);
+        let ordered = |goes| goes == Goes::WithAnOrder && is_order(request);
+        let body = request.body.as_ref();
+        self.canaries.scan(place, body, ordered, entry.at, found);
+        for part in [request.path.as_bytes(), request.query.as_bytes()] {
+            self.canaries.scan(place, part, |_| false, entry.at, found);
         }
     }
 
     fn learn(&mut self, answer: &Answer, book: &Book) {
-        let from_iam = book.answered.as_ref().is_some_and(|sent| {
-            sent.request.edge == Edge::Cloud && sent.request.path.starts_with("/identity/token")
-        });
-        if !from_iam {
+        let Some(request) = book.answered.as_ref().map(|sent| &sent.request) else {
+            return;
+        };
+        let from_iam = request.edge == Edge::Cloud && request.path.starts_with("/identity/token");
+        let to_join = request.edge == Edge::Kube
+            && request.method == Method::POST
+            && request.path.contains("/serviceaccounts/")
+            && request.path.ends_with("/token");
+        if !from_iam && !to_join {
             return;
         }
         let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        if let Some(token) = said["access_token"].as_str() {
-            self.canaries.0.push(Finder::new(token).into_owned());
-        }
+        let (token, goes) = if from_iam {
+            (&said["access_token"], Goes::Nowhere)
+        } else {
+            (&said["status"]["token"], Goes::WithAnOrder)
+        };
+        self.canaries.add(token.as_str().unwrap_or_default(), goes);
     }
 }
 
-/// Looks for secrets in a text; the secret itself is not repeated.
-fn scan(canaries: &Canaries, place: impl Fn() -> String, text: &[u8], at: Duration, found: &mut Findings) {
-    for (number, canary) in canaries.0.iter().enumerate() {
-        if canary.find(text).is_some() {
-            found.blame("S16", at, format!("secret {number} is in {}", place()));
+fn is_order(request: &Request) -> bool {
+    request.edge == Edge::Cloud && request.method == Method::POST && request.path == "/v1/instances"
+}
+
+impl Canaries {
+    /// Looks for secrets in a text, but for those that may be there; the secret itself is not repeated.
+    fn scan(
+        &self,
+        place: impl Fn() -> String,
+        text: &[u8],
+        may_be: impl Fn(Goes) -> bool,
+        at: Duration,
+        found: &mut Findings,
+    ) {
+        for (number, canary) in self.0.iter().enumerate() {
+            if !may_be(canary.goes) && canary.text.find(text).is_some() {
+                found.blame("S16", at, format!("secret {number} is in {}", place()));
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
-
     use super::super::stage::{CANARY, Stage};
     use super::*;
 
@@ -126,5 +164,20 @@ mod tests {
         assert_eq!(stage.blamed(), ["S16"]);
         stage.judge.read_log(Duration::ZERO, "asked with eyJ.token");
         assert_eq!(stage.blamed(), ["S16"; 2], "nor may it be in a log");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_machine_joins_with_goes_with_its_order_and_nowhere_else() {
+        let mut stage = Stage::new().await;
+        let account = "/api/v1/namespaces/x/serviceaccounts/joiner/token";
+        let asked = stage.sends(0, Edge::Kube, &Method::POST, account, "");
+        stage.hears(0, asked, Some(201), r#"{"status":{"token":"eyJ.join"}}"#);
+        let order = r#"{"user_data":"token: eyJ.join"}"#;
+        stage.sends(0, Edge::Cloud, &Method::POST, "/v1/instances", order);
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+        stage.sends(0, Edge::Cloud, &Method::POST, "/v3/tags/attach", order);
+        stage.sends(0, Edge::Kube, &Method::POST, "/api/v1/namespaces/x/events", order);
+        stage.judge.read_log(Duration::ZERO, order);
+        assert_eq!(stage.blamed(), ["S16"; 3]);
     }
 }

@@ -377,6 +377,17 @@ impl Stage {
         self.judge.look(&truth);
     }
 
+    /// Looks whether everything is still as it must be.
+    pub(in crate::sim) fn ends(&mut self) {
+        let truth = Truth {
+            kube: &self.server,
+            cloud: &self.cloud,
+            now: self.clock.now(),
+            since_start: self.clock.instant() - self.started,
+        };
+        self.judge.must_be_met(&truth);
+    }
+
     /// Everything is as it must be, and must stay so.
     pub(in crate::sim) fn settles(&mut self) {
         let truth = Truth {

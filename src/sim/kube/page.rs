@@ -33,15 +33,15 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The first objects that a request selects, as many as it wants.
+    /// The first objects that a request selects, as many as it gets.
     pub(super) fn of<'a>(
         mut objects: impl Iterator<Item = &'a Arc<Stored>>,
         ask: &Ask,
+        items_max: usize,
         revision: u64,
     ) -> Self {
-        let limit = ask.options.limit.unwrap_or(usize::MAX);
         let selected = objects.by_ref().filter(|stored| read::selects(ask, stored));
-        let items: Vec<_> = selected.take(limit).cloned().collect();
+        let items: Vec<_> = selected.take(items_max).cloned().collect();
         // With selectors a real server does not know how many are left. A full page ends without a look at what follows,
         // so whether any of that is selected shows on the next one; unless one object is asked for by name.
         let plain = ask.options.labels.is_empty() && ask.options.fields.is_empty();

@@ -35,6 +35,9 @@ pub fn get(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result<Re
         let state = server.state();
         check_not_ahead(&ask.options, state.store.revision())?;
         let view = past.and_then(|revision| state.store.at(&table, revision));
+        if let Some(past) = past {
+            note_past(server, &state.store, &user.name, kind, past);
+        }
         match view {
             Some(view) => view.get(&key).cloned(),
             None => state.store.get(&table, &key).cloned(),
@@ -103,6 +106,7 @@ pub fn visible(
     if oldest.is_some_and(|oldest| oldest > revision) {
         return Err(too_large_version(oldest.unwrap_or_default(), revision));
     }
+    note_past(server, &state.store, user, kind, revision);
     let view = state.store.at(&table, revision);
     let objects = view.iter().flat_map(|view| view.after(None, None)).cloned();
     Ok((objects.collect(), revision))
@@ -141,13 +145,17 @@ fn first_page(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> Result
         Some(_) => None,
         None => allowed_past(server, user, kind, &ask.options)?,
     };
+    let items_max = items_max(server, user, kind, ask);
     let state = server.state();
     let now = state.store.revision();
     check_not_ahead(&ask.options, now)?;
     // A cache that is held back remembers what it shows; where we do not, it has caught up.
     let past = past.filter(|past| state.store.remembers(&kind.table(), *past));
+    if let Some(past) = past {
+        note_past(server, &state.store, &user.name, kind, past);
+    }
     let revision = exact.or(past).unwrap_or(now);
-    page_at(&state.store, kind, ask, revision, None).ok_or_else(|| {
+    page_at(&state.store, kind, ask, items_max, revision, None).ok_or_else(|| {
         Refusal::expired(format!(
             "The resourceVersion for the provided list is too old: {revision}"
         ))
@@ -164,18 +172,52 @@ fn next_page(
     let expired = || {
         Refusal::expired("The provided continue parameter is too old to display a consistent list result.")
     };
-    if server.watching().forgets_pages(&user.name, &kind.table()) {
+    if server.watching().forgets_page(&user.name, &kind.table()) {
         return Err(expired());
     }
+    let items_max = items_max(server, user, kind, ask);
     let state = server.state();
-    page_at(&state.store, kind, ask, token.revision(), Some(&token.after())).ok_or_else(expired)
+    page_at(
+        &state.store,
+        kind,
+        ask,
+        items_max,
+        token.revision(),
+        Some(&token.after()),
+    )
+    .ok_or_else(expired)
+}
+
+/// How many objects a page has at most: what the client wants, or less. Whoever wants no pages gets none.
+fn items_max(server: &ApiServer, user: &User, kind: &Kind, ask: &Ask) -> usize {
+    let Some(wanted) = ask.options.limit else {
+        return usize::MAX;
+    };
+    let longest = server.watching().page_items_max(&user.name, &kind.table());
+    longest.map_or(wanted, |longest| wanted.min(longest))
+}
+
+/// Notes that somebody is shown a kind as it was, if it has changed since.
+fn note_past(server: &ApiServer, store: &Store, user: &str, kind: &Kind, revision: u64) {
+    let table = kind.table();
+    let since = store.since(&table, revision);
+    if since.is_some_and(|mut changes| changes.next().is_some()) {
+        server.watching().meet_hold(user, &table);
+    }
 }
 
 /// The objects that are selected, as they were at a revision; `None` if that is no longer known.
-fn page_at(store: &Store, kind: &Kind, ask: &Ask, revision: u64, after: Option<&ObjectKey>) -> Option<Page> {
+fn page_at(
+    store: &Store,
+    kind: &Kind,
+    ask: &Ask,
+    items_max: usize,
+    revision: u64,
+    after: Option<&ObjectKey>,
+) -> Option<Page> {
     let view = store.at(&kind.table(), revision)?;
     let objects = view.after(after, ask.target.namespace.as_deref());
-    Some(Page::of(objects, ask, revision))
+    Some(Page::of(objects, ask, items_max, revision))
 }
 
 /// Whether a stored object is selected by a request.

@@ -10,7 +10,8 @@ use kube::client::Body;
 use serde_json::Value;
 use tower::{BoxError, service_fn};
 
-/// Writes without resourceVersions and deletions without preconditions.
+/// Writes and deletions without resourceVersions. Leases are left alone: whoever cannot renew the one that it holds by
+/// cannot lead, and does no harm at all.
 pub(super) fn without_resource_versions(inner: Client) -> Client {
     let namespace = inner.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
@@ -18,8 +19,9 @@ pub(super) fn without_resource_versions(inner: Client) -> Client {
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await?;
+            let is_lease = head.uri.path().contains("/leases/");
             let body = match head.method {
-                Method::PATCH | Method::PUT | Method::DELETE => unconditional(&body),
+                Method::PATCH | Method::PUT | Method::DELETE if !is_lease => unconditional(&body),
                 _ => body,
             };
             let request = Request::from_parts(head, Body::from(body));
@@ -29,14 +31,15 @@ pub(super) fn without_resource_versions(inner: Client) -> Client {
     Client::new(service, namespace)
 }
 
-/// A body without what makes a write depend on what was read.
+/// A body without the version that a write rests on. Which object is meant it still says.
 fn unconditional(body: &Bytes) -> Bytes {
     let Ok(Value::Object(mut object)) = serde_json::from_slice(body) else {
         return body.clone();
     };
-    object.remove("preconditions");
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("resourceVersion");
+    for part in ["preconditions", "metadata"] {
+        if let Some(part) = object.get_mut(part).and_then(Value::as_object_mut) {
+            part.remove("resourceVersion");
+        }
     }
     Value::Object(object).to_string().into()
 }
@@ -85,6 +88,7 @@ fn consistent_list(request: &Request<Body>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
     use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
     use kube::core::ObjectList;
@@ -116,11 +120,34 @@ mod tests {
             .patch("a", &PatchParams::default(), &Patch::Merge(&stale))
             .await;
         assert_eq!(patched.unwrap().data.unwrap()["k"], "v");
-        let never = DeleteParams::default().preconditions(Preconditions {
-            uid: Some("another".to_owned()),
-            resource_version: None,
+        let that = |uid: Option<&str>| {
+            DeleteParams::default().preconditions(Preconditions {
+                uid: uid.map(str::to_owned),
+                resource_version: Some("1".to_owned()),
+            })
+        };
+        let another = configs.delete("a", &that(Some("another"))).await;
+        assert!(another.is_err(), "it is not the one that is meant");
+        configs.delete("a", &that(None)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_renewed_as_it_was_read() {
+        let server = server();
+        let leases: Api<Lease> = Api::default_namespaced(without_resource_versions(server.admin()));
+        let mut lease = Lease::default();
+        lease.metadata.name = Some("leader".to_owned());
+        let made = leases.create(&PostParams::default(), &lease).await.unwrap();
+        let mut taken = made;
+        taken.spec = Some(LeaseSpec {
+            holder_identity: Some("one".to_owned()),
+            ..LeaseSpec::default()
         });
-        configs.delete("a", &never).await.unwrap();
+        let params = PostParams::default();
+        assert!(leases.replace("leader", &params, &taken).await.is_ok());
+        taken.spec.get_or_insert_default().holder_identity = Some("two".to_owned());
+        let late = leases.replace("leader", &params, &taken).await;
+        assert!(late.is_err(), "it rests on what was read before");
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
 use super::hearsay::{changed, heard};
+use crate::api::names::REASON_SPOT_PREEMPTION;
 
 /// Pods are deleted where they should be evicted, and no disruption budget is looked at.
 pub(super) fn with_raw_deletes(inner: Client) -> Client {
@@ -166,6 +167,29 @@ pub(super) fn deaf(inner: Client) -> Client {
             if query.contains("watch=") && request.uri().path().ends_with("/nodeclaims") {
                 std::future::pending::<()>().await;
             }
+            inner.send(request).await.map_err(BoxError::from)
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// Whoever tells that a machine was taken back hears that it was told before.
+pub(super) fn hushed(inner: Client) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let inner = inner.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let event: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if head.method == Method::POST && event["reason"] == REASON_SPOT_PREEMPTION {
+                let status = json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409, "reason": "AlreadyExists",
+                });
+                let answer = Response::builder().status(StatusCode::CONFLICT);
+                return Ok(answer.body(Body::from(status.to_string().into_bytes()))?);
+            }
+            let request = Request::from_parts(head, Body::from(body));
             inner.send(request).await.map_err(BoxError::from)
         }
     });

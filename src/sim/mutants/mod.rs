@@ -104,6 +104,8 @@ pub enum Mutant {
     ForNobody,
     /// A node that works is given up.
     Discontent,
+    /// Preemptions are told to nobody.
+    Hushed,
 }
 
 /// There is no such mutant.
@@ -113,7 +115,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -155,6 +157,7 @@ impl Mutant {
         Self::Whispering,
         Self::ForNobody,
         Self::Discontent,
+        Self::Hushed,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -206,6 +209,7 @@ impl Mutant {
             Self::Whispering => "whispering",
             Self::ForNobody => "for-nobody",
             Self::Discontent => "discontent",
+            Self::Hushed => "hushed",
         }
     }
 
@@ -268,6 +272,7 @@ impl Mutant {
             Self::Whispering => "logs its requests to IBM Cloud with the token that they carry",
             Self::ForNobody => "buys for a pod, again and again, where the pod cannot go",
             Self::Discontent => "deletes the first claim of its life as soon as that takes pods",
+            Self::Hushed => "takes it for told that a machine was taken back, and tells nobody",
         }
     }
 
@@ -304,6 +309,7 @@ impl Mutant {
             Self::Doubled => edges.kube = planning::doubled(edges.kube),
             Self::ForNobody => edges.kube = planning::for_nobody(edges.kube),
             Self::Discontent => edges.kube = planning::discontent(edges.kube),
+            Self::Hushed => edges.kube = leaving::hushed(edges.kube),
             Self::Whispering => edges.ibm.cloud = orders::whispering(edges.ibm.cloud),
             Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
             Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),

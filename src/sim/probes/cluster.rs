@@ -1,10 +1,10 @@
-//! Rare things in the cluster: what others did, and what replicas were shown or never shown.
+//! Rare things in the cluster: what replicas were shown or never shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 
-use super::{CONFLICT, FINALIZER_STRIPPED, Hits, PRUNED, RECREATED, RELISTED, STALE_CLAIM, UNSEEN};
+use super::{CONFLICT, Hits, PRUNED, RELISTED, STALE_CLAIM, UNSEEN};
 use crate::sim::history::{Edge, Entry, Request, What, Who};
 use crate::sim::invariants::{Book, Truth};
 use crate::sim::kube::kind::TableKey;
@@ -41,11 +41,6 @@ impl Watchers {
                 version,
                 ..
             } => self.shown(*number, kind, object, version, truth, hits),
-            What::Fault { name, .. } => match *name {
-                "k14-strip-finalizer" => hits.hit(FINALIZER_STRIPPED),
-                "k10-recreated" => hits.hit(RECREATED),
-                _ => {}
-            },
             _ => {}
         }
         for change in &book.changed.claims {

@@ -3,6 +3,7 @@
 //! A campaign in which one of [`REGISTERED`] was never hit has not tested what it claims to. Probes judge nothing: what
 //! must not happen is for the invariants.
 
+mod aftermath;
 mod cluster;
 mod doubts;
 mod pods;
@@ -45,9 +46,9 @@ probes! {
     DELETE_404 = "delete-answered-404-while-there", "a delete was answered with 404 although the machine is there";
     ORPHAN_SWEPT = "orphan-swept", "a machine of ours without a claim was deleted";
     FOREIGN_SEEN = "foreign-machine-left-alone", "a machine that is not ours was among those listed";
-    FINALIZER_STRIPPED = "finalizer-stripped", "somebody took a finalizer off";
-    MACHINE_DELETED = "machine-deleted-by-hand", "somebody deleted a machine that a claim still needs";
-    RECREATED = "claim-recreated-under-its-name", "a claim was replaced by another of its name";
+    FINALIZER_STRIPPED = "finalizer-stripped", "a finalizer that somebody took off was put back, or the machine of a claim that went with it given back";
+    MACHINE_DELETED = "machine-deleted-by-hand", "a claim whose machine somebody deleted was given up, or another machine bought for it";
+    RECREATED = "claim-recreated-under-its-name", "a machine was bought for a claim that had replaced another of its name";
     UNSEEN = "claim-created-and-deleted-unseen", "a claim came and went without any replica being told";
     STALE_CLAIM = "stale-claim-shown-while-deleting", "a replica was shown a claim as it was before its deletion began";
     PRUNED = "allocation-pruned", "an older definition dropped an allocation";
@@ -81,6 +82,7 @@ pub struct Probes {
     services: swept::Services,
     doubts: doubts::Doubts,
     leaders: replicas::Leaders,
+    aftermath: aftermath::Aftermath,
 }
 
 impl Probes {
@@ -93,6 +95,7 @@ impl Probes {
         self.services.observe(entry, book, &mut hits);
         self.doubts.observe(entry, book, &mut hits);
         self.leaders.observe(entry, book, truth, &mut hits);
+        self.aftermath.observe(entry, book, &mut hits);
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     TOKEN_EXPIRED, WITHDRAWN,
 };
 use crate::api::names::LAUNCHED;
-use crate::sim::history::{Answer, Entry, What};
+use crate::sim::history::{Answer, Entry, What, Who};
 use crate::sim::ibm::Class;
 use crate::sim::invariants::{Book, Sent, Truth, bought_for, is_reached_exactly, is_true};
 use crate::sim::kube::object;
@@ -34,7 +34,8 @@ pub(super) struct Orders {
 
 impl Orders {
     pub(super) fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, hits: &mut Hits<'_>) {
-        if let What::Request(request) = &entry.what
+        // Strangers take names of ours, too.
+        if let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who)
             && bought_for(request).is_some_and(|claim| is_reached_exactly(&claim, truth))
         {
             hits.hit(LIMIT_REACHED);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::{DELETE_404, FOREIGN_SEEN, Hits, MACHINE_DELETED, ORPHAN_SWEPT, PAGE_FAILED, RETRY_AFTER};
+use super::{DELETE_404, FOREIGN_SEEN, Hits, ORPHAN_SWEPT, PAGE_FAILED, RETRY_AFTER};
 use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
 use crate::sim::invariants::{Book, Sent, service, target};
 
@@ -30,7 +30,6 @@ impl Services {
                     self.answered(entry, answer, sent, book, hits);
                 }
             }
-            (What::Fault { name, .. }, _) if *name == "k14-delete-machine" => hits.hit(MACHINE_DELETED),
             _ => {}
         }
     }

@@ -4,8 +4,8 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::api::names::{LEADER_LEASE, NODE_POOL};
-use crate::sim::history::{Edge, What};
+use crate::api::names::{LEADER_LEASE, NODE_POOL, TERMINATION_FINALIZER};
+use crate::sim::history::{Edge, Request, What, Who};
 use crate::sim::invariants::stage::Stage;
 use crate::sim::kube::write;
 
@@ -212,8 +212,6 @@ async fn a_claim_that_nobody_was_told_of_is_recognized() {
     stage.delete("a").await;
     stage.release("a").await;
     assert_eq!(hit(&stage, UNSEEN), 1);
-    stage.struck("k14-strip-finalizer", "nodeclaims/b");
-    assert_eq!(hit(&stage, FINALIZER_STRIPPED), 1);
     let event = What::Event {
         number: 99,
         kind: "ERROR".to_owned(),
@@ -223,6 +221,58 @@ async fn a_claim_that_nobody_was_told_of_is_recognized() {
     };
     stage.happens(Stage::replica(0), event);
     assert_eq!(hit(&stage, RELISTED), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_is_put_back_is_recognized_and_one_that_is_taken_off_is_not() {
+    let mut stage = Stage::new().await;
+    stage.claim("a").await;
+    let finalizers = |those: &[&str]| json!({"metadata": {"finalizers": those}});
+    stage.struck("k14-strip-finalizer", "nodeclaims/a");
+    stage.patch("a", finalizers(&[])).await;
+    assert_eq!(hit(&stage, FINALIZER_STRIPPED), 0);
+    stage.patch("a", finalizers(&[TERMINATION_FINALIZER])).await;
+    assert_eq!(hit(&stage, FINALIZER_STRIPPED), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_machine_of_a_claim_that_was_forced_out_is_given_back() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    let id = stage.machine(&stage.name_of(&uid)).await;
+    stage.delete("a").await;
+    stage.struck("k14-strip-finalizer", "nodeclaims/a");
+    stage.release("a").await;
+    assert_eq!(hit(&stage, FINALIZER_STRIPPED), 0);
+    stage.sends(0, Edge::Cloud, &Method::DELETE, &format!("{INSTANCES}/{id}"), "");
+    assert_eq!(hit(&stage, FINALIZER_STRIPPED), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_machine_somebody_deleted_is_given_up() {
+    let mut stage = Stage::new().await;
+    let uid = stage.claim("a").await;
+    let name = stage.name_of(&uid);
+    stage.machine(&name).await;
+    stage.struck("k14-delete-machine", &name);
+    assert_eq!(hit(&stage, MACHINE_DELETED), 0);
+    stage.delete("a").await;
+    assert_eq!(hit(&stage, MACHINE_DELETED), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_replaced_another_is_bought_for() {
+    let mut stage = Stage::new().await;
+    stage.claim("a").await;
+    stage.delete("a").await;
+    stage.pass(1).await;
+    stage.struck("k10-recreated", "nodeclaims/a");
+    stage.release("a").await;
+    let uid = stage.claim("a").await;
+    assert_eq!(hit(&stage, RECREATED), 0);
+    stage.machine(&stage.name_of(&uid)).await;
+    stage.see_cloud();
+    assert_eq!(hit(&stage, RECREATED), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,6 +293,17 @@ async fn a_limit_that_is_reached_exactly_is_recognized() {
             stage.patch(name, labels).await;
             record(&mut stage, name, None).await;
         }
+        let stranger = Request {
+            number: 1000,
+            edge: Edge::Cloud,
+            method: Method::POST,
+            path: INSTANCES.to_owned(),
+            query: String::new(),
+            hash: 0,
+            body: json!({"name": stage.name_of(&last)}).to_string().into(),
+        };
+        stage.happens(Who::User, What::Request(stranger));
+        assert_eq!(hit(&stage, LIMIT_REACHED), 0, "somebody took its name");
         order(&mut stage, &last);
         assert_eq!(hit(&stage, LIMIT_REACHED), expected, "{limit}");
     }

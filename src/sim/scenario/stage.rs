@@ -7,6 +7,7 @@ use super::{Configuration, Crash};
 use crate::sim::actors::kubelet::behavior::Oddities;
 use crate::sim::faults::{Desk, Parts};
 use crate::sim::history::{Keep, Who};
+use crate::sim::world::audit::strangers;
 use crate::sim::world::cluster::{API_KEY, Cluster, InstallError};
 use crate::sim::world::edges::KubeEdge;
 use crate::sim::world::product::Findings;
@@ -67,5 +68,6 @@ fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
         oddities: Oddities::default(),
         api_key: API_KEY.to_owned(),
         sink: Arc::new(move |what| told.add(Who::World, what)),
+        witness: strangers(recorder),
     })
 }

@@ -1,4 +1,4 @@
-//! What others than replicas ask for and are told, by the API server's audit: without what they write a history would not
+//! What others than replicas ask for and are told, by the API server's audit and the strangers' own word: without what they write a history would not
 //! explain itself, and without what they read a difference between two plays of a seed would be seen late.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use http::Method;
 use super::effects::kube_parts;
 use super::recorder::{Recorder, Sent, Worth};
 use crate::hash;
+use crate::sim::faults::Witness;
 use crate::sim::history::{CarriedOut, Edge, What, Who};
 use crate::sim::kube::Audit;
 use crate::sim::kube::identity::User;
@@ -61,6 +62,23 @@ impl Auditor for Others {
     }
 }
 
+/// Writes what strangers ask of the account and are told into the history. Its replicas record at their own edges.
+pub fn strangers(recorder: &Recorder) -> Witness {
+    let recorder = recorder.clone();
+    Arc::new(move |request| {
+        let sent = Sent {
+            who: Who::User,
+            edge: Edge::Cloud,
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            body: request.body().clone(),
+            worth: Worth::Kept,
+        };
+        let (recorder, number) = (recorder.clone(), recorder.request(&sent));
+        Box::new(move |told, carried_out| recorder.answer(&sent, number, told, carried_out))
+    })
+}
+
 /// What a line of a watch begins with says: `{"type":"ADDED",...`. More of it is not read, as nobody looks at what others
 /// are told: it is in the hash of the history, which is why it is here at all.
 fn event_type(line: &[u8]) -> &str {
@@ -92,15 +110,20 @@ fn worth(method: &Method, path: &str) -> Worth {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::TryStreamExt;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::api::{Api, PostParams, WatchParams};
 
     use super::*;
     use crate::clock::Clock;
+    use crate::sim::actors::kubelet::behavior::Oddities;
+    use crate::sim::faults::{Desk, Fault, Injection, Meddling, MeddlingKind, Parts};
     use crate::sim::history::Keep;
     use crate::sim::kube::identity::Keys;
     use crate::sim::kube::{ApiServer, Options};
+    use crate::sim::world::cluster::{API_KEY, Cluster};
 
     #[tokio::test(start_paused = true)]
     async fn what_others_read_and_watch_is_in_the_hash_with_what_they_were_told() {
@@ -143,6 +166,38 @@ mod tests {
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("user > 1 Kube POST /api/v1/namespaces/default/configmaps"));
         assert!(lines[1].contains("user < 1 201"), "{lines:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_strangers_do_in_the_account_is_recorded_with_what_they_were_told() {
+        let cluster = Cluster::new(1, "us-south");
+        let recorder = Recorder::new(&cluster.clock, Keep::All, 1000);
+        let told = recorder.clone();
+        let desk = Desk::new(Parts {
+            server: cluster.server.clone(),
+            cloud: cluster.cloud.clone(),
+            operator: operator().name,
+            clocks: Vec::new(),
+            oddities: Oddities::default(),
+            api_key: API_KEY.to_owned(),
+            sink: Arc::new(move |what| told.add(Who::World, what)),
+            witness: strangers(&recorder),
+        });
+        let meddling = Meddling::new(MeddlingKind::TwinMachine);
+        desk.start(&Injection {
+            at: Duration::ZERO,
+            lasts: Duration::ZERO,
+            stream: 3,
+            fault: Fault::ThirdParty(meddling),
+        })
+        .await;
+        assert_eq!(cluster.cloud.instances().len(), 1);
+        let lines: Vec<String> = recorder.history().entries().map(ToString::to_string).collect();
+        let has = |part: &str| lines.iter().any(|line| line.contains(part));
+        assert!(has("user > 1 Cloud POST /identity/token"), "{lines:?}");
+        assert!(has("user < 1 200"), "{lines:?}");
+        assert!(has("user > 2 Cloud POST /v1/instances"), "{lines:?}");
+        assert!(has("user < 2 201"), "{lines:?}");
     }
 
     fn operator() -> User {

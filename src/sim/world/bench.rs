@@ -58,6 +58,11 @@ impl Bench {
         self.judge().settled(&self.truth(at));
     }
 
+    /// The world has come to its end.
+    pub(super) fn ended(&self, at: Duration) {
+        self.judge().must_be_met(&self.truth(at));
+    }
+
     /// What was found, and what rare things were seen.
     pub(super) fn findings(&self) -> (Vec<Violation>, Probes) {
         let judge = self.judge();

@@ -20,8 +20,11 @@ use crate::sim::ibm::Cloud;
 /// doubled up to 5 minutes; what matters here is that Leases of 15 s run out sometimes and sometimes not.
 const RESTART_SECONDS: std::ops::RangeInclusive<u64> = 1..=20;
 
-/// Where replicas count the panics that they survive.
-const PANICS: &str = "karpenter_ibm_decision_panics_total";
+/// Where replicas count the mistakes that they survive, and how these are told.
+const MISTAKES: [(&str, &str); 2] = [
+    ("karpenter_ibm_decision_panics_total", "panicked in"),
+    ("karpenter_ibm_loops_ended_total", "ended by itself in"),
+];
 
 /// A replica. Clones are the same replica.
 #[derive(Clone)]
@@ -38,7 +41,7 @@ struct State {
     life: Life,
     /// What the present life has counted.
     registry: Registry,
-    /// The panics that were told already, by what panicked.
+    /// The mistakes that were told already, by how they are told.
     confessed: BTreeMap<String, u64>,
     rng: fastrand::Rng,
     panics: u64,
@@ -139,21 +142,21 @@ impl Replica {
         life.resume();
     }
 
-    /// Writes down the panics that it survived and told nobody but whoever reads its metrics.
+    /// Writes down the mistakes that it survived and told nobody but whoever reads its metrics.
     pub fn confess(&self) {
         let (life, news) = {
             let mut state = self.state();
-            let counted = panics(&state.registry);
+            let counted = mistakes(&state.registry);
             let news: Vec<String> = counted
                 .iter()
                 .filter(|(what, times)| state.confessed.get(*what) != Some(times))
-                .map(|(what, times)| format!("panicked in {what}, {times} times in all"))
+                .map(|(what, times)| format!("{what}, {times} times in all"))
                 .collect();
             state.confessed = counted;
             (state.life.clone(), news)
         };
-        for panicked in news {
-            self.turn(&life, panicked);
+        for mistake in news {
+            self.turn(&life, mistake);
         }
     }
 
@@ -254,13 +257,15 @@ impl Replica {
     }
 }
 
-/// The panics that were counted, by what panicked.
-fn panics(registry: &Registry) -> BTreeMap<String, u64> {
+/// The mistakes that were counted, by how they are told: `panicked in interruption`.
+fn mistakes(registry: &Registry) -> BTreeMap<String, u64> {
     let families = registry.gather();
-    let counted = families.iter().filter(|family| family.name() == PANICS);
-    let each = counted
-        .flat_map(prometheus::proto::MetricFamily::get_metric)
-        .map(|metric| {
+    let counted = families.iter().filter_map(|family| {
+        let (_, told) = MISTAKES.iter().find(|(name, _)| family.name() == *name)?;
+        Some((family, *told))
+    });
+    let each = counted.flat_map(|(family, told)| {
+        family.get_metric().iter().map(move |metric| {
             let what = metric.get_label().first().map_or("", |label| label.value());
             #[expect(
                 clippy::cast_possible_truncation,
@@ -268,8 +273,9 @@ fn panics(registry: &Registry) -> BTreeMap<String, u64> {
                 reason = "a counter of whole numbers from zero on"
             )]
             let times = metric.get_counter().get_value() as u64;
-            (what.to_owned(), times)
-        });
+            (format!("{told} {what}"), times)
+        })
+    });
     each.collect()
 }
 
@@ -289,6 +295,7 @@ mod tests {
     use crate::sim::ibm;
     use crate::sim::kube::identity::{Keys, User};
     use crate::sim::kube::{ApiServer, Options};
+    use crate::sim::world::audit::strangers;
     use crate::sim::world::edges::{Faults, Way};
 
     struct World {
@@ -316,6 +323,7 @@ mod tests {
             oddities: Oddities::default(),
             api_key: "demo-api-key".to_owned(),
             sink: Arc::new(move |what| told.add(Who::World, what)),
+            witness: strangers(&recorder),
         });
         let outside = Outside {
             kube: Arc::new(KubeEdge {
@@ -407,13 +415,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_that_it_survives_is_told_once() {
+    async fn a_mistake_that_it_survives_is_told_once() {
         let counting: Factory = Arc::new(|edges: Edges| {
             Box::pin(async move {
-                let panics = prometheus::Opts::new(PANICS, "of a test");
-                let panics = prometheus::IntCounterVec::new(panics, &["decision"]).unwrap();
-                edges.registry.register(Box::new(panics.clone())).unwrap();
-                panics.with_label_values(&["interruption"]).inc();
+                for (metric, _) in MISTAKES {
+                    let counter = prometheus::Opts::new(metric, "of a test");
+                    let counter = prometheus::IntCounterVec::new(counter, &["where"]).unwrap();
+                    edges.registry.register(Box::new(counter.clone())).unwrap();
+                    counter.with_label_values(&["interruption"]).inc();
+                }
                 std::future::pending::<()>().await;
             })
         });
@@ -423,10 +433,10 @@ mod tests {
         replica.confess();
         replica.confess();
         let told = world.turns();
-        let panics = told
-            .iter()
-            .filter(|turn| turn.contains("panicked in interruption"));
-        assert_eq!(panics.count(), 1, "{told:?}");
+        for mistake in ["panicked in interruption", "ended by itself in interruption"] {
+            let times = told.iter().filter(|turn| turn.contains(mistake)).count();
+            assert_eq!(times, 1, "{mistake}: {told:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

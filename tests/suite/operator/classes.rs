@@ -80,6 +80,32 @@ fn minute() -> Duration {
     Duration::from_mins(1)
 }
 
+/// Somebody takes the finalizer off a class that a claim is about to buy for.
+#[tokio::test(start_paused = true)]
+async fn a_claim_on_order_whose_class_was_forced_out_says_that_there_is_none() {
+    let world = World::new();
+    let outage = Fault::new(FaultKind::ServerError).on("instances.create");
+    world.cloud.faults().start(outage);
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world
+            .until("on order", minute(), async || world.orders() > 0)
+            .await;
+        world.unclassed().await;
+        let forced = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let params = PatchParams::default();
+        world.classes().patch("default", &params, &forced).await.unwrap();
+        world
+            .until("it says so", minute(), async || {
+                let launched = world.condition("a", "Launched").await;
+                let why = launched.and_then(|it| it.message).unwrap_or_default();
+                why == "there is no IBMNodeClass default"
+            })
+            .await;
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_class_says_what_it_stands_for_and_is_not_written_again() {
     let world = World::new();

@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::unheard::Unheard;
-use super::{World, audited, while_working};
+use super::{World, audited, metric, while_working};
 
 /// Two sweeps and their second looks.
 const TWO_SWEEPS: Duration = Duration::from_mins(6);
@@ -114,12 +114,19 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_removed_of_which_nobody_can_be_told_and_later_it_goes_with_its_events() {
     let (world, unheard) = (World::new(), Unheard::default());
-    let replica = audited::factory(World::settings("one"))(unheard.around(world.edges()));
-    while_working(replica, async {
+    let edges = unheard.around(world.edges());
+    let registry = edges.registry.clone();
+    let collected = |kind| metric(&registry, "karpenter_ibm_garbage_collected_total", kind);
+    let found = |kind| metric(&registry, "karpenter_ibm_garbage_found", kind);
+    while_working(audited::factory(World::settings("one"))(edges), async {
         unheard.begin();
         let litter = world.litter().await;
         world.clock.sleep(Duration::from_mins(8)).await;
         assert!(world.is_untouched(&litter).await);
+        for kind in ["machine", "leftover", "claim", "node"] {
+            assert_eq!(found(kind), 1, "{kind}");
+        }
+        assert_eq!(collected(""), 0);
         unheard.end();
         world
             .until("clean", TWO_SWEEPS, async || {
@@ -136,6 +143,11 @@ async fn nothing_is_removed_of_which_nobody_can_be_told_and_later_it_goes_with_i
         assert!(told.iter().any(|(about, _, _)| about == "Node left"), "{told:?}");
         let told = world.told("MachineVanished").await;
         assert!(told.len() == 1 && told[0].0 == "NodeClaim lost", "{told:?}");
+        for kind in ["machine", "leftover", "claim"] {
+            assert!(collected(kind) >= 1, "{kind}");
+        }
+        world.clock.sleep(TWO_SWEEPS).await;
+        assert_eq!(found(""), 0);
     })
     .await;
 }
@@ -223,9 +235,14 @@ async fn a_restored_backup_whose_claims_have_new_uids_costs_no_machine_until_som
     for name in names {
         world.lose(name).await;
     }
-    while_working(world.replica(), async {
+    let edges = world.edges();
+    let registry = edges.registry.clone();
+    let stopped = || metric(&registry, "karpenter_ibm_garbage_collection_stopped", "");
+    while_working(audited::factory(World::settings("one"))(edges), async {
         world.clock.sleep(Duration::from_mins(30)).await;
         assert_eq!(world.living().len(), 5, "nothing was collected");
+        assert_eq!(stopped(), 1);
+        assert_eq!(metric(&registry, "karpenter_ibm_garbage_found", "machine"), 5);
         let told = world.told("CollectionStopped").await;
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
@@ -245,6 +262,7 @@ async fn a_restored_backup_whose_claims_have_new_uids_costs_no_machine_until_som
                 world.cloud.instances().is_empty()
             })
             .await;
+        assert_eq!(stopped(), 0);
     })
     .await;
 }

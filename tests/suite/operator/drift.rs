@@ -122,6 +122,48 @@ async fn a_subnet_that_fails_or_is_deleted_under_a_machine_is_drift_and_one_that
     }
 }
 
+/// Such a class cannot be used any more, so nothing is resolved to compare with.
+#[tokio::test(start_paused = true)]
+async fn the_only_subnet_of_a_class_that_fails_or_is_deleted_is_drift() {
+    for condition in [SubnetCondition::Failed, SubnetCondition::Deleted] {
+        let world = World::new();
+        let vpc = world.cloud.account().vpc;
+        let network = Ipv4Addr::new(10, 250, 0, 0);
+        let only = world.cloud.add_subnet("only", &vpc, "us-south-1", network, 28);
+        world.change_class("default", &json!({"subnet": only})).await;
+        while_working(world.replica(), async {
+            world.ready_node("a").await;
+            world.cloud.set_subnet(&only, condition);
+            let (reason, message) = world.until_drifted("a").await;
+            assert_eq!(reason, "SubnetDrift");
+            let gone = format!("subnet: was {only}, no subnet of the class can be used");
+            assert_eq!(message, gone, "{condition:?}");
+            world.cloud.set_subnet(&only, SubnetCondition::Available);
+            world.until_not_drifted("a").await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_found_stays_while_the_class_cannot_be_used() {
+    let world = World::new();
+    let account = world.cloud.account();
+    let other = world.cloud.add_security_group("other", &account.vpc);
+    let keys = json!({"sshKeys": [account.key]});
+    world.change_class("default", &keys).await;
+    while_working(world.replica(), async {
+        let (reason, _) = world.after(&json!({"securityGroups": [other]})).await;
+        assert_eq!(reason, "SecurityGroupDrift");
+        let found = world.drifted("a").await;
+        world.cloud.remove_key(&account.key);
+        world.until_judged("default", "False", SOON).await;
+        world.clock.sleep(SOON).await;
+        assert_eq!(world.drifted("a").await, found);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn other_security_groups_are_drift() {
     let world = World::new();

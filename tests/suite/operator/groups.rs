@@ -142,6 +142,51 @@ async fn a_deleted_class_stays_until_no_machine_of_ours_is_left_in_its_group() {
     .await;
 }
 
+/// When the last class of a group is gone, nobody sweeps the group: what is left there would cost money for ever.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_class_stays_until_nothing_that_machines_left_behind_is_in_its_group() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        let forgotten = Fault::new(FaultKind::AutoDeleteIgnored);
+        world.cloud.faults().start(forgotten);
+        world.delete("a").await;
+        world.until_gone("a").await;
+        let left = world.cloud.parts_without_instance();
+        assert_eq!(left.len(), 2, "an interface and a volume: {left:?}");
+        world.unclassed().await;
+        world
+            .until("it says what it waits for", minutes(1), async || {
+                let told = world.ready_message("default").await;
+                left.iter().all(|part| told.contains(&part.name))
+            })
+            .await;
+        assert!(world.reasons().await.contains(&"WaitingForLeftovers".to_owned()));
+        world.until_no_class("default", minutes(12)).await;
+        assert!(world.cloud.parts_without_instance().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_class_waits_for_no_volume_that_is_kept_on_purpose() {
+    let world = World::new();
+    let kept =
+        json!({"blockDeviceMappings": [{"rootVolume": true, "volumeSpec": {"deleteOnTermination": false}}]});
+    world.change_class("default", &kept).await;
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        world.delete("a").await;
+        world.until_gone("a").await;
+        world.unclassed().await;
+        world.until_no_class("default", minutes(1)).await;
+        assert_eq!(world.cloud.parts_without_instance().len(), 1);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deleted_class_goes_at_once_where_another_shows_the_same_group() {
     let world = World::new();

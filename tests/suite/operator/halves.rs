@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use http::Method;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use serde_json::json;
 
-use super::{World, while_working};
+use super::effects::Effects;
+use super::{World, audited, chart, joining, while_working};
 
 impl World {
     /// Plays a life whose first order fails half way.
@@ -56,6 +58,63 @@ async fn what_an_order_left_behind_keeps_no_claim_from_its_machine() {
     }
     let both = ["virtual_network_interfaces", "volumes"].map(str::to_owned);
     assert_eq!(met, BTreeSet::from(both));
+}
+
+/// An order that was carried out half was sent again every few seconds, and the claim written each time.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_is_asked_for_once_and_the_claim_is_left_alone_meanwhile() {
+    for halves in [1, 2] {
+        let (world, effects) = (World::new(), Effects::without_end());
+        let half = Fault::new(FaultKind::PartialCreate).times(halves);
+        world.cloud.faults().start(half);
+        world.claim("a").await;
+        let replica = audited::factory(World::settings("one"))(effects.around(world.edges()));
+        while_working(replica, async {
+            world.until_launched("a").await;
+            let halves = usize::try_from(halves).unwrap();
+            assert_eq!(
+                world.orders(),
+                2 * halves + 1,
+                "each half, its refusal, and the machine"
+            );
+            let is_claims = |(_, path): &&(Method, String)| path.contains("/nodeclaims/a");
+            let writes = effects.log().iter().filter(is_claims).count();
+            // The finalizer, the first intent, the machine, its labels and that it runs; and for each half the repeated
+            // order, the fault and the next intent.
+            assert_eq!(writes, 5 + 3 * halves, "{:?}", effects.log());
+        })
+        .await;
+    }
+}
+
+/// An order that is repeated long after its intent was taken for refused by a leftover, when its own machine had the name:
+/// the next attempt found that machine, and never let it join.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_bought_late_and_unseen_joins() {
+    let world = World::new();
+    let outage = Fault::new(FaultKind::ServerError).on("instances.create");
+    world.cloud.faults().start(outage);
+    world.claim("a").await;
+    while_working(chart::replica(&world), async {
+        world.clock.sleep(Duration::from_mins(2)).await;
+        world.cloud.faults().clear();
+        let refused = world.orders();
+        world.cloud.faults().start(Fault::new(FaultKind::ReadLag));
+        let lost = Fault::new(FaultKind::LostCreate).times(1);
+        world.cloud.faults().start(lost);
+        world
+            .until("bought", Duration::from_mins(1), async || {
+                world.living().len() == 1
+            })
+            .await;
+        joining::until_joined(&world, "a").await;
+        let orders = world.orders() - refused;
+        assert!(orders <= 2, "{orders}");
+        let status = world.read("a").await.unwrap().status.unwrap();
+        assert_eq!(status.allocation.unwrap().attempt, 1);
+        assert_eq!(world.living().len(), 1);
+    })
+    .await;
 }
 
 /// A class with a data volume that goes with its machine, and one that stays.

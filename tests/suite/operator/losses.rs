@@ -16,6 +16,8 @@ use super::{World, audited, while_working};
 enum Loss {
     /// IBM takes it back.
     Preempted,
+    /// IBM takes the machine back of a claim that somebody deletes.
+    PreemptedAsItGoes,
     /// Somebody deletes the claim of a Node with pods.
     Drained,
     /// Its time is over.
@@ -30,6 +32,12 @@ impl Loss {
             Self::Preempted => {
                 let machine = world.machine_of("a").await;
                 world.cloud.preempt(&machine).unwrap();
+            }
+            Self::PreemptedAsItGoes => {
+                let machine = world.machine_of("a").await;
+                world.cloud.preempt(&machine).unwrap();
+                world.clock.sleep(Duration::from_secs(25)).await;
+                world.delete("a").await;
             }
             Self::Drained => world.delete("a").await,
             Self::Expired => world.clock.sleep(Duration::from_mins(8)).await,
@@ -69,7 +77,7 @@ impl Loss {
             })
             .await;
         match self {
-            Self::Preempted => {
+            Self::Preempted | Self::PreemptedAsItGoes => {
                 assert_eq!(
                     world.told("SpotPreemption").await.len(),
                     2,
@@ -136,6 +144,12 @@ async fn crash_everywhere(loss: Loss) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_any_effect_of_a_preemption_loses_nothing_and_tells_nothing_twice() {
     let effects = crash_everywhere(Loss::Preempted).await;
+    assert!(effects >= 8, "only {effects} effects");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_effect_of_a_preemption_that_meets_a_deletion_tells_of_it_once_all_the_same() {
+    let effects = crash_everywhere(Loss::PreemptedAsItGoes).await;
     assert!(effects >= 8, "only {effects} effects");
 }
 

@@ -40,6 +40,7 @@ mod replicas;
 mod shortage;
 mod signals;
 mod spoofing;
+mod taken_back;
 mod twins;
 mod unheard;
 mod words;
@@ -277,6 +278,25 @@ impl World {
         })
         .await;
     }
+}
+
+/// What a metric says, of all that bear that label.
+fn metric(registry: &prometheus::Registry, name: &str, label: &str) -> i64 {
+    let families = registry.gather();
+    let family = families.iter().find(|family| family.name() == name);
+    let metrics = family.map(|family| family.get_metric().to_vec());
+    let metrics = metrics.unwrap_or_else(|| panic!("there is no {name}"));
+    let bears = |it: &&prometheus::proto::Metric| {
+        let mut labels = it.get_label().iter();
+        label.is_empty() || labels.any(|it| it.value() == label)
+    };
+    let values = metrics
+        .iter()
+        .filter(bears)
+        .map(|it| it.get_counter().get_value() + it.get_gauge().get_value());
+    #[expect(clippy::cast_possible_truncation, reason = "they count a few things")]
+    let sum = values.sum::<f64>().round() as i64;
+    sum
 }
 
 /// Plays `story` while `replica` works. On the heap: stories are long.

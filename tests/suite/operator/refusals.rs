@@ -75,6 +75,39 @@ async fn an_order_that_is_refused_for_good_ends_its_claim_and_is_not_sent_again_
     .await;
 }
 
+/// What fits for a claim without taints may not for one with many: nobody but the claim can tell.
+#[tokio::test(start_paused = true)]
+async fn user_data_that_its_taints_make_too_long_ends_the_claim_and_tells_why() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        let script = |bytes: usize| json!({"userDataAppend": format!("#!/bin/sh\n# {}", "x".repeat(bytes))});
+        let most = 60_000;
+        world.change_class("default", &script(most)).await;
+        let class = world.until_judged("default", "False", Duration::from_mins(1)).await;
+        let why = class.readiness().unwrap().message.clone().unwrap();
+        let over = why.split_once("bytes, ").unwrap().1.split_once(' ').unwrap().0;
+        let fits = most - over.parse::<usize>().unwrap();
+        world.change_class("default", &script(fits)).await;
+        world.until_judged("default", "True", Duration::from_mins(1)).await;
+        let taint = |number| json!({"key": format!("{number}.{}/a", "d".repeat(200)), "value": "v".repeat(63), "effect": "NoSchedule"});
+        let taints: Vec<_> = (0..30).map(taint).collect();
+        world.claim_with("a", json!({"taints": taints})).await;
+        world
+            .until("refused", Duration::from_mins(1), async || {
+                let launched = world.condition("a", "Launched").await;
+                launched.is_some_and(|it| it.reason.as_deref() == Some("LaunchRefused"))
+            })
+            .await;
+        world.claim("b").await;
+        world.until_launched("b").await;
+        world.until_gone("a").await;
+        let note = world.note("LaunchRefused").await.unwrap();
+        assert!(note.contains("more than the 65536"), "{note}");
+        assert_eq!(world.orders(), 1, "for the claim without taints");
+    })
+    .await;
+}
+
 /// A replica with other settings, and the registry of its metrics.
 fn replica(
     world: &World,
@@ -131,6 +164,35 @@ async fn no_more_is_launched_within_an_hour_than_may_be_also_for_claims_that_are
                 world.is_true("c", "Launched").await
             })
             .await;
+    })
+    .await;
+}
+
+/// Of an order that was carried out half, each repetition was refused and counted.
+#[tokio::test(start_paused = true)]
+async fn an_order_that_is_refused_is_no_launch() {
+    let world = World::new();
+    let (replica, registry) = replica(&world, |settings| {
+        settings.controllers.breakers.launches_per_hour_max = 2;
+    });
+    let half = Fault::new(FaultKind::PartialCreate).times(1);
+    world.cloud.faults().start(half);
+    while_working(replica, async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        assert_eq!(
+            world.orders(),
+            3,
+            "the half, which may have been one, and its refusal"
+        );
+        assert!(held_back(&registry, "launches").abs() < 0.5);
+        world.claim("b").await;
+        world
+            .until("two are all", Duration::from_mins(2), async || {
+                held_back(&registry, "launches") >= 1.0
+            })
+            .await;
+        assert_eq!(world.orders(), 3);
     })
     .await;
 }

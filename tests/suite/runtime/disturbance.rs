@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use karpenter_ibm::sim::kube::ApiServer;
-use karpenter_ibm::sim::kube::watching::{Delivery, Ending, Hold, Reads, RuleId, Who};
+use karpenter_ibm::sim::kube::watching::{Delivery, Ending, Forgetting, Hold, Reads, RuleId, Who};
 
 /// One kind of bad day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,9 @@ impl Disturbance {
                 server.state().store.compact(now);
                 control.cut();
             }
-            Self::Expired => control.end(Who::everyone(), Ending::Expired),
+            Self::Expired => {
+                control.end(Who::everyone(), Ending::Expired);
+            }
             Self::HeldBack => return Some(hold(now, Reads::Live)),
             Self::SentBack => {
                 let rule = hold(past, Reads::Stale);
@@ -67,7 +69,13 @@ impl Disturbance {
             Self::Late => return Some(control.deliver(late, Delivery::Late(Duration::from_secs(3)))),
             Self::Twice => return Some(control.deliver(Who::everyone(), Delivery::Twice)),
             Self::Forgetful => {
-                let rule = control.forget_pages(Who::everyone());
+                let forgetting = Forgetting {
+                    items_max: usize::MAX,
+                    percent: 100,
+                    times: None,
+                    rng: fastrand::Rng::with_seed(1),
+                };
+                let rule = control.forget_pages(Who::everyone(), forgetting);
                 control.end(Who::everyone(), Ending::Expired);
                 return Some(rule);
             }

@@ -274,6 +274,40 @@ async fn deleting_what_is_under_way_may_be_a_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_right_answer_may_be_mislabeled() {
+    let api = with(FaultKind::WrongContentType).await;
+    let mut types = BTreeSet::new();
+    for _ in 0..30 {
+        let said = api.get("/v1/instances").await;
+        assert_eq!(said.status, StatusCode::OK);
+        assert!(said.body["instances"].is_array(), "{}", said.body);
+        let content_type = said.headers.get("content-type");
+        types.insert(content_type.map(|it| it.to_str().unwrap().to_owned()));
+    }
+    assert_eq!(types.len(), 3);
+    assert!(types.iter().flatten().all(|it| !it.contains("json")), "{types:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleting_may_fail_for_an_hour_and_nothing_else_does() {
+    let mut api = api().await;
+    let id = api.create(api.prototype("a")).await;
+    let end = later(api.clock.now(), Duration::from_hours(1));
+    api.cloud
+        .faults()
+        .start(Fault::new(FaultKind::DeleteFails).until(end));
+    let path = format!("/v1/instances/{id}");
+    for _ in 0..10 {
+        assert!(api.delete(&path).await.status.is_server_error());
+        assert_eq!(api.get(&path).await.status, StatusCode::OK);
+        api.pass(300).await;
+    }
+    api.pass(700).await;
+    api.log_in().await;
+    assert_eq!(api.delete(&path).await.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_instance_may_come_up_as_something_else() {
     let mut seen = BTreeSet::new();
     for seed in 0..8 {

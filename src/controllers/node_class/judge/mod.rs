@@ -163,7 +163,7 @@ impl Verdict {
         };
         if let (Some(id), true) = (&spec.subnet, there.is_empty()) {
             let message = format!("VPC {} has no subnet {id}: check spec.subnet", spec.vpc);
-            return self.blame("SubnetNotFound", message);
+            return self.blame(names::REASON_SUBNET_NOT_FOUND, message);
         }
         let host_zone = match &facts.placement {
             Some(Placement::DedicatedHost(zone) | Placement::DedicatedHostGroup(zone)) => zone.as_ref(),
@@ -184,7 +184,7 @@ impl Verdict {
                 spec.vpc,
                 wishes(spec, host_zone, allowed)
             );
-            return self.blame("NoSubnet", message);
+            return self.blame(names::REASON_NO_SUBNET, message);
         }
         let needed = spec.minimum_free_addresses();
         if usable.iter().all(|subnet| subnet.free < needed) {

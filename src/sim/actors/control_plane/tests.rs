@@ -136,7 +136,9 @@ async fn a_watch_that_is_cut_off_or_too_old_goes_on() {
     for (index, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
         match index % 3 {
             0 => server.watching().cut(),
-            1 => server.watching().end(Who::everyone(), Ending::Expired),
+            1 => {
+                server.watching().end(Who::everyone(), Ending::Expired);
+            }
             _ => {
                 let now = server.state().store.revision();
                 server.state().store.compact(now);

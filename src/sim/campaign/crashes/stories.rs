@@ -72,6 +72,8 @@ pub enum Trouble {
     None,
     /// The answer to an order is lost.
     LostCreate,
+    /// The same, and reads of the cloud do not show the machine at once.
+    LostUnseen,
     /// An order is carried out late.
     LateCreate,
     /// Reads of the cloud are old, come in small pages of which some fail, are refused as if the token had expired, and say
@@ -86,6 +88,7 @@ pub enum Trouble {
 const BUYING: &[Trouble] = &[
     Trouble::None,
     Trouble::LostCreate,
+    Trouble::LostUnseen,
     Trouble::LateCreate,
     Trouble::CloudReads,
     Trouble::KubeReads,
@@ -152,6 +155,7 @@ pub const STORIES: &[Story] = &[
         from: Duration::from_secs(590),
         does: &[
             "create unavailableofferings",
+            "create events",
             "create nodeclaims",
             "create instances",
             "update nodes",
@@ -241,6 +245,7 @@ impl Trouble {
         match self {
             Self::None => "alone",
             Self::LostCreate => "with a lost answer to an order",
+            Self::LostUnseen => "with a lost answer to an order and reads that are behind",
             Self::LateCreate => "with an order that is carried out late",
             Self::CloudReads => "with bad reads of the cloud",
             Self::KubeReads => "with bad reads of the cluster",
@@ -259,6 +264,10 @@ impl Trouble {
         match self {
             Self::None | Self::TwoLeaders => Vec::new(),
             Self::LostCreate => vec![Fault::Cloud(ibm::Fault::new(FaultKind::LostCreate).times(1))],
+            Self::LostUnseen => vec![
+                Fault::Cloud(ibm::Fault::new(FaultKind::LostCreate).times(1)),
+                cloud(FaultKind::ReadLag),
+            ],
             Self::LateCreate => vec![Fault::Cloud(ibm::Fault::new(FaultKind::LateCreate).times(1))],
             Self::CloudReads => vec![
                 cloud(FaultKind::ReadLag),

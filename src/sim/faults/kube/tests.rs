@@ -1,9 +1,10 @@
 use std::sync::{Arc, Mutex};
 
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::Client;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::json;
 use tower::util::MapRequestLayer;
 use tower::{BoxError, ServiceBuilder};
@@ -52,6 +53,7 @@ impl Bench {
                     heard.lock().unwrap().push(format!("{name} {detail}"));
                 }
             }),
+            witness: Arc::new(|_| Box::new(|_, _| {})),
         });
         Self {
             server,
@@ -262,6 +264,66 @@ async fn watches_are_held_back_for_the_operator_alone_and_go_on_afterwards() {
     assert_eq!(seen(bench.configs()).await, 1);
 }
 
+/// The kinds that strike watches and lists.
+const WATCHES: [KubeKind; 9] = [
+    KubeKind::WatchClosed,
+    KubeKind::WatchExpired,
+    KubeKind::BookmarksOnly,
+    KubeKind::PagesForgotten,
+    KubeKind::TimeTravel,
+    KubeKind::Lag,
+    KubeKind::Coalesced,
+    KubeKind::Duplicates,
+    KubeKind::Reordered,
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_fault_that_meets_nobody_did_not_strike() {
+    for kind in WATCHES {
+        let bench = Bench::new();
+        let admin: Api<ConfigMap> = Api::default_namespaced(bench.server.admin());
+        let mut others = std::pin::pin!(admin.watch(&WatchParams::default(), "1").await.unwrap());
+        let injection = bench
+            .start(KubeFault::new(kind).delay(Duration::from_secs(2)))
+            .await;
+        // Things happen, others watch them, and the operator is not there.
+        admin.create(&PostParams::default(), &config("a")).await.unwrap();
+        others.try_next().await.unwrap();
+        bench.configs().list(&ListParams::default()).await.unwrap();
+        bench.desk.stop(&injection).await;
+        assert!(bench.desk.struck().is_empty(), "{kind:?}");
+        assert!(bench.told.lock().unwrap().is_empty(), "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_fault_strikes_where_it_meets_the_operator() {
+    for kind in WATCHES {
+        let bench = Bench::new();
+        let nodes: Api<Node> = Api::all(bench.server.admin());
+        let mut node = Node::default();
+        for name in ["a", "b", "c", "d", "e"] {
+            node.metadata.name = Some(name.to_owned());
+            nodes.create(&PostParams::default(), &node).await.unwrap();
+        }
+        let seen = watcher(Api::<Node>::all(bench.client()), watcher::Config::default());
+        let following = tokio::spawn(seen.default_backoff().for_each(|_| async {}));
+        bench.clock.sleep(Duration::from_secs(1)).await;
+        bench
+            .start(KubeFault::new(kind).delay(Duration::from_secs(2)))
+            .await;
+        bench.clock.sleep(Duration::from_secs(1)).await;
+        node.metadata.name = Some("f".to_owned());
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        nodes.delete("f", &DeleteParams::default()).await.unwrap();
+        bench.clock.sleep(Duration::from_secs(5)).await;
+        let struck = bench.desk.struck();
+        let name = crate::sim::faults::FaultName::Kube(kind).as_str();
+        assert!(struck[name] >= 1 && struck.len() == 1, "{kind:?}: {struck:?}");
+        following.abort();
+    }
+}
+
 async fn claim(bench: &Bench) -> NodeClaim {
     let kinds: Api<
         k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -280,6 +342,18 @@ async fn claim(bench: &Bench) -> NodeClaim {
     let claim = serde_json::from_value(claim).unwrap();
     let claims: Api<NodeClaim> = Api::all(bench.server.admin());
     claims.create(&PostParams::default(), &claim).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_may_lag_is_known_to_the_server() {
+    let bench = Bench::new();
+    claim(&bench).await;
+    for plural in crate::sim::faults::draw::WATCHED {
+        let table = watches::table(plural);
+        let state = bench.server.state();
+        let kind = state.registry.by_plural(&table.group, &table.plural);
+        assert!(kind.is_some(), "{table:?}");
+    }
 }
 
 fn allocation() -> serde_json::Value {

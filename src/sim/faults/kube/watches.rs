@@ -8,32 +8,41 @@ use super::{KubeFault, KubeKind};
 use crate::api::names::{GROUP, IBM_GROUP};
 use crate::sim::kube::ApiServer;
 use crate::sim::kube::kind::TableKey;
-use crate::sim::kube::watching::{Delivery, Ending, Hold, Reads, RuleId, Who};
+use crate::sim::kube::watching::{Delivery, Ending, Forgetting, Hold, Reads, RuleId, Who};
 
 /// The kinds whose changes are told in another order than they happened.
 const SHUFFLED: [&str; 4] = ["nodeclaims", "nodes", "ibmnodeclasses", "pods"];
 /// How far back a lagging server is at most: minutes in a small cluster.
 const REVISIONS_BACK_MAX: u64 = 300;
+/// How long pages are at most while the next one is forgotten: what drawn worlds have would fit into one as clients ask
+/// for it.
+const PAGE_ITEMS: std::ops::RangeInclusive<usize> = 1..=4;
 
-/// Turns a fault of watches on for a user; what must be lifted at its end. `None` if it is none of these.
+/// Turns a fault of watches on for a user: the rules by which it meets somebody, to be lifted at its end. `None` if it is
+/// none of these.
 pub fn start(server: &ApiServer, user: &str, fault: &KubeFault, rng: &mut Rng) -> Option<Vec<RuleId>> {
     let control = server.watching();
     let who = who(user, fault.resource.as_deref());
     let revision = server.state().store.revision();
     let rules = match fault.kind {
-        KubeKind::WatchClosed => {
-            control.end(who, Ending::Closed);
-            vec![]
-        }
-        KubeKind::WatchExpired => {
-            control.end(who, Ending::Expired);
-            vec![]
-        }
+        KubeKind::WatchClosed => vec![control.end(who, Ending::Closed)],
+        KubeKind::WatchExpired => vec![control.end(who, Ending::Expired)],
         KubeKind::BookmarksOnly => {
             let reads = Reads::Live;
             vec![control.hold_back(who, Hold { revision, reads })]
         }
-        KubeKind::PagesForgotten => vec![control.forget_pages(who)],
+        KubeKind::PagesForgotten => {
+            let forgetting = Forgetting {
+                items_max: rng.usize(PAGE_ITEMS),
+                percent: fault.percent,
+                times: fault.times,
+                rng: rng.fork(),
+            };
+            let rule = control.forget_pages(who.clone(), forgetting);
+            // So that there are lists.
+            control.end(who, Ending::Expired);
+            vec![rule]
+        }
         KubeKind::TimeTravel => {
             let past = revision.saturating_sub(rng.u64(1..=REVISIONS_BACK_MAX)).max(1);
             let hold = Hold {
@@ -77,6 +86,9 @@ pub fn table(plural: &str) -> TableKey {
         "nodepools" | "nodeclaims" => GROUP,
         "ibmnodeclasses" | "unavailableofferings" => IBM_GROUP,
         "leases" => "coordination.k8s.io",
+        "poddisruptionbudgets" => "policy",
+        "daemonsets" => "apps",
+        "csinodes" | "storageclasses" => "storage.k8s.io",
         _ => "",
     };
     TableKey::of(group, plural)

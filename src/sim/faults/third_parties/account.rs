@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::Meddling;
 use crate::cloud::{ClusterId, InstanceName};
-use crate::ibm::http::{Exchange, ExchangeError};
+use crate::ibm::http::ExchangeError;
 use crate::sim::faults::desk::Desk;
 use crate::sim::faults::names::{FaultName, MeddlingKind};
+use crate::sim::history::CarriedOut;
 use crate::sim::ibm::{Class, InstanceTruth};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
@@ -239,7 +240,13 @@ impl Stranger<'_> {
     ) -> Result<Value, AccountError> {
         let request = request.body(body.into()).map_err(|_| AccountError::Nothing)?;
         let method = request.method().clone();
-        let answer = self.desk.parts().cloud.exchange().exchange(request).await?;
+        let testify = (self.desk.parts().witness)(&request);
+        let (served, answer) = self.desk.parts().cloud.exchange().witness(request).await;
+        self.desk.gather();
+        let told = answer.as_ref().ok();
+        let told = told.map(|answer| (answer.status().as_u16(), answer.body().clone()));
+        testify(told, served.map_or(CarriedOut::No, |_| CarriedOut::Yes));
+        let answer = answer?;
         if !answer.status().is_success() {
             return Err(AccountError::Refused {
                 method,

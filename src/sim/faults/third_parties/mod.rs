@@ -16,11 +16,14 @@ use super::names::{FaultName, MeddlingKind};
 use crate::api::names::{CAPACITY_TYPE, DO_NOT_DISRUPT, GROUP};
 
 mod account;
+mod lasting;
 mod pods;
 #[cfg(test)]
 mod tests;
 
 pub use account::AccountError;
+pub use lasting::Undo;
+pub(super) use lasting::take_back;
 
 /// What somebody else does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,8 +65,8 @@ struct Meddler<'a> {
     client: Client,
 }
 
-/// Does it, if it can be done.
-pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) {
+/// Does it, if it can be done; how it is taken back, if it is.
+pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> Option<Undo> {
     let meddler = Meddler {
         desk,
         meddling,
@@ -82,6 +85,13 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) {
         | MeddlingKind::RemoveTaints
         | MeddlingKind::EditLabels
         | MeddlingKind::DoNotDisrupt => meddler.edit_node(rng).await,
+        MeddlingKind::TaintNewNode
+        | MeddlingKind::BudgetOfNone
+        | MeddlingKind::SecondBudget
+        | MeddlingKind::LimitsLowered => match lasting::meddle(&meddler, rng).await {
+            Ok(undo) => return undo,
+            Err(error) => Err(error),
+        },
         MeddlingKind::DeleteMachine
         | MeddlingKind::ForeignMachine
         | MeddlingKind::TwinMachine
@@ -93,12 +103,13 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) {
             if let Err(error) = account::meddle(desk, meddling, rng).await {
                 tracing::debug!(%error, kind = ?meddling.kind, "nothing came of it");
             }
-            return;
+            return None;
         }
     };
     if let Err(error) = done {
         tracing::debug!(%error, kind = ?meddling.kind, "nothing came of it");
     }
+    None
 }
 
 impl Meddler<'_> {

@@ -38,7 +38,7 @@ pub(super) async fn meddle(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<(), k
 }
 
 /// One that is on a node and stays for now; on a node that goes, if any does.
-async fn some_pod(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Pod>, kube::Error> {
+pub(super) async fn some_pod(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Pod>, kube::Error> {
     let claims = meddler.claims().list(&ListParams::default()).await?.items;
     let going = claims
         .iter()

@@ -3,10 +3,15 @@
 //! A rule concerns some user, some kind, both or everybody, and is in force until it is lifted. What it does stays
 //! within what a real server may do: one watch tells the changes of a kind in order and leaves none out but for a newer
 //! one of the same object; different watches know nothing of each other.
+//!
+//! A rule that is in force has done nothing yet: it is known which of them met somebody, so that nobody takes one that
+//! never did for a test of anything.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fastrand::Rng;
 use tokio::sync::watch;
 
 use crate::sim::kube::kind::TableKey;
@@ -79,6 +84,35 @@ pub enum Delivery {
     Twice,
 }
 
+/// How lists are broken off: in short pages, as a server may answer whoever asks for pages at all, whose next one it has
+/// forgotten.
+#[derive(Clone, Debug)]
+pub struct Forgetting {
+    /// No page is longer.
+    pub items_max: usize,
+    /// Of so many in a hundred pages the next one is forgotten.
+    pub percent: u8,
+    /// So often at most; then lists are whole again.
+    pub times: Option<u32>,
+    /// Which.
+    pub rng: Rng,
+}
+
+impl Forgetting {
+    fn is_over(&self) -> bool {
+        self.times == Some(0)
+    }
+
+    /// Whether the page that is asked for now is forgotten.
+    fn strikes(&mut self) -> bool {
+        if self.is_over() || self.rng.u8(..100) >= self.percent {
+            return false;
+        }
+        self.times = self.times.map(|times| times - 1);
+        true
+    }
+}
+
 /// How streams end before their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -96,12 +130,16 @@ pub type RuleId = u64;
 pub(super) struct Standing {
     /// Nothing after this revision is shown.
     pub(super) horizon: u64,
+    /// By which rule.
+    pub(super) held_by: Option<RuleId>,
     /// How long changes are kept back.
     pub(super) delay: Duration,
-    /// Whether only what came of changes is told.
-    pub(super) coalesced: bool,
-    /// How often each change is told.
-    pub(super) copies: usize,
+    /// By which rule, if that is all that it does.
+    pub(super) delayed_by: Option<RuleId>,
+    /// By which rule only what came of changes is told, if by any.
+    pub(super) coalesced_by: Option<RuleId>,
+    /// By which rule each change is told twice, if by any.
+    pub(super) doubled_by: Option<RuleId>,
 }
 
 /// The rules in force.
@@ -117,13 +155,17 @@ struct Rules {
     last: RuleId,
     lasting: Vec<(RuleId, Who, Rule)>,
     endings: Vec<(RuleId, Who, Ending)>,
+    /// What met somebody and was not asked for yet.
+    met: Vec<RuleId>,
+    /// What has met somebody before.
+    known: BTreeSet<RuleId>,
 }
 
 #[derive(Debug)]
 enum Rule {
     Hold(Hold),
     Deliver(Delivery),
-    ForgetPages,
+    ForgetPages(Forgetting),
 }
 
 impl Default for Control {
@@ -146,9 +188,9 @@ impl Control {
         self.add(who, Rule::Deliver(delivery))
     }
 
-    /// Answers 410 when `who` asks for the next page of a list, until [`Control::lift`].
-    pub fn forget_pages(&self, who: Who) -> RuleId {
-        self.add(who, Rule::ForgetPages)
+    /// Cuts lists of `who` into short pages and answers 410 when the next one is asked for, until [`Control::lift`].
+    pub fn forget_pages(&self, who: Who, forgetting: Forgetting) -> RuleId {
+        self.add(who, Rule::ForgetPages(forgetting))
     }
 
     /// Ends a rule.
@@ -162,64 +204,106 @@ impl Control {
     }
 
     /// Ends the streams of `who` that are open now.
-    pub fn end(&self, who: Who, ending: Ending) {
+    pub fn end(&self, who: Who, ending: Ending) -> RuleId {
         self.change(|rules, id| {
             // A later ending of the same streams says all that an earlier one did.
             rules
                 .endings
                 .retain(|(_, whose, how)| (whose, *how) != (&who, ending));
             rules.endings.push((id, who, ending));
-        });
+        })
+    }
+
+    /// The rules and endings that met somebody since this was last asked: each once, but for forgotten pages, of which
+    /// each counts.
+    pub fn take_met(&self) -> Vec<RuleId> {
+        std::mem::take(&mut self.rules().met)
+    }
+
+    /// Notes that a rule or an ending made a difference to somebody.
+    pub(super) fn meet(&self, rule: RuleId) {
+        self.rules().meet(rule);
+    }
+
+    /// Notes that a user was shown a kind as it was before something happened to it.
+    pub(crate) fn meet_hold(&self, user: &str, table: &TableKey) {
+        if let Some(rule) = self.standing(user, table).held_by {
+            self.meet(rule);
+        }
     }
 
     /// How far a user sees a kind, if not to the end. The strictest rule counts.
     pub fn hold(&self, user: &str, table: &TableKey) -> Option<Hold> {
         let rules = self.rules();
-        let holds = rules.of(user, table).filter_map(|rule| match rule {
+        let holds = rules.of(user, table).filter_map(|(_, rule)| match rule {
             Rule::Hold(hold) => Some(hold),
             _ => None,
         });
         holds.min_by_key(|hold| hold.revision).cloned()
     }
 
-    /// Whether the next page of a user's list is no longer known.
-    pub(crate) fn forgets_pages(&self, user: &str, table: &TableKey) -> bool {
+    /// How long a page of a user's list may be, if that is restricted.
+    pub(crate) fn page_items_max(&self, user: &str, table: &TableKey) -> Option<usize> {
         let rules = self.rules();
-        rules
-            .of(user, table)
-            .any(|rule| matches!(rule, Rule::ForgetPages))
+        let longest = rules.of(user, table).filter_map(|(_, rule)| match rule {
+            Rule::ForgetPages(forgetting) if !forgetting.is_over() => Some(forgetting.items_max),
+            _ => None,
+        });
+        longest.min()
+    }
+
+    /// Whether the page of a user's list that is asked for now is no longer known.
+    pub(crate) fn forgets_page(&self, user: &str, table: &TableKey) -> bool {
+        let mut rules = self.rules();
+        let its_own = rules.lasting.iter_mut().filter(|(_, who, _)| who.is(user, table));
+        let struck: Vec<RuleId> = its_own
+            .filter_map(|(id, _, rule)| match rule {
+                Rule::ForgetPages(forgetting) => forgetting.strikes().then_some(*id),
+                _ => None,
+            })
+            .collect();
+        rules.met.extend(&struck);
+        !struck.is_empty()
     }
 
     /// What the rules mean for a user's watch of a kind.
     pub(super) fn standing(&self, user: &str, table: &TableKey) -> Standing {
         let mut standing = Standing {
             horizon: u64::MAX,
+            held_by: None,
             delay: Duration::ZERO,
-            coalesced: false,
-            copies: 1,
+            delayed_by: None,
+            coalesced_by: None,
+            doubled_by: None,
         };
-        for rule in self.rules().of(user, table) {
+        for (id, rule) in self.rules().of(user, table) {
             match rule {
-                Rule::Hold(hold) => standing.horizon = standing.horizon.min(hold.revision),
-                Rule::Deliver(Delivery::Late(delay)) => standing.delay = standing.delay.max(*delay),
+                Rule::Hold(hold) if hold.revision < standing.horizon => {
+                    standing.horizon = hold.revision;
+                    standing.held_by = Some(id);
+                }
+                Rule::Deliver(Delivery::Late(delay)) if *delay > Duration::ZERO => {
+                    standing.delay = standing.delay.max(*delay);
+                    standing.delayed_by = Some(id);
+                }
                 Rule::Deliver(Delivery::Coalesced(delay)) => {
                     standing.delay = standing.delay.max(*delay);
-                    standing.coalesced = true;
+                    standing.coalesced_by = Some(id);
                 }
-                Rule::Deliver(Delivery::Twice) => standing.copies = 2,
-                Rule::ForgetPages => {}
+                Rule::Deliver(Delivery::Twice) => standing.doubled_by = Some(id),
+                Rule::Hold(_) | Rule::Deliver(Delivery::Late(_)) | Rule::ForgetPages(_) => {}
             }
         }
         standing
     }
 
-    /// How a stream ended that was opened at `opened`, if it did.
-    pub(super) fn ending(&self, user: &str, table: &TableKey, opened: RuleId) -> Option<Ending> {
+    /// How a stream ended that was opened at `opened`, if it did, and by what.
+    pub(super) fn ending(&self, user: &str, table: &TableKey, opened: RuleId) -> Option<(RuleId, Ending)> {
         let rules = self.rules();
         let later = rules.endings.iter().filter(|(id, ..)| *id > opened);
         later
             .filter(|(_, who, _)| who.is(user, table))
-            .map(|(_, _, ending)| *ending)
+            .map(|(id, _, ending)| (*id, *ending))
             .next()
     }
 
@@ -255,10 +339,16 @@ impl Control {
 }
 
 impl Rules {
-    fn of<'a>(&'a self, user: &'a str, table: &'a TableKey) -> impl Iterator<Item = &'a Rule> {
+    fn of<'a>(&'a self, user: &'a str, table: &'a TableKey) -> impl Iterator<Item = (RuleId, &'a Rule)> {
         self.lasting
             .iter()
             .filter(move |(_, who, _)| who.is(user, table))
-            .map(|(_, _, rule)| rule)
+            .map(|(id, _, rule)| (*id, rule))
+    }
+
+    fn meet(&mut self, rule: RuleId) {
+        if self.known.insert(rule) {
+            self.met.push(rule);
+        }
     }
 }

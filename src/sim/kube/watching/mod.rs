@@ -14,7 +14,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 
-pub use control::{Control, Delivery, Ending, Hold, Reads, RuleId, Who};
+pub use control::{Control, Delivery, Ending, Forgetting, Hold, Reads, RuleId, Who};
 
 use super::identity::User;
 use super::kind::Kind;

@@ -184,17 +184,14 @@ impl Stream {
         self.control.borrow_and_update();
         let control = self.server.watching();
         self.standing = control.standing(&self.user, &self.table);
-        match control.ending(&self.user, &self.table, self.opened) {
+        if let Some((rule, ending)) = control.ending(&self.user, &self.table, self.opened) {
+            control.meet(rule);
             // What was on its way is lost with the connection.
-            Some(Ending::Closed) => {
-                self.ready.clear();
-                self.over = true;
+            self.ready.clear();
+            match ending {
+                Ending::Closed => self.over = true,
+                Ending::Expired => self.expire(),
             }
-            Some(Ending::Expired) => {
-                self.ready.clear();
-                self.expire();
-            }
-            None => {}
         }
         self.backlog.hurry(self.server.clock().instant(), self.delay());
     }
@@ -211,14 +208,20 @@ impl Stream {
             return;
         }
         let mut changes = self.backlog.take(now);
-        if self.standing.coalesced {
+        if let Some(rule) = self.standing.coalesced_by {
+            let all = changes.len();
             changes = coalesce(changes);
+            if changes.len() < all {
+                self.server.watching().meet(rule);
+            }
         }
         for change in changes {
             if let Some((event, stored)) = self.seen(&change) {
-                let line = || Line::Object(event, Arc::clone(&stored));
-                self.ready
-                    .extend(std::iter::repeat_with(line).take(self.standing.copies));
+                self.ready.push_back(Line::Object(event, Arc::clone(&stored)));
+                if let Some(rule) = self.standing.doubled_by {
+                    self.ready.push_back(Line::Object(event, stored));
+                    self.server.watching().meet(rule);
+                }
             }
         }
     }
@@ -231,11 +234,24 @@ impl Stream {
         let Some(changes) = state.store.since(&self.table, self.cursor) else {
             return false;
         };
-        for change in changes.take_while(|change| change.revision <= horizon) {
-            if self.standing.coalesced {
+        let (control, concerns) = (self.server.watching(), |change: &Change| {
+            concerns(&self.ask, change)
+        });
+        for change in changes {
+            if change.revision > horizon {
+                if let Some(rule) = self.standing.held_by.filter(|_| concerns(change)) {
+                    control.meet(rule);
+                    break;
+                }
+                continue;
+            }
+            if self.standing.coalesced_by.is_some() {
                 self.backlog.join(due, change.clone());
             } else {
                 self.backlog.push(due, change.clone());
+            }
+            if let Some(rule) = self.standing.delayed_by.filter(|_| concerns(change)) {
+                control.meet(rule);
             }
         }
         self.cursor = self.cursor.max(horizon);
@@ -312,4 +328,10 @@ impl Stream {
         };
         format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
     }
+}
+
+/// Whether a watcher with these selectors is told of a change.
+fn concerns(ask: &Ask, change: &Change) -> bool {
+    let before = change.before.as_ref();
+    before.is_some_and(|before| read::selects(ask, before)) || read::selects(ask, &change.after)
 }

@@ -381,6 +381,47 @@ async fn compaction_expires_a_stream_that_is_held_back() {
     assert_eq!(seen.all().await, ["error 410 Expired", "closed"]);
 }
 
+fn forgetting(percent: u8, items_max: usize) -> Forgetting {
+    Forgetting {
+        items_max,
+        percent,
+        times: Some(1),
+        rng: fastrand::Rng::with_seed(1),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_are_cut_short_and_broken_off_for_whoever_asks_for_pages() {
+    let server = server();
+    for name in ["a", "b", "c"] {
+        create(&server, name, "1").await;
+    }
+    let (api, control) = (configs(&server), server.watching());
+    let rule = control.forget_pages(Who::everyone(), forgetting(100, 1));
+    let paged = ListParams::default().limit(500);
+    let page = api.list(&paged).await.unwrap();
+    assert_eq!(
+        (page.items.len(), page.metadata.remaining_item_count),
+        (1, Some(2))
+    );
+    assert_eq!(names(&api, ListParams::default()).await, ["a", "b", "c"]);
+    assert!(control.take_met().is_empty(), "nobody has gone on yet");
+    let rest = paged.clone().continue_token(&page.metadata.continue_.unwrap());
+    let refused = api.list(&rest).await.unwrap_err();
+    assert!(matches!(refused, kube::Error::Api(status) if status.code == 410));
+    assert_eq!(control.take_met(), [rule]);
+    // Once, as it was told.
+    assert_eq!(names(&api, paged).await, ["a", "b", "c"]);
+    assert_eq!(names(&api, rest).await, ["b", "c"]);
+    control.forget_pages(Who::everyone(), forgetting(0, 2));
+    let page = api.list(&ListParams::default().limit(500)).await.unwrap();
+    let rest = ListParams::default()
+        .limit(500)
+        .continue_token(&page.metadata.continue_.unwrap());
+    assert_eq!(names(&api, rest).await, ["c"]);
+    assert!(control.take_met().is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn later_pages_show_the_list_as_it_was_or_expire() {
     let server = server();
@@ -394,7 +435,9 @@ async fn later_pages_show_the_list_as_it_was_or_expire() {
     create(&server, "bb", "1").await;
     let rest = ListParams::default().limit(2).continue_token(&token);
     assert_eq!(names(&api, rest.clone()).await, ["c", "d"]);
-    let rule = server.watching().forget_pages(Who::everyone());
+    let rule = server
+        .watching()
+        .forget_pages(Who::everyone(), forgetting(100, 2));
     let refused = api.list(&rest).await.unwrap_err();
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 410));
     server.watching().lift(rule);

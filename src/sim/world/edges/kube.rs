@@ -46,7 +46,7 @@ pub struct KubeEdge {
     pub faults: Faults,
     /// Where everything is written.
     pub recorder: Recorder,
-    /// Where pauses are counted.
+    /// Where strikes are counted.
     pub desk: Desk,
 }
 
@@ -222,12 +222,19 @@ async fn carry(edge: Recording, request: Request<Sending>, to: Answered) {
     }
     let request = Request::from_parts(head, Body::from(body));
     let answer = edge.way.clone().oneshot(request).await;
+    edge.desk.gather_met();
     let outcome = carried_out(fate.served());
     let whole = match answer {
         Ok(response) if is_watch(&sent, response.status()) => {
             let told = is_awaited(&edge.life, &to).then(|| (response.status().as_u16(), Bytes::new()));
             edge.recorder.answer(&sent, number, told, outcome);
-            let stream = stream::recorded(response, edge.recorder.clone(), edge.life.who(), number);
+            let stream = stream::recorded(
+                response,
+                edge.recorder.clone(),
+                edge.desk.clone(),
+                edge.life.who(),
+                number,
+            );
             Ok(stream)
         }
         Ok(response) => match whole(response).await {

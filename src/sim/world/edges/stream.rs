@@ -7,6 +7,7 @@ use http::Response;
 use serde::Deserialize;
 
 use crate::hash;
+use crate::sim::faults::Desk;
 use crate::sim::history::{What, Who};
 use crate::sim::world::recorder::Recorder;
 
@@ -14,12 +15,14 @@ use crate::sim::world::recorder::Recorder;
 pub(super) fn recorded(
     response: Response<Body>,
     recorder: Recorder,
+    desk: Desk,
     who: Who,
     number: u64,
 ) -> Response<Body> {
     response.map(|body| {
         let mut lines = Lines::default();
         let chunks = body.into_data_stream().inspect_ok(move |chunk: &Bytes| {
+            desk.gather_met();
             for line in lines.complete(chunk) {
                 recorder.event(who.clone(), event(number, &line));
             }

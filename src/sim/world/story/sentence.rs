@@ -9,11 +9,11 @@ use crate::sim::world::effects::{Verb, effect, kube_parts};
 /// The sentence about a request, without its subject; none for what nobody asks about.
 pub(super) fn of(who: &Who, request: &Request, answer: &Answer) -> Option<String> {
     match (who, request.edge) {
+        // People's steps and meddlings are told in words of their own.
+        (Who::User | Who::World, _) => None,
         (_, Edge::Cloud) => cloud(request, answer),
         (Who::Replica { .. }, Edge::Kube) => kube(request),
         (Who::Actor(_), Edge::Kube) => actor(request),
-        // People's steps and meddlings are told in words of their own.
-        (Who::User | Who::World, Edge::Kube) => None,
     }
 }
 

@@ -1,0 +1,185 @@
+//! What others do for a while and then take back: without that, pods would be held, or wait, for good.
+
+use fastrand::Rng;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+use super::{Meddler, pods};
+use crate::api::names::GROUP;
+use crate::sim::faults::desk::Desk;
+use crate::sim::faults::names::MeddlingKind;
+
+/// What somebody's agent puts on new Nodes until it is content with them.
+const AGENT_TAINT: &str = "example.com/agent-is-missing";
+/// Less than any machine has.
+const LIMIT: (&str, &str) = ("cpu", "1");
+/// How often somebody tries again whose change met another's.
+const TRIES: usize = 5;
+
+/// How something is taken back.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Undo {
+    /// The taint comes off this Node.
+    Untaint(String),
+    /// This budget goes: namespace and name.
+    Budget(String, String),
+    /// This pool has these limits again, if it had any.
+    Limits(String, Option<Value>),
+}
+
+/// Does it, if it can be done; how it is taken back.
+pub(super) async fn meddle(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    match meddler.meddling.kind {
+        MeddlingKind::TaintNewNode => taint(meddler, rng).await,
+        MeddlingKind::BudgetOfNone => forbid_evictions(meddler, rng).await,
+        MeddlingKind::SecondBudget => double_budget(meddler, rng).await,
+        _ => lower_limits(meddler, rng).await,
+    }
+}
+
+/// Takes it back. What is gone by then needs nothing.
+pub(in crate::sim::faults) async fn take_back(desk: &Desk, undo: &Undo) {
+    let client = desk.parts().server.admin();
+    let done = match undo {
+        Undo::Untaint(node) => untaint(&Api::all(client), node).await,
+        Undo::Budget(namespace, name) => {
+            let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, namespace);
+            budgets.delete(name, &DeleteParams::default()).await.map(drop)
+        }
+        Undo::Limits(pool, limits) => {
+            let (resource, _) = LIMIT;
+            let limits = limits
+                .as_ref()
+                .map(|limits| json!({(resource): limits[resource]}));
+            let patch = json!({"spec": {"limits": limits}});
+            pools(client)
+                .patch(pool, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .map(drop)
+        }
+    };
+    if let Err(error) = done {
+        tracing::debug!(%error, ?undo, "there is nothing left to take back");
+    }
+}
+
+fn pools(client: kube::Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(GROUP, "v1", "NodePool");
+    Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "nodepools"))
+}
+
+/// The newest Node, as that is what such an agent waits for.
+async fn taint(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let nodes: Api<Node> = Api::all(meddler.client.clone());
+    let mut there = nodes.list(&ListParams::default()).await?.items;
+    let newest = there.iter().map(|node| node.creation_timestamp()).max().flatten();
+    there.retain(|node| node.creation_timestamp() == newest || meddler.meddling.target.is_some());
+    there.retain(|node| !taints(node).iter().any(|taint| taint["key"] == AGENT_TAINT));
+    let Some(node) = meddler.meddling.pick(&there, ResourceExt::name_any, rng) else {
+        return Ok(None);
+    };
+    let name = node.name_any();
+    meddler.tell(&format!("nodes/{name}"));
+    let mut taints = taints(&node);
+    taints.push(json!({"key": AGENT_TAINT, "effect": "NoExecute"}));
+    let patch = json!({"spec": {"taints": taints}});
+    nodes
+        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
+    Ok(Some(Undo::Untaint(name)))
+}
+
+async fn untaint(nodes: &Api<Node>, name: &str) -> Result<(), kube::Error> {
+    let mut tried = 0;
+    loop {
+        let node = nodes.get(name).await?;
+        let mut taints = taints(&node);
+        taints.retain(|taint| taint["key"] != AGENT_TAINT);
+        let patch = json!({
+            "metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints},
+        });
+        tried += 1;
+        match nodes
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+        {
+            Err(kube::Error::Api(status)) if status.code == 409 && tried < TRIES => {}
+            done => return done.map(drop),
+        }
+    }
+}
+
+fn taints(node: &Node) -> Vec<Value> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
+    taints
+        .unwrap_or_default()
+        .iter()
+        .map(|taint| json!(taint))
+        .collect()
+}
+
+/// Nobody may evict any pod that is labelled like one that is to leave, if any is.
+async fn forbid_evictions(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let Some(pod) = pods::some_pod(meddler, rng).await? else {
+        return Ok(None);
+    };
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": format!("nobody-{:08x}", rng.u32(..)), "namespace": pod.namespace()},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": pod.labels()}},
+    });
+    create(meddler, serde_json::from_value(budget).ok()).await
+}
+
+/// Another budget for the pods of one that is there: pods with two of them cannot be evicted at all.
+async fn double_budget(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let budgets: Api<PodDisruptionBudget> = Api::all(meddler.client.clone());
+    let there = budgets.list(&ListParams::default()).await?.items;
+    let budget = meddler.meddling.pick(&there, ResourceExt::name_any, rng);
+    let twin = budget.map(|budget| PodDisruptionBudget {
+        metadata: ObjectMeta {
+            name: Some(format!("{}-{:08x}", budget.name_any(), rng.u32(..))),
+            namespace: budget.namespace(),
+            ..ObjectMeta::default()
+        },
+        spec: budget.spec,
+        status: None,
+    });
+    create(meddler, twin).await
+}
+
+async fn create(
+    meddler: &Meddler<'_>,
+    budget: Option<PodDisruptionBudget>,
+) -> Result<Option<Undo>, kube::Error> {
+    let Some(budget) = budget else { return Ok(None) };
+    let (namespace, name) = (budget.namespace().unwrap_or_default(), budget.name_any());
+    meddler.tell(&format!("poddisruptionbudgets/{namespace}/{name}"));
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(meddler.client.clone(), &namespace);
+    budgets.create(&PostParams::default(), &budget).await?;
+    Ok(Some(Undo::Budget(namespace, name)))
+}
+
+/// A pool may have less than it has.
+async fn lower_limits(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let pools = pools(meddler.client.clone());
+    let mut there = pools.list(&ListParams::default()).await?.items;
+    let (resource, amount) = LIMIT;
+    // Of one that is low already it would not be known what it had.
+    there.retain(|pool| pool.data["spec"]["limits"][resource] != amount);
+    let Some(pool) = meddler.meddling.pick(&there, ResourceExt::name_any, rng) else {
+        return Ok(None);
+    };
+    let name = pool.name_any();
+    meddler.tell(&format!("nodepools/{name}"));
+    let patch = json!({"spec": {"limits": {(resource): amount}}});
+    pools
+        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
+    let before = pool.data["spec"].get("limits").cloned();
+    Ok(Some(Undo::Limits(name, before)))
+}
