@@ -38,7 +38,7 @@ fn every_plan_in_tests_and_benchmarks_is_looked_at_a_second_time() {
 }
 
 #[test]
-fn a_replica_whose_plans_nobody_looks_at() {
+fn a_replica_whose_plans_nobody_looks_at_is_found() {
     for plain in [
         "use karpenter_ibm::operator;\nfn f() { operator::factory(s) }",
         "use karpenter_ibm::operator::{self, factory_of};",
