@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Cloud, Options};
 use kube::Api;
 use kube::api::PostParams;
@@ -87,11 +86,14 @@ async fn buy(count: usize) -> Result<Bought> {
             ensure!(clock.instant() - started < PATIENCE, "{running} of {count} run");
         }
     };
+    let plans = stage::Plans::default();
+    let replica = plans.factory(stage::settings(&kube)?)(stage::edges(&kube, &cloud, &clock));
     tokio::select! {
         biased;
         told = story => told?,
-        () = operator::factory(stage::settings(&kube)?)(stage::edges(&kube, &cloud, &clock)) => anyhow::bail!("the operator ended"),
+        () = replica => anyhow::bail!("the operator ended"),
     }
+    plans.look_again()?;
     let mut tens: BTreeMap<i64, usize> = BTreeMap::new();
     let mut minutes: BTreeMap<i64, (usize, usize)> = BTreeMap::new();
     let mut last = began;

@@ -15,11 +15,7 @@ use std::time::Duration;
 use anyhow::Result;
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Pod;
-use karpenter_ibm::audit;
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::model::Snapshot;
-use karpenter_ibm::operator;
-use karpenter_ibm::scheduling::Plan;
 use karpenter_ibm::sim::ibm::{self, Cloud};
 use karpenter_ibm::sim::kube::identity::User;
 use karpenter_ibm::sim::kube::server::Auditor;
@@ -74,12 +70,8 @@ async fn measure(pods: usize) -> Result<()> {
         made: writes.clone(),
         claims: claims.clone(),
     }));
-    let plans: Plans = Arc::default();
-    let kept = plans.clone();
-    let keep = move |context| keep_plans(context, &kept);
-    let replica = operator::factory_of(stage::settings(&kube)?, |edges| edges, keep)(stage::edges(
-        &kube, &cloud, &clock,
-    ));
+    let plans = stage::Plans::default();
+    let replica = plans.factory(stage::settings(&kube)?)(stage::edges(&kube, &cloud, &clock));
     let story = async {
         // Until the class is resolved and what is sold was read.
         clock.sleep(Duration::from_secs(5)).await;
@@ -125,33 +117,9 @@ async fn measure(pods: usize) -> Result<()> {
         "most memory of the whole process: {} MB",
         stage::peak_memory_mb()?
     )?;
-    let looked = look_again(&plans)?;
+    let looked = plans.look_again()?;
     writeln!(out, "plans that were looked at a second time: {looked}")?;
     Ok(())
-}
-
-type Plans = Arc<Mutex<Vec<(Snapshot, Plan)>>>;
-
-/// Audits every plan; how many there were.
-fn look_again(plans: &Plans) -> Result<usize> {
-    let plans = plans.lock().map_err(|_| anyhow::anyhow!("a plan was lost"))?;
-    for (snapshot, plan) in plans.iter() {
-        let findings = audit::plan(snapshot, plan);
-        anyhow::ensure!(findings.is_empty(), "a plan is not legal: {findings:?}");
-    }
-    Ok(plans.len())
-}
-
-/// The same replica, whose plans are kept: they are looked at when nothing is measured any more.
-fn keep_plans(mut context: operator::Context, plans: &Plans) -> operator::Context {
-    let plans = plans.clone();
-    context.compute = context.compute.then(move |snapshot, plan| {
-        if let Ok(mut plans) = plans.lock() {
-            plans.push((snapshot.clone(), plan.clone()));
-        }
-        plan
-    });
-    context
 }
 
 /// A pool for everything.

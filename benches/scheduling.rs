@@ -3,7 +3,9 @@
 //! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it. `--kind` is `diverse`, `preferences`,
 //! `ignored` (the same pods, whose preferences are not looked at) or `ibm`. `--write FILE` writes the workload as JSON
 //! instead, so that another scheduler can be measured with it; `--peer PROGRAM` lets that program solve it too and
-//! compares: see `hack/bench-peer`. Every plan is audited.
+//! compares: see `hack/bench-peer`. Without a peer, `--require 30` makes the exit status 1 unless every plan is made within
+//! a second and 100 MB, and the largest workload takes at most 30 times as long as the smallest of its kind. Every plan is
+//! audited.
 #![expect(clippy::print_stdout, reason = "a table is what this is for")]
 #![expect(clippy::disallowed_methods, reason = "it measures real time")]
 
@@ -27,6 +29,12 @@ use workload::Workload;
 const ROUNDS: usize = 3;
 const SIZES: [usize; 9] = [1, 50, 100, 500, 1000, 2000, 5000, 10_000, 20_000];
 const PREFERENCE_PODS: usize = 4000;
+/// What is measured where bars are to hold and nothing else is asked for: the largest first, as the memory of the first
+/// workload alone is exact.
+const REQUIRED: [usize; 2] = [20_000, 1000];
+/// What a plan for 20,000 pods may take, and any smaller one.
+const SECONDS_MAX: f64 = 1.0;
+const MEGABYTES_MAX: f64 = 100.0;
 
 /// What pods are like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +97,7 @@ struct Arguments {
     write: Option<String>,
     peer: Option<PathBuf>,
     json: bool,
+    /// How many times faster than a peer; or without one, how many times longer the largest may take than the smallest.
     require: Option<f64>,
 }
 
@@ -154,7 +163,12 @@ fn run() -> Result<ExitCode, String> {
         "{:<14} {:>7} {:>10} {:>8} {:>7} {:>12} {:>8} {:>7} {:>7}",
         "workload", "pods", "ms", "classes", "nodes", "dollars/h", "left out", "MB", "illegal"
     );
-    let diverse = SIZES.iter().map(|pods| (Kind::Diverse, *pods));
+    let sizes: &[usize] = if arguments.require.is_some() {
+        &REQUIRED
+    } else {
+        &SIZES
+    };
+    let diverse = sizes.iter().map(|pods| (Kind::Diverse, *pods));
     let preferences = [Kind::Preferences, Kind::Ignored].map(|kind| (kind, PREFERENCE_PODS));
     let ibm = [1000, 20_000].map(|pods| (Kind::Ibm, pods));
     let all = diverse.chain(preferences).chain(ibm).collect();
@@ -163,8 +177,57 @@ fn run() -> Result<ExitCode, String> {
     } else {
         arguments.what
     };
-    let illegal: usize = what.into_iter().map(|(kind, pods)| measure(kind, pods)).sum();
-    Ok(ExitCode::from(u8::from(illegal > 0)))
+    let rows: Vec<Row> = what.into_iter().map(|(kind, pods)| measure(kind, pods)).collect();
+    let broken = arguments
+        .require
+        .map_or_else(Vec::new, |growth| broken(&rows, growth));
+    for broken in &broken {
+        println!("not held: {broken}");
+    }
+    let is_illegal = rows.iter().any(|row| row.illegal > 0);
+    Ok(ExitCode::from(u8::from(is_illegal || !broken.is_empty())))
+}
+
+/// A line of the table.
+struct Row {
+    kind: Kind,
+    pods: usize,
+    seconds: f64,
+    /// In MB, where the kernel tells it.
+    memory: Option<f64>,
+    illegal: usize,
+}
+
+/// What does not hold: time and memory of every plan, and how time grows from the smallest workload of a kind to the
+/// largest.
+fn broken(rows: &[Row], growth: f64) -> Vec<String> {
+    let mut broken = Vec::new();
+    for row in rows {
+        let mut say = |what: String| broken.push(format!("{} {}: {what}", row.kind.name(), row.pods));
+        if row.seconds >= SECONDS_MAX {
+            say(format!("{:.2} s, not under {SECONDS_MAX}", row.seconds));
+        }
+        match row.memory {
+            Some(memory) if memory < MEGABYTES_MAX => {}
+            Some(memory) => say(format!("{memory:.0} MB, not under {MEGABYTES_MAX}")),
+            None => say("nobody tells how much memory it needs".to_owned()),
+        }
+        let alike = || rows.iter().filter(|other| other.kind == row.kind);
+        let (least, most) = (
+            alike().min_by_key(|row| row.pods),
+            alike().map(|row| row.pods).max(),
+        );
+        if let Some(least) = least.filter(|_| most == Some(row.pods)) {
+            let times = row.seconds / least.seconds;
+            if times > growth {
+                say(format!(
+                    "{times:.1} times as long as {}, not {growth}",
+                    least.pods
+                ));
+            }
+        }
+    }
+    broken
 }
 
 /// A figure of this process in MB, where the kernel tells it.
@@ -228,24 +291,31 @@ fn dollars(nanos: u64) -> f64 {
     Price::from_nanos(nanos).map_or(0.0, Price::usd)
 }
 
-/// Prints a line of the table; how much is illegal comes back.
-fn measure(kind: Kind, pods: usize) -> usize {
+/// Prints a line of the table.
+fn measure(kind: Kind, pods: usize) -> Row {
     let (workload, options) = (kind.build(pods), kind.options());
-    let peak = peak(&snapshot(&workload), options).unwrap_or_default();
+    let memory = peak(&snapshot(&workload), options);
     let best = fastest(&workload, options, ROUNDS);
     let findings = audit::plan(&best.snapshot, &best.plan);
     println!(
-        "{:<14} {pods:>7} {:>10.2} {:>8} {:>7} {:>12.4} {:>8} {peak:>7.1} {:>7}",
+        "{:<14} {pods:>7} {:>10.2} {:>8} {:>7} {:>12.4} {:>8} {:>7.1} {:>7}",
         kind.name(),
         best.seconds * 1e3,
         best.snapshot.pending.classes.len(),
         best.plan.claims.len(),
         dollars(best.plan.price_nanos()),
         best.plan.pods_left_out(),
+        memory.unwrap_or_default(),
         findings.len(),
     );
     for finding in findings.iter().take(5) {
         println!("    {finding}");
     }
-    findings.len()
+    Row {
+        kind,
+        pods,
+        seconds: best.seconds,
+        memory,
+        illegal: findings.len(),
+    }
 }

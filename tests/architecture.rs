@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "architecture/documents.rs"]
 mod documents;
+#[path = "architecture/plans.rs"]
+mod plans;
 #[path = "architecture/source.rs"]
 mod source;
 

@@ -1,14 +1,17 @@
 //! What benchmarks of the operator have in common: a cluster, an account, and a replica between them, in one process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use karpenter_ibm::api::crd::definitions;
+use karpenter_ibm::audit;
 use karpenter_ibm::clock::Clock;
 use karpenter_ibm::entropy::Entropy;
 use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{ClusterAccess, Edges, PriceSource, RawSettings, Settings};
+use karpenter_ibm::model::Snapshot;
+use karpenter_ibm::operator::{self, ClusterAccess, Edges, Factory, PriceSource, RawSettings, Settings};
+use karpenter_ibm::scheduling::Plan;
 use karpenter_ibm::sim::ibm::Cloud;
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
@@ -79,6 +82,41 @@ pub(crate) fn edges(kube: &ApiServer, cloud: &Cloud, clock: &Clock) -> Edges {
         entropy: Entropy::seeded(1),
         registry: prometheus::Registry::new(),
         stop: CancellationToken::new(),
+    }
+}
+
+/// The plans that a replica makes. They are looked at when nothing is measured any more.
+#[derive(Clone, Default)]
+pub(crate) struct Plans(Arc<Mutex<Vec<(Snapshot, Plan)>>>);
+
+impl Plans {
+    /// A replica whose plans are kept.
+    pub(crate) fn factory(&self, settings: Settings) -> Factory {
+        let plans = self.clone();
+        operator::factory_of(
+            settings,
+            |edges| edges,
+            move |mut context| {
+                let plans = plans.clone();
+                context.compute = context.compute.then(move |snapshot, plan| {
+                    if let Ok(mut kept) = plans.0.lock() {
+                        kept.push((snapshot.clone(), plan.clone()));
+                    }
+                    plan
+                });
+                context
+            },
+        )
+    }
+
+    /// Audits every plan; how many there were.
+    pub(crate) fn look_again(&self) -> Result<usize> {
+        let plans = self.0.lock().map_err(|_| anyhow::anyhow!("a plan was lost"))?;
+        for (snapshot, plan) in plans.iter() {
+            let findings = audit::plan(snapshot, plan);
+            ensure!(findings.is_empty(), "a plan is not legal: {findings:?}");
+        }
+        Ok(plans.len())
     }
 }
 

@@ -22,7 +22,7 @@ const NAMES_MAX: usize = 4;
 /// without a node. Nothing is asked of a cluster or a cloud: machines and prices are built in.
 ///
 /// Read are pods, workloads (Deployments, ReplicaSets, StatefulSets, Jobs), DaemonSets, NodePools, IBMNodeClasses, nodes,
-/// NodeClaims, namespaces, volumes with their claims and classes, and UnavailableOfferings.
+/// NodeClaims, namespaces, volumes with their claims and classes, PodDisruptionBudgets, and UnavailableOfferings.
 /// The exit status is 1 if some pod has no place.
 #[derive(Debug, clap::Args)]
 pub struct Args {

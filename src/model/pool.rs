@@ -60,3 +60,58 @@ impl Pool {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::names::CAPACITY_TYPE;
+    use crate::model::Effect;
+
+    fn read(template: &Value) -> Result<Pool, Meaningless> {
+        let mut spec = json!({"template": {"spec": {"requirements": [],
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "fast"}}}});
+        json_patch::merge(&mut spec["template"], template);
+        let pool = json!({"metadata": {"name": "blue"}, "spec": spec});
+        Pool::from_api(&serde_json::from_value(pool).unwrap(), Arc::default())
+    }
+
+    #[test]
+    fn its_nodes_have_its_taints_and_none_that_go_before_pods_arrive() {
+        let pool = read(&json!({"spec": {
+            "taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}, {"key": "odd", "effect": "Sometimes"}],
+            "startupTaints": [{"key": "begin", "effect": "NoExecute"}],
+        }}));
+        let team = Taint::new("team", "red", Effect::parse("NoSchedule").unwrap());
+        assert_eq!(pool.unwrap().taints, [team], "and no effect that nobody knows");
+        assert_eq!(read(&json!({})).unwrap().taints, []);
+    }
+
+    #[test]
+    fn its_nodes_have_its_labels_its_name_and_its_class_beside_what_it_requires() {
+        let pool = read(&json!({
+            "metadata": {"labels": {"team": "red"}},
+            "spec": {"requirements": [{"key": CAPACITY_TYPE, "operator": "In", "values": ["spot"]}]},
+        }))
+        .unwrap();
+        for (key, value) in [
+            ("team", "red"),
+            (NODE_POOL, "blue"),
+            (NODE_CLASS, "fast"),
+            (CAPACITY_TYPE, "spot"),
+        ] {
+            assert_eq!(
+                pool.requirements.get(key),
+                Some(&Values::one_of([value])),
+                "{key}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_whose_requirements_mean_nothing_is_refused() {
+        let odd = json!({"spec": {"requirements": [{"key": "size", "operator": "Gt", "values": ["many"]}]}});
+        assert!(read(&odd).is_err());
+    }
+}

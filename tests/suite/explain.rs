@@ -350,3 +350,38 @@ fn a_node_that_has_joined_and_is_not_ready_for_work_is_told_with_its_claim() {
         "{said}"
     );
 }
+
+/// A pod that a budget holds on a node that goes needs no other place, and takes none from whoever is asked about.
+#[test]
+fn a_pod_that_a_budget_holds_where_it_is_stands_in_nobodys_way() {
+    let simulator = cluster();
+    let own = json!({"karpenter.sh/nodepool": "red", "karpenter.sh/registered": "true"});
+    node(&simulator, "red-a", &own);
+    let made = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": "red-a", "labels": {"karpenter.sh/nodepool": "red"},
+            "deletionTimestamp": "2026-11-16T10:00:00Z", "finalizers": ["karpenter.sh/termination"]},
+        "spec": {"nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            "requirements": []},
+    });
+    write::insert(&simulator.cluster, made);
+    let mut held = pod("held", "3500m", &tolerant());
+    held["spec"]["nodeName"] = json!("red-a");
+    held["metadata"]["labels"] = json!({"app": "held"});
+    held["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]);
+    write::insert(&simulator.cluster, held);
+    write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains("has no place"),
+        "the other has the last of the limit: {said}"
+    );
+
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "held", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "held"}}}});
+    write::insert(&simulator.cluster, budget);
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(said.contains("can have a new node of NodePool red"), "{said}");
+}

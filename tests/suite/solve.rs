@@ -90,7 +90,7 @@ fn workloads_are_expanded_and_daemons_take_their_share() {
          {{apiVersion: batch/v1, kind: Job, metadata: {{name: once}}, spec: {{parallelism: 1, {template}}}}}\n---\n\
          {{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{replicas: 1, {template}}}}}\n---\n\
          {{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: log, namespace: kube-system}}, spec: {{{large}}}}}\n---\n\
-         {{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: web}}}}\n"
+         {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}\n"
     );
     let output = solve(&format!("{POOL}{CLASS}{workloads}"), &[]);
     let said = stdout(&output);
@@ -103,11 +103,7 @@ fn workloads_are_expanded_and_daemons_take_their_share() {
         "2 cpu and the daemon need more than 2: {said}"
     );
     assert!(!said.contains("log"), "nothing is bought for a daemon: {said}");
-    assert!(
-        stderr(&output).contains("PodDisruptionBudget web"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("ConfigMap web"), "{}", stderr(&output));
 }
 
 #[test]
@@ -117,6 +113,30 @@ fn nodes_that_are_there_are_filled_first() {
     let output = solve(&format!("{POOL}{CLASS}{node}{}", pod("a", "")), &[]);
     let said = stdout(&output);
     assert_eq!(said, "NODE PODS\nthere default/a\n\n0 nodes to buy, $0 an hour");
+}
+
+/// The controller does not buy for such a pod either: it never leaves its node.
+#[test]
+fn nothing_is_bought_for_a_pod_that_a_budget_holds_on_a_node_that_goes() {
+    let claim = "{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: going, labels: {karpenter.sh/nodepool: default}, \
+                 deletionTimestamp: 2026-11-16T10:00:00Z}, spec: {requirements: [], \
+                 nodeClassRef: {group: karpenter-ibm.sh, kind: IBMNodeClass, name: default}}}\n---\n";
+    let held = "{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {app: web}, \
+                ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: web, controller: true}]}, \
+                spec: {nodeName: going, tolerations: [{operator: Exists}], \
+                containers: [{name: c, resources: {requests: {cpu: \"3\"}}}]}, status: {phase: Running}}\n---\n";
+    let budget = |most: &str| {
+        format!(
+            "{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: web}}, \
+             spec: {{maxUnavailable: {most}, selector: {{matchLabels: {{app: web}}}}}}}}\n"
+        )
+    };
+    for (most, nodes) in [("0", "0 nodes to buy"), ("1", "1 node to buy")] {
+        let output = solve(&format!("{POOL}{CLASS}{claim}{held}{}", budget(most)), &[]);
+        let said = stdout(&output);
+        assert!(said.contains(nodes), "{most} may go: {said} {}", stderr(&output));
+        assert!(stderr(&output).is_empty(), "{}", stderr(&output));
+    }
 }
 
 #[test]

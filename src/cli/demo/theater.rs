@@ -205,7 +205,7 @@ async fn story(show: &Show, hands: &Hands, house: &mut House) -> Result<(), Fail
     player.play(&show.scenario).await?;
     if show.afterwards == Afterwards::Open {
         player.narrate("The stage is yours. Ctrl-C ends the demo.");
-        player.watch().await;
+        player.watch().await?;
     }
     Ok(())
 }

@@ -50,6 +50,7 @@ async fn list(client: Client, namespace: &str) -> anyhow::Result<Live> {
         volumes: all(&client).await?,
         storage_classes: all(&client).await?,
         csi_nodes: all(&client).await?,
+        budgets: all(&client).await?,
         withheld: all(&client).await?,
     };
     let events: Api<Event> = Api::namespaced(client, namespace);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::ResourceExt;
 
@@ -31,6 +32,7 @@ pub(super) struct Objects {
     pub(super) volumes: Vec<PersistentVolume>,
     pub(super) storage_classes: Vec<StorageClass>,
     pub(super) csi_nodes: Vec<CSINode>,
+    pub(super) budgets: Vec<PodDisruptionBudget>,
     pub(super) withheld: Vec<UnavailableOffering>,
 }
 
@@ -69,6 +71,7 @@ impl Objects {
         tell(&mut index, &self.volumes);
         tell(&mut index, &self.storage_classes);
         tell(&mut index, &self.csi_nodes);
+        tell(&mut index, &self.budgets);
         index
     }
 

@@ -4,7 +4,9 @@ use std::fmt;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodTemplateSpec};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -122,7 +124,7 @@ impl Reader {
         match origin.kind.as_str() {
             "Pod" => {
                 let mut pod: Pod = typed(origin, value)?;
-                pod.metadata.namespace.get_or_insert_with(|| "default".to_owned());
+                settle(&mut pod.metadata);
                 let uid = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
                 pod.metadata.uid.get_or_insert(uid);
                 all.pods.push(expand::refused(pod));
@@ -150,14 +152,16 @@ impl Reader {
             "Namespace" => all.namespaces.push(typed(origin, value)?),
             "PersistentVolume" => all.volumes.push(typed(origin, value)?),
             "PersistentVolumeClaim" => {
-                let mut claim: k8s_openapi::api::core::v1::PersistentVolumeClaim = typed(origin, value)?;
-                claim
-                    .metadata
-                    .namespace
-                    .get_or_insert_with(|| "default".to_owned());
+                let mut claim: PersistentVolumeClaim = typed(origin, value)?;
+                settle(&mut claim.metadata);
                 all.volume_claims.push(claim);
             }
             "StorageClass" => all.storage_classes.push(typed(origin, value)?),
+            "PodDisruptionBudget" => {
+                let mut budget: PodDisruptionBudget = typed(origin, value)?;
+                settle(&mut budget.metadata);
+                all.budgets.push(budget);
+            }
             "CSINode" => all.csi_nodes.push(typed(origin, value)?),
             "UnavailableOffering" => all.withheld.push(typed::<UnavailableOffering>(origin, value)?),
             _ => return self.sort_workload(origin, value),
@@ -206,6 +210,11 @@ impl Reader {
         self.objects.pods.extend(pods);
         Ok(())
     }
+}
+
+/// Whoever is written without a namespace is in that of whoever says nothing about it.
+fn settle(written: &mut ObjectMeta) {
+    written.namespace.get_or_insert_with(|| "default".to_owned());
 }
 
 /// An object of a kind; the field that is not as it must be is named.

@@ -294,6 +294,7 @@ fn claims_that_nothing_was_chosen_for_count_with_the_smallest_machine_that_they_
             crate::scheduling::Options::default(),
             &|| true,
         );
+        assert_eq!(crate::audit::plan(&situation.snapshot, &plan), [], "{at}");
         if !plan.claims.is_empty() {
             made += 1;
             index.apply(&open(&format!("claim-{at}"), &uid));

@@ -34,6 +34,7 @@ fn labels_of_the_users_own_get_a_value_and_what_only_a_node_can_have_is_left_out
         {"key": "free", "operator": "Exists"},
         {"key": "never", "operator": "DoesNotExist"},
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows"]},
     ]);
     let mut requirements = Requirements::new();
     requirements.narrow(names::HOSTNAME, &Values::one_of(["x"]));
@@ -53,7 +54,19 @@ fn labels_of_the_users_own_get_a_value_and_what_only_a_node_can_have_is_left_out
     assert_eq!(labels.get("size").map(String::as_str), Some("4"));
     assert!(labels.contains_key("free") && !labels.contains_key("never"));
     assert!(!labels.contains_key(names::CAPACITY_TYPE), "launch chooses that");
+    assert!(!labels.contains_key(names::OS), "the node will say that");
     assert!(claim.spec.requirements.iter().all(|it| it.key != names::HOSTNAME));
     let requests = serde_json::to_value(claim.spec.resources.unwrap().requests).unwrap();
     assert_eq!(requests, json!({"cpu": "1500m", "memory": "1Gi"}));
+}
+
+/// What its pods tolerate is no part of it.
+#[test]
+fn a_claim_has_the_taints_of_its_pool_and_no_others() {
+    let mut tainted = pool("p", &json!([]));
+    let claim = |pool: &NodePool| manifest(pool, "c".to_owned(), &Wanted::default()).unwrap();
+    assert_eq!(claim(&tainted).spec.taints, None);
+    let taints = json!([{"key": "team", "effect": "NoExecute"}]);
+    tainted.spec.template.spec.taints = serde_json::from_value(taints).unwrap();
+    assert_eq!(claim(&tainted).spec.taints, tainted.spec.template.spec.taints);
 }

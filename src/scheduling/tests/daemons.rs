@@ -166,3 +166,32 @@ fn ports_of_a_daemon_are_free_where_it_does_not_run() {
         .solve();
     assert_eq!(solved.types(), ["amd"], "the cheaper one has the daemon");
 }
+
+#[test]
+fn a_daemon_comes_where_any_of_its_terms_is_met() {
+    let term =
+        |value: &str| json!({"matchExpressions": [{"key": "team", "operator": "In", "values": [value]}]});
+    let types = |terms: &Value| {
+        let base = cluster().requires("team", &Values::one_of(["a"]));
+        let daemon = pod_with("d", "1", &required(terms));
+        let solved = base.daemon(daemon).with([pod("p", "1")]).solve();
+        solved.types().join(" ")
+    };
+    assert_eq!(
+        types(&json!([term("b"), term("a")])),
+        "type-04",
+        "the second is met"
+    );
+    assert_eq!(types(&json!([term("b"), term("c")])), "type-02", "none is");
+}
+
+/// Whether devices are allocated to it or not, it takes its part of the node as soon as it comes.
+#[test]
+fn a_daemon_that_claims_devices_has_its_share_all_the_same() {
+    let claims = json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]});
+    let solved = cluster()
+        .daemon(pod_with("d", "1", &claims))
+        .with([pod("p", "1")])
+        .solve();
+    assert_eq!(solved.types(), ["type-04"]);
+}

@@ -169,3 +169,16 @@ fn a_new_node_never_makes_room_scarcer() {
     let with = cluster().node(node("n", 16, &[])).with(many).solve().plan;
     assert!(with.price_nanos() <= without.price_nanos() && with.left_out.is_empty());
 }
+
+/// The second comes while the first waits for its claim, and nobody is bound anywhere yet.
+#[test]
+fn a_pod_near_to_its_own_kind_goes_to_the_claim_in_flight_that_is_for_the_first() {
+    let app = json!({"app": "web"});
+    let near = neighbor("podAffinity", ZONES, &app);
+    let mut flying = node("flying", 4, &[(ZONES, "z2")]);
+    flying.kind = NodeKind::ClaimInFlight;
+    let first = on(labelled(pod_with("first", "1", &near), &app), "flying");
+    let second = labelled(pod_with("second", "1", &near), &app);
+    let solved = cluster().node(flying).bound([first]).with([second]).solve();
+    assert_eq!(solved.place("second").as_deref(), Some("flying"));
+}

@@ -1,6 +1,8 @@
 //! Behaviors of the solver, one sentence each.
 
+mod cards;
 mod daemons;
+mod domains;
 mod existing;
 mod first_fit;
 mod laws;

@@ -227,3 +227,28 @@ fn without_any_pool_every_pod_is_left_out() {
         ["there is neither a node nor a ready NodePool"]
     );
 }
+
+#[test]
+fn an_operating_system_and_an_instance_type_can_be_selected() {
+    let mut windows = kind("windows", 4);
+    windows.requirements = Requirements::new();
+    windows
+        .requirements
+        .narrow(INSTANCE_TYPE, &Values::one_of(["windows"]));
+    windows.requirements.narrow(OS, &Values::one_of(["windows"]));
+    let base = cluster().types(vec![kind("small", 2), kind("large", 8), windows]);
+    let types = |pod: core::Pod| base.clone().with([pod]).solve().types().join(" ");
+    assert_eq!(types(selects(OS, "linux")), "small");
+    assert_eq!(types(selects(OS, "windows")), "windows");
+    assert_eq!(types(selects(OS, "plan9")), "");
+    assert_eq!(
+        types(selects(INSTANCE_TYPE, "large")),
+        "large",
+        "although it is dearer"
+    );
+    assert_eq!(
+        types(expression(INSTANCE_TYPE, "NotIn", &["small", "windows"])),
+        "large"
+    );
+    assert_eq!(types(selects(INSTANCE_TYPE, "huge")), "");
+}

@@ -201,3 +201,27 @@ fn who_wants_more_volumes_than_any_type_attaches_is_told_so() {
         "{said}"
     );
 }
+
+#[test]
+fn where_a_volume_is_holds_beside_each_term_and_is_never_given_up() {
+    let with_terms = |terms: &Value| {
+        let mut fields = required(terms);
+        fields["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
+        let pod = pod_with("p", "1", &fields);
+        with(storage(&[("v", &["z3"])])).with([pod]).solve()
+    };
+    let term = |key: &str, value: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
+    let second = with_terms(&json!([term("team", "nobody"), term(CAPACITY, "on-demand")]));
+    assert_eq!(zones(&second), ["z3"].into());
+    let neither = with_terms(&json!([term(ZONES, "z1"), term(CAPACITY, "spot")]));
+    assert!(
+        !neither.all_placed(),
+        "there is no spot in z3, and z1 is elsewhere"
+    );
+    let mut wish = mounts("p", &["v"]);
+    let prefers = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 100, "preference": term(ZONES, "z1")}]}});
+    wish.spec.as_mut().unwrap().affinity = serde_json::from_value(prefers).unwrap();
+    let solved = with(storage(&[("v", &["z3"])])).with([wish]).solve();
+    assert_eq!(zones(&solved), ["z3"].into());
+}

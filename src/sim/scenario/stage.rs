@@ -10,6 +10,7 @@ use crate::sim::history::{Keep, Who};
 use crate::sim::world::audit::strangers;
 use crate::sim::world::cluster::{API_KEY, Cluster, InstallError};
 use crate::sim::world::edges::KubeEdge;
+use crate::sim::world::product::Findings;
 use crate::sim::world::recorder::Recorder;
 use crate::sim::world::replica::{Outside, Replica};
 use crate::sim::world::{Product, actors};
@@ -24,7 +25,8 @@ pub async fn open(
     // Nobody asks for the history of a story; only the last entry of it is kept.
     let recorder = Recorder::new(&cluster.clock, Keep::Last(1), u64::MAX);
     let configuration = Configuration::new()?;
-    let mut surroundings = cluster.install(region).await?;
+    let findings = Findings::default();
+    let mut surroundings = cluster.install(region, findings.alarm()).await?;
     surroundings.config_file = Some(configuration.path().to_owned());
     actors::start(cluster, seed, Oddities::default());
     let desk = desk(cluster, &recorder);
@@ -52,6 +54,7 @@ pub async fn open(
             replica.crash_after(crash.after_effects);
         }),
         configuration: Some(configuration),
+        findings,
     })
 }
 

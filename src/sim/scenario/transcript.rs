@@ -71,3 +71,55 @@ pub fn transcript(scenario: &Scenario, seed: u64, product: &Product) -> Result<T
     })?;
     Ok(told)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::mutants::Mutant;
+    use crate::sim::world::product::{mutant, product};
+
+    /// Two pods that no machine of the pool holds both of.
+    const TWO: &str = r#"
+name: two
+about: Two pods, and a machine for each.
+objects:
+  - apiVersion: karpenter-ibm.sh/v1alpha1
+    kind: IBMNodeClass
+    metadata: {name: default}
+    spec: {region: "${region}", vpc: "${vpc}", image: "${image}", securityGroups: ["${security-group}"]}
+  - apiVersion: karpenter.sh/v1
+    kind: NodePool
+    metadata: {name: default}
+    spec:
+      template:
+        spec:
+          nodeClassRef: {group: karpenter-ibm.sh, kind: IBMNodeClass, name: default}
+          requirements:
+            - {key: node.kubernetes.io/instance-type, operator: In, values: [bxf-4x16]}
+steps:
+  - at: 30s
+    apply:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: web}
+      spec:
+        replicas: 2
+        selector: {matchLabels: {app: web}}
+        template:
+          metadata: {labels: {app: web}}
+          spec: {containers: [{name: a, image: a, resources: {requests: {cpu: "3"}}}]}
+  - at: 2m
+    say: Over.
+"#;
+
+    #[test]
+    fn a_plan_that_is_not_legal_ends_the_play() {
+        let scenario = Scenario::parse("two.yaml", TWO).unwrap();
+        assert!(transcript(&scenario, 1, &product()).is_ok());
+        let failed = transcript(&scenario, 1, &mutant(Mutant::Crowding)).err().unwrap();
+        assert!(
+            failed.to_string().starts_with("a plan is not legal: "),
+            "{failed}"
+        );
+    }
+}

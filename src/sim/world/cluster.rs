@@ -93,8 +93,8 @@ impl Cluster {
     }
 
     /// Applies what an administrator applies before the operator is started: definitions, namespace, accounts, rights;
-    /// and says what the operator is to be told.
-    pub async fn install(&self, region: &str) -> Result<Surroundings, InstallError> {
+    /// and says what the operator is to be told. The alarm hears of its plans that are not legal.
+    pub async fn install(&self, region: &str, alarm: Alarm) -> Result<Surroundings, InstallError> {
         for definition in definitions()? {
             create::<CustomResourceDefinition>(Api::all(self.server.admin()), definition.object).await?;
         }
@@ -116,7 +116,7 @@ impl Cluster {
             },
             config_file: None,
             prices: PriceSource::BuiltIn,
-            alarm: Alarm::none(),
+            alarm,
         })
     }
 }

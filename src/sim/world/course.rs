@@ -74,8 +74,7 @@ impl World {
             recorder.trace(observer);
         }
         cluster.audit(&recorder);
-        let mut surroundings = cluster.install(&setup.scenario.region).await?;
-        surroundings.alarm = alarm(&recorder);
+        let mut surroundings = cluster.install(&setup.scenario.region, alarm(&recorder)).await?;
         surroundings.prices = prices(&setup.plan);
         let bench = Bench::new(&cluster, &recorder, ear);
         let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();

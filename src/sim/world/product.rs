@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::audit;
 use crate::ibm::secret::Secret;
@@ -51,6 +51,26 @@ impl Alarm {
             plan
         });
         context
+    }
+}
+
+/// The first thing that was found to be wrong with a plan.
+#[derive(Clone, Debug, Default)]
+pub struct Findings(Arc<OnceLock<String>>);
+
+impl Findings {
+    /// Tells them what is found.
+    pub fn alarm(&self) -> Alarm {
+        let first = Arc::clone(&self.0);
+        Alarm(Arc::new(move |finding| {
+            // What is found later follows from it as often as not.
+            let _ = first.set(finding.to_string());
+        }))
+    }
+
+    /// What was found, if anything.
+    pub fn first(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::Cluster;
+use super::product::Findings;
 use super::recorder::Recorder;
 use super::replica::Replica;
 use crate::sim::history::Who;
@@ -91,5 +92,7 @@ pub(super) fn hands(cluster: &Cluster, replicas: &Arc<Vec<Replica>>) -> Hands {
             }
         }),
         configuration: None,
+        // Here they are in the history, where an invariant reads them.
+        findings: Findings::default(),
     }
 }

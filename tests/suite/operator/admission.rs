@@ -1,13 +1,12 @@
 //! The API server refuses writes that it took before.
 
 use http::{Request, Response};
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::kube::write;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 /// karpenter#1578, #1767, aws#6895: after an upgrade every update that carried a claim's specification was refused, which
 /// must not change. Finalizers could not be taken off, and one such claim kept everything else from being bought.
@@ -29,7 +28,7 @@ async fn a_claim_whose_specification_could_not_be_written_held_up_the_others_and
     );
     let mut edges = world.edges();
     edges.kube = refusing_specifications(edges.kube);
-    while_working(operator::factory(World::settings("one"))(edges), async {
+    while_working(audited::factory(World::settings("one"))(edges), async {
         world.ready_node("a").await;
         world.delete("a").await;
         world.until_gone("a").await;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_ibm::controllers::context::ClusterAccess;
-use karpenter_ibm::operator::{self, Settings};
+use karpenter_ibm::operator::Settings;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::effects::Effects;
-use super::{NAMESPACE, World, while_working};
+use super::{NAMESPACE, World, audited, while_working};
 
 /// Settings under which machines that are booted know the cluster.
 pub(super) fn settings(world: &World, identity: &str) -> Settings {
@@ -40,7 +40,7 @@ async fn one_write_records_the_decision_with_the_credential_and_deletion_cleans_
     let world = World::new();
     let effects = Effects::without_end();
     let edges = effects.around(world.edges());
-    while_working(operator::factory(settings(&world, "one"))(edges), async {
+    while_working(audited::factory(settings(&world, "one"))(edges), async {
         world.claim("a").await;
         world.until_launched("a").await;
         let claim = world.read("a").await.unwrap();
@@ -124,7 +124,7 @@ async fn the_leader_holds_the_leases_of_all_zones_and_after_a_crash_they_move_on
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_does_not_join_ends_its_claim_and_what_is_known_is_told() {
     let world = World::new();
-    let replica = operator::factory(settings(&world, "one"))(world.edges());
+    let replica = audited::factory(settings(&world, "one"))(world.edges());
     while_working(replica, async {
         world.claim("a").await;
         world.until_launched("a").await;

@@ -6,13 +6,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use karpenter_ibm::controllers::node_class::AllowLists;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Account, Fault, FaultKind};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 /// What a class that names something is refused by: the list, and its name.
 type Case = (
@@ -83,7 +82,7 @@ impl World {
     fn strict(&self, list: fn(&mut AllowLists) -> &mut BTreeSet<String>) -> BoxFuture<'static, ()> {
         let mut settings = Self::settings("one");
         list(&mut settings.controllers.allowed).insert("another".to_owned());
-        operator::factory(settings)(self.edges())
+        audited::factory(settings)(self.edges())
     }
 
     /// Takes the right away to write what was found of a class.

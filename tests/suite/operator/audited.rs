@@ -8,12 +8,12 @@ use karpenter_ibm::operator::{self, Context, Edges, Factory, Settings};
 use tokio::sync::mpsc;
 
 /// The operator as it is; a plan that is not legal ends the test.
-pub(super) fn factory(settings: Settings) -> Factory {
+pub(crate) fn factory(settings: Settings) -> Factory {
     factory_of(settings, |edges| edges, |context| context)
 }
 
 /// A variant of it, with other edges and another context. What is looked at is what comes of its plans in the end.
-pub(super) fn factory_of(
+pub(crate) fn factory_of(
     settings: Settings,
     edges: impl Fn(Edges) -> Edges + Send + Sync + 'static,
     change: impl Fn(Context) -> Context + Send + Sync + 'static,

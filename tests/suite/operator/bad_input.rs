@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{World, joining, while_working};
+use super::{World, audited, joining, while_working};
 
 /// Row "NodeClaim hand-made, without pool, with foreign provider id, edited status".
 #[tokio::test(start_paused = true)]
@@ -274,7 +273,7 @@ async fn what_no_machine_could_start_with_is_told_at_the_class_and_costs_nothing
         let world = World::new();
         world.change_class("default", &change).await;
         // Nobody says where the cluster is.
-        let replica = operator::factory(joining::settings("one"))(world.edges());
+        let replica = audited::factory(joining::settings("one"))(world.edges());
         while_working(replica, async {
             let class = world
                 .until_judged("default", "False", Duration::from_mins(1))

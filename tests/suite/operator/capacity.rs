@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use karpenter_ibm::operator;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::effects::Effects;
-use super::{World, chart, joining, while_working};
+use super::{World, audited, chart, joining, while_working};
 
 impl World {
     /// The least memory that is known of nodes of a profile.
@@ -34,7 +33,7 @@ async fn what_a_node_of_the_profile_reports_is_what_the_next_one_is_planned_with
     let world = World::new();
     let effects = Effects::without_end();
     let edges = effects.around(world.edges());
-    while_working(operator::factory(World::settings("one"))(edges), async {
+    while_working(audited::factory(World::settings("one"))(edges), async {
         world.ready_node("a").await;
         world.reports("a", "8115000Ki").await;
         world

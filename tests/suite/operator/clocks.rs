@@ -7,11 +7,10 @@ use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::clock::Clock;
-use karpenter_ibm::operator;
 use serde_json::{Value, json};
 
 use super::effects::Effects;
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 /// By how much the clock is wrong.
 const SKEWS: [SignedDuration; 3] = [
@@ -31,7 +30,7 @@ impl World {
         clock.set_skew(skew);
         let mut edges = self.edges();
         edges.clock = clock.clone();
-        (clock, operator::factory(Self::settings(identity))(edges))
+        (clock, audited::factory(Self::settings(identity))(edges))
     }
 
     /// A claim with a Node and a pod on it, and nobody at work.
@@ -155,7 +154,7 @@ async fn the_api_server_is_asked_for_the_time_once_a_minute_at_most_and_not_at_a
             .filter(|(_, path)| path.ends_with("/selfsubjectreviews"))
             .count()
     };
-    while_working(operator::factory(World::settings("two"))(edges), async {
+    while_working(audited::factory(World::settings("two"))(edges), async {
         world.clock.sleep(Duration::from_mins(30)).await;
         assert_eq!(asked(), 0, "at rest");
         world.delete("a").await;

@@ -7,7 +7,6 @@ use karpenter_ibm::api::crd::definitions;
 use karpenter_ibm::api::{CapacityType, IBMNodeClass};
 use karpenter_ibm::cloud::InstanceName;
 use karpenter_ibm::controllers::context::Collecting;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use karpenter_ibm::sim::kube::write;
 use kube::Api;
@@ -15,7 +14,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::unheard::Unheard;
-use super::{World, metric, while_working};
+use super::{World, audited, metric, while_working};
 
 /// Two sweeps and their second looks.
 const TWO_SWEEPS: Duration = Duration::from_mins(6);
@@ -119,7 +118,7 @@ async fn nothing_is_removed_of_which_nobody_can_be_told_and_later_it_goes_with_i
     let registry = edges.registry.clone();
     let collected = |kind| metric(&registry, "karpenter_ibm_garbage_collected_total", kind);
     let found = |kind| metric(&registry, "karpenter_ibm_garbage_found", kind);
-    while_working(operator::factory(World::settings("one"))(edges), async {
+    while_working(audited::factory(World::settings("one"))(edges), async {
         unheard.begin();
         let litter = world.litter().await;
         world.clock.sleep(Duration::from_mins(8)).await;
@@ -201,7 +200,7 @@ async fn where_only_reports_are_wanted_everything_is_reported_once_and_nothing_i
     let world = World::new();
     let mut settings = World::settings("one");
     settings.controllers.collecting = Collecting::Report;
-    let replica = operator::factory(settings)(world.edges());
+    let replica = audited::factory(settings)(world.edges());
     while_working(replica, async {
         let litter = world.litter().await;
         world.clock.sleep(Duration::from_mins(8)).await;
@@ -239,7 +238,7 @@ async fn a_restored_backup_whose_claims_have_new_uids_costs_no_machine_until_som
     let edges = world.edges();
     let registry = edges.registry.clone();
     let stopped = || metric(&registry, "karpenter_ibm_garbage_collection_stopped", "");
-    while_working(operator::factory(World::settings("one"))(edges), async {
+    while_working(audited::factory(World::settings("one"))(edges), async {
         world.clock.sleep(Duration::from_mins(30)).await;
         assert_eq!(world.living().len(), 5, "nothing was collected");
         assert_eq!(stopped(), 1);

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use karpenter_ibm::api::CapacityType;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Cloud, Fault, FaultKind, Options};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 impl World {
     /// The kubelet of a Node says that all is well.
@@ -53,7 +52,7 @@ fn elsewhere(world: &World) -> futures::future::BoxFuture<'static, ()> {
     let mut edges = world.edges();
     edges.ibm.cloud = std::sync::Arc::new(other.exchange());
     edges.ibm.metadata = edges.ibm.cloud.clone();
-    operator::factory(World::settings("two"))(edges)
+    audited::factory(World::settings("two"))(edges)
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +167,7 @@ async fn everything_that_is_removed_is_an_event_and_counted() {
         let of = metrics.iter().filter(|it| it.get_label()[0].value() == kind);
         of.map(|it| it.get_counter().get_value()).sum::<f64>().round()
     };
-    while_working(operator::factory(World::settings("one"))(edges), async {
+    while_working(audited::factory(World::settings("one"))(edges), async {
         world.ready_node("a").await;
         world.claim("b").await;
         world.until_launched("b").await;

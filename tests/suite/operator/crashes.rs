@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::Api;
 
 use super::effects::Effects;
-use super::{World, allocation, while_working};
+use super::{World, allocation, audited, while_working};
 
 /// The machines that were ever seen for the one claim of a world, but for the one that could not start.
 #[derive(Default)]
@@ -103,7 +102,7 @@ async fn crash_everywhere() -> usize {
     for last in 1.. {
         let (world, effects, mut ever) = (World::new(), Effects::up_to(last), Ever::default());
         run_short(&world);
-        let factory = |name: &str| operator::factory(allocation::settings(&world, name));
+        let factory = |name: &str| audited::factory(allocation::settings(&world, name));
         let first = factory("first")(effects.around(world.edges()));
         world.claim("a").await;
         let finished = tokio::select! {
@@ -143,7 +142,7 @@ async fn a_crash_after_any_effect_costs_no_second_machine_and_leaves_none_behind
 async fn nothing_is_written_once_nothing_changes() {
     let (world, effects) = (World::new(), Effects::without_end());
     let edges = effects.around(world.edges());
-    let replica = operator::factory(World::settings("one"))(edges);
+    let replica = audited::factory(World::settings("one"))(edges);
     while_working(replica, async {
         world.claim("a").await;
         world.until_launched("a").await;

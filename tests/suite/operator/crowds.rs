@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Request;
 use karpenter_ibm::api::CapacityType;
-use karpenter_ibm::operator::{self, Edges};
+use karpenter_ibm::operator::Edges;
 use karpenter_ibm::sim::ibm::Options;
 use karpenter_ibm::sim::kube::write;
 use kube::api::{DeleteParams, ListParams};
@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use tower::{BoxError, service_fn};
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 const PODS_EACH: usize = 30;
 /// So many claims are worked on at once, each of which holds the pods of one Node.
@@ -96,7 +96,7 @@ async fn most_at_once(nodes: usize) -> usize {
     let (world, counts) = (World::with(Options::make_roomy), UnderWay::default());
     world.crowd(nodes).await;
     let edges = counts.around(world.edges());
-    let replica = operator::factory(World::settings("one"))(edges);
+    let replica = audited::factory(World::settings("one"))(edges);
     while_working(replica, async {
         world.clock.sleep(Duration::from_secs(30)).await;
         for node in 0..nodes {

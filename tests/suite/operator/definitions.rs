@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 const NAME: &str = "nodeclaims.karpenter.sh";
 const STATUS: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
@@ -46,7 +46,7 @@ fn process(world: &World) -> Process {
         context
     };
     Process {
-        replica: operator::factory_of(World::settings("one"), |edges| edges, change)(edges),
+        replica: audited::factory_of(World::settings("one"), |edges| edges, change)(edges),
         said: Said { readiness, registry },
     }
 }

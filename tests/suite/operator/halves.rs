@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::Method;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use serde_json::json;
 
 use super::effects::Effects;
-use super::{World, chart, joining, while_working};
+use super::{World, audited, chart, joining, while_working};
 
 impl World {
     /// Plays a life whose first order fails half way.
@@ -69,7 +68,7 @@ async fn a_name_that_is_taken_is_asked_for_once_and_the_claim_is_left_alone_mean
         let half = Fault::new(FaultKind::PartialCreate).times(halves);
         world.cloud.faults().start(half);
         world.claim("a").await;
-        let replica = operator::factory(World::settings("one"))(effects.around(world.edges()));
+        let replica = audited::factory(World::settings("one"))(effects.around(world.edges()));
         while_working(replica, async {
             world.until_launched("a").await;
             let halves = usize::try_from(halves).unwrap();

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::effects::Effects;
 use super::mutants::each;
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 impl World {
     /// Whether a pod was told to go.
@@ -94,7 +94,7 @@ async fn one_that_keeps_a_diary_writes_while_nothing_changes() {
         let (edges, settings) = (effects.around(world.edges()), World::settings("one"));
         let replica = match mutant {
             Some(mutant) => mutant.factory(settings)(edges),
-            None => karpenter_ibm::operator::factory(settings)(edges),
+            None => audited::factory(settings)(edges),
         };
         while_working(replica, async {
             world.ready_node("a").await;

@@ -6,14 +6,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind, RetryAfter};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::effects::Effects;
-use super::{World, chart, joining, while_working};
+use super::{World, audited, chart, joining, while_working};
 
 impl World {
     /// A kubelet says that its machine has less than half of the disk that was ordered.
@@ -65,7 +64,7 @@ impl World {
     async fn crash_once_bought(&self) {
         for last in 1..40 {
             let effects = Effects::up_to(last);
-            let replica = operator::factory(Self::settings("first"))(effects.around(self.edges()));
+            let replica = audited::factory(Self::settings("first"))(effects.around(self.edges()));
             tokio::select! {
                 biased;
                 () = effects.crash.cancelled() => {}

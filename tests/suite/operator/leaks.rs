@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::Request;
-use karpenter_ibm::operator::{self, Edges};
+use karpenter_ibm::operator::Edges;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind, Options};
 use kube::client::Body;
 use tower::{BoxError, service_fn};
 
 use super::effects::is_effect;
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 /// Of so many writes to the cluster one is lost on its way, and one is carried out while its answer is lost.
 const ONE_IN: usize = 10;
@@ -61,7 +61,7 @@ async fn one_machine_in_ten_leaked_when_answers_were_lost() {
         world.cloud.faults().start(fault);
     }
     let lost = Lost::default();
-    let replica = operator::factory(World::settings("one"))(lost.around(world.edges()));
+    let replica = audited::factory(World::settings("one"))(lost.around(world.edges()));
     let names: Vec<String> = (0..CLAIMS).map(|number| format!("claim-{number}")).collect();
     while_working(replica, async {
         for name in &names {

@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use karpenter_ibm::api::CapacityType;
-use karpenter_ibm::operator;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::effects::Effects;
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 /// How the machine of claim `a` is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +121,7 @@ async fn prepared(loss: Loss) -> World {
 async fn crash_everywhere(loss: Loss) -> usize {
     for last in 1.. {
         let (world, effects) = (prepared(loss).await, Effects::up_to(last));
-        let factory = |name: &str| operator::factory(World::settings(name));
+        let factory = |name: &str| audited::factory(World::settings(name));
         let first = factory("first")(effects.around(world.edges()));
         let story = async {
             loss.begin(&world).await;

@@ -3,7 +3,7 @@
 mod admission;
 mod allocation;
 mod allowed;
-mod audited;
+pub(crate) mod audited;
 mod bad_input;
 mod capacity;
 mod chart;

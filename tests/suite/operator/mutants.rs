@@ -11,7 +11,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::effects::Effects;
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 impl World {
     /// Takes the claim of a machine away without anybody hearing that it goes.
@@ -266,7 +266,7 @@ async fn one_that_repeats_itself_writes_what_is_written() {
         let edges = effects.around(world.edges());
         let settings = World::settings("one");
         let factory = mutant.map_or_else(
-            || karpenter_ibm::operator::factory(settings.clone()),
+            || audited::factory(settings.clone()),
             |mutant| mutant.factory(settings.clone()),
         );
         while_working(factory(edges), async {

@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::kube::write;
 use kube::api::{Patch, PatchParams};
 use kube::client::Body;
 use serde_json::json;
 use tower::{BoxError, service_fn};
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 /// Somebody protects a pod in the very moment in which its eviction is sent.
 #[tokio::test(start_paused = true)]
@@ -38,7 +37,7 @@ async fn a_pod_that_is_protected_between_the_look_and_the_eviction_stays() {
         }
     });
     edges.kube = kube::Client::new(service, "default");
-    while_working(operator::factory(World::settings("one"))(edges), async {
+    while_working(audited::factory(World::settings("one"))(edges), async {
         world.ready_node("a").await;
         world.pod("shop-1", "a", |_| ()).await;
         world.delete("a").await;
@@ -175,7 +174,7 @@ async fn no_node_is_repaired_on_a_read_that_failed_nor_one_that_is_not_ours() {
         }
     });
     edges.kube = kube::Client::new(service, "default");
-    while_working(operator::factory(World::settings("one"))(edges), async {
+    while_working(audited::factory(World::settings("one"))(edges), async {
         for name in ["a", "b", "c", "d", "e", "f"] {
             world.ready_node_of(name, &["on-demand"]).await;
         }

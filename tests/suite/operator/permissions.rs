@@ -8,7 +8,7 @@ use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use karpenter_ibm::sim::kube::write;
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, World, allocation, chart, joining, while_working};
+use super::{NAMESPACE, World, allocation, audited, chart, joining, while_working};
 
 /// Group, resource and verb.
 type Permission = (String, String, String);
@@ -50,6 +50,16 @@ fn used(world: &World, account: &str) -> BTreeSet<Permission> {
         .collect()
 }
 
+#[test]
+fn nobody_here_binds_pods_to_nodes() {
+    for account in [chart::CONTROLLER, chart::JOINER] {
+        let binds = |(_, resource, verb): &Permission| {
+            resource == "pods/binding" || resource == "bindings" || resource.contains('*') || verb == "*"
+        };
+        assert_eq!(allowed(account).into_iter().find(binds), None);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() {
     let world = World::new();
@@ -75,7 +85,7 @@ async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() 
     );
     let settings = allocation::settings(&world, "one");
     let context = operator::context(&settings, world.edges()).unwrap();
-    let replica = operator::factory(settings)(world.edges());
+    let replica = audited::factory(settings)(world.edges());
     while_working(replica, async {
         world.claim_in("preempted", "us-south-2").await;
         world.until_launched("preempted").await;

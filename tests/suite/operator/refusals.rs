@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use karpenter_ibm::api::{Condition, NodePool};
-use karpenter_ibm::operator::{self, Settings};
+use karpenter_ibm::operator::Settings;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind, Options};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 impl World {
     /// A condition of a claim.
@@ -132,7 +132,7 @@ fn replica(
     change(&mut settings);
     let edges = world.edges();
     let registry = edges.registry.clone();
-    (operator::factory(settings)(edges), registry)
+    (audited::factory(settings)(edges), registry)
 }
 
 /// How often a breaker has held a purchase back, by the metric.

@@ -12,7 +12,7 @@ use karpenter_ibm::sim::ibm::Answers;
 use kube::{Api, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use super::{NAMESPACE, World, while_working};
+use super::{NAMESPACE, World, audited, while_working};
 
 impl World {
     async fn leader(&self) -> Option<String> {
@@ -68,7 +68,7 @@ async fn a_leader_that_is_asked_to_stop_between_order_and_record_leaves_its_mach
     let world = World::with(|options| options.answers = Answers::Realistic);
     let edges = world.edges();
     let stop = edges.stop.clone();
-    let first = operator::factory(World::settings("one"))(edges);
+    let first = audited::factory(World::settings("one"))(edges);
     let story = async {
         world.until_led_by("one", Duration::from_secs(5)).await;
         world.claim("a").await;

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::{NodeClaim, UnavailableOffering};
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 impl World {
     /// A claim that leaves everything open but what `requirements` say.
@@ -219,7 +218,7 @@ async fn a_breaker_holds_back_what_goes_beyond_it_and_says_so_and_lets_it_pass_w
     let world = World::new();
     let mut settings = World::settings("one");
     settings.controllers.breakers.machines_max = 1;
-    let replica = operator::factory(settings)(world.edges());
+    let replica = audited::factory(settings)(world.edges());
     while_working(replica, async {
         world.claim("a").await;
         world.until_launched("a").await;

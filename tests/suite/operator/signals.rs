@@ -14,7 +14,7 @@ use karpenter_ibm::controllers::Notices;
 use karpenter_ibm::controllers::context::Batch;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
 use karpenter_ibm::ibm::secret::Secret;
-use karpenter_ibm::operator::{self, factory_of, push};
+use karpenter_ibm::operator::{self, push};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use tower::ServiceExt;
 
 use super::preemption::{pod_on_spot, run_on};
 use super::unheard::Unheard;
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 const SECRET: &str = "correct horse battery staple";
 
@@ -46,7 +46,7 @@ async fn a_word_pushed_to_the_leader_taints_the_node_and_claims_a_replacement_wi
             context.notices = notices.clone();
             context
         };
-        factory_of(World::settings(identity), |edges| edges, heard)(world.edges())
+        audited::factory_of(World::settings(identity), |edges| edges, heard)(world.edges())
     };
     let (one, two) = (replica("one", notices), replica("two", elsewhere));
     let replicas = async {
@@ -88,7 +88,7 @@ async fn an_interruption_closes_the_batch_window_at_once() {
         idle: long,
         max: long,
     };
-    while_working(operator::factory(settings)(world.edges()), async {
+    while_working(audited::factory(settings)(world.edges()), async {
         let name = pod_on_spot(&world).await;
         world.preempt(&name).await;
         world.shut_down(&name).await;
@@ -167,7 +167,7 @@ async fn told_once_of(world: &World, claim: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_is_preempted_while_it_launches_goes_only_when_that_is_told_and_by_what_it_is() {
     let (world, unheard) = (World::new(), Unheard::default());
-    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    let replica = audited::factory(World::settings("one"))(unheard.around(world.edges()));
     while_working(replica, async {
         world.claim("a").await;
         until_bought(&world, "a").await;
@@ -306,7 +306,7 @@ async fn a_machine_that_fails_after_it_ran_is_given_up_and_called_failed() {
             inner: edges.ibm.cloud,
             failed: failed.clone(),
         });
-        while_working(operator::factory(World::settings("one"))(edges), async {
+        while_working(audited::factory(World::settings("one"))(edges), async {
             world.ready_node_of("a", &ways).await;
             failed.store(true, Ordering::Relaxed);
             world.until_gone("a").await;

@@ -8,13 +8,12 @@ use bytes::Bytes;
 use http::{Request, Response};
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
-use karpenter_ibm::operator;
 use karpenter_ibm::sim::mutants::Mutant;
 use serde_json::{Value, json};
 
 use super::preemption::{looks, pod_on_spot};
 use super::unheard::Unheard;
-use super::{World, metric, while_working};
+use super::{World, audited, metric, while_working};
 
 /// From the notice of a preemption until the machine is off.
 const NOTICE: i64 = 30;
@@ -48,7 +47,7 @@ async fn a_claim_that_is_deleted_around_the_stop_of_its_machine_tells_of_it_once
             let world = World::new();
             let edges = world.edges();
             let registry = edges.registry.clone();
-            while_working(operator::factory(World::settings("one"))(edges), async {
+            while_working(audited::factory(World::settings("one"))(edges), async {
                 deleted_after(&world, NOTICE + around, says_so).await;
                 let counted = metric(&registry, "karpenter_ibm_interruptions_total", "preempted");
                 assert_eq!(
@@ -94,7 +93,7 @@ async fn one_that_was_only_switched_off_meanwhile_is_given_back_without_a_word()
 #[tokio::test(start_paused = true)]
 async fn the_machine_of_a_claim_that_goes_stays_as_the_proof_until_it_is_told() {
     let (world, unheard) = (World::new(), Unheard::default());
-    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    let replica = audited::factory(World::settings("one"))(unheard.around(world.edges()));
     while_working(replica, async {
         world.ready_node("a").await;
         unheard.begin();
@@ -122,7 +121,7 @@ async fn a_mutant_that_tells_nobody_is_seen_by_its_silence() {
 #[tokio::test(start_paused = true)]
 async fn where_events_are_refused_the_replacement_is_claimed_all_the_same() {
     let (world, unheard) = (World::new(), Unheard::default());
-    let replica = operator::factory(World::settings("one"))(unheard.around(world.edges()));
+    let replica = audited::factory(World::settings("one"))(unheard.around(world.edges()));
     while_working(replica, async {
         let name = pod_on_spot(&world).await;
         let machine = world.machine_of(&name).await;
@@ -188,7 +187,7 @@ impl World {
             inner: edges.ibm.cloud,
             change,
         });
-        operator::factory(Self::settings("one"))(edges)
+        audited::factory(Self::settings("one"))(edges)
     }
 }
 

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use http::Method;
-use karpenter_ibm::operator;
 use kube::ResourceExt;
 
 use super::effects::Effects;
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 /// What a cluster did to machines, by their ids.
 fn touched(effects: &Effects) -> Vec<String> {
@@ -26,7 +25,7 @@ async fn a_twin_cluster_in_the_same_account_is_never_touched() {
     let two = one.twin();
     let effects = [Effects::without_end(), Effects::without_end()];
     let replica = |world: &World, effects: &Effects| {
-        operator::factory(World::settings("one"))(effects.around(world.edges()))
+        audited::factory(World::settings("one"))(effects.around(world.edges()))
     };
     let both = async {
         tokio::join!(biased; replica(&one, &effects[0]), replica(&two, &effects[1]));

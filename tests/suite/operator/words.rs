@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use karpenter_ibm::allocation::Purchases;
-use karpenter_ibm::operator;
 use kube::ResourceExt;
 
-use super::{World, while_working};
+use super::{World, audited, while_working};
 
 impl World {
     async fn until_said(&self, claim: &str, type_: &str, within: Duration) -> (String, String) {
@@ -79,7 +78,7 @@ async fn a_claim_that_is_held_back_says_so_once() {
     let world = World::new();
     let mut settings = World::settings("one");
     settings.controllers.breakers.purchases = Purchases::Stopped;
-    while_working(operator::factory(settings)(world.edges()), async {
+    while_working(audited::factory(settings)(world.edges()), async {
         world.claim("a").await;
         let (reason, message) = world.until_said("a", "Launched", minutes(2)).await;
         assert_eq!(reason, "LaunchHeldBack");

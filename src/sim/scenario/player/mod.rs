@@ -24,6 +24,7 @@ use super::{
 };
 use crate::clock::{Clock, later};
 use crate::sim::ibm::{Cloud, Fault, NoSuch};
+use crate::sim::world::product::Findings;
 
 /// How often the stage is looked at: what lasts a shorter time than this may go untold.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -43,6 +44,8 @@ pub struct Hands {
     pub crash: Arc<dyn Fn(Crash) + Send + Sync>,
     /// The operator's configuration file, if it was given one.
     pub configuration: Option<Configuration>,
+    /// What is wrong with the operator's plans; the play ends with it.
+    pub findings: Findings,
 }
 
 /// Something that is told while a scenario is played.
@@ -115,6 +118,9 @@ pub enum Failure {
         /// Why not.
         reason: Reason,
     },
+    /// The operator made a plan that is not legal, whatever came of it.
+    #[error("a plan is not legal: {0}")]
+    IllegalPlan(String),
 }
 
 /// Why something could not be done.
@@ -190,10 +196,10 @@ impl<'a> Player<'a> {
     pub async fn play(&mut self, scenario: &Scenario) -> Result<(), Failure> {
         self.prepare(scenario).await?;
         for (number, step) in (1..).zip(&scenario.steps) {
-            self.wait_until(step.at).await;
+            self.wait_until(step.at).await?;
             self.take(number, step).await?;
         }
-        Ok(())
+        self.trust()
     }
 
     /// Says something in the narrator's voice.
@@ -201,9 +207,15 @@ impl<'a> Player<'a> {
         self.say(Voice::Narrator, text.to_owned());
     }
 
-    /// Tells what happens for as long as it is polled.
-    pub async fn watch(&mut self) {
-        self.wait_until(Duration::MAX).await;
+    /// Tells what happens for as long as it is polled and nothing is wrong with any plan.
+    pub async fn watch(&mut self) -> Result<(), Failure> {
+        self.wait_until(Duration::MAX).await
+    }
+
+    /// Ends the play if something is wrong with a plan.
+    fn trust(&self) -> Result<(), Failure> {
+        let first = self.hands.findings.first();
+        first.map_or(Ok(()), |finding| Err(Failure::IllegalPlan(finding.to_owned())))
     }
 
     /// Applies what is there from the start.
@@ -240,6 +252,7 @@ impl<'a> Player<'a> {
     async fn expect(&mut self, step: usize, line: u64, expectation: &Expectation) -> Result<(), Failure> {
         let ends = self.elapsed() + expectation.within;
         loop {
+            self.trust()?;
             let looked = self.look().await;
             let instead = match (looked, expectation.judge(&self.scene)) {
                 (Ok(()), Verdict::Met) => {
@@ -276,12 +289,14 @@ impl<'a> Player<'a> {
         self.say(Voice::Met, bill);
     }
 
-    async fn wait_until(&mut self, at: Duration) {
+    async fn wait_until(&mut self, at: Duration) -> Result<(), Failure> {
         while let Some(left) = at.checked_sub(self.elapsed()).filter(|left| !left.is_zero()) {
             // What cannot be looked at now is looked at a second later.
             let _ = self.look().await;
+            self.trust()?;
             self.hands.clock.sleep(LOOK_EVERY.min(left)).await;
         }
+        Ok(())
     }
 
     /// Looks, and tells what is new.

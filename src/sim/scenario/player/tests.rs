@@ -42,6 +42,7 @@ async fn played(steps: &str) -> Played {
         clock,
         crash: Arc::new(move |crash| seen.lock().unwrap().push(crash)),
         configuration: None,
+        findings: Findings::default(),
     };
     let scenario = Scenario::parse("test.yaml", &format!("name: x\nabout: x\nsteps:\n{steps}")).unwrap();
     let mut listener = Listener::default();

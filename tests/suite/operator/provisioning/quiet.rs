@@ -13,6 +13,7 @@ use karpenter_ibm::controllers::compute::{Compute, Place};
 use karpenter_ibm::operator;
 use karpenter_ibm::scheduling;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::super::effects::Effects;
@@ -102,6 +103,42 @@ async fn a_hundred_thousand_irrelevant_events_cause_no_plan_no_write_and_no_grow
             assert!(!woken.has_changed().unwrap(), "nobody is woken");
             world.clock.sleep(Duration::from_secs(30)).await;
             assert_eq!(glass.counts(), before);
+        }),
+    )
+    .await;
+}
+
+/// The same as a replica hears it: written to the API server, and told by its watches.
+#[tokio::test(start_paused = true)]
+async fn two_thousand_irrelevant_writes_cause_no_plan_and_no_write_and_the_next_pod_is_planned_for() {
+    const ROUNDS: u64 = 1000;
+    let world = World::new();
+    let (glass, replica) = Glass::replica(&world, "one");
+    while_working(
+        replica,
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.ready_node("a").await;
+            world.pod("shop", "a", |_| ()).await;
+            world.clock.sleep(Duration::from_mins(3)).await;
+            let (before, params) = (glass.counts(), PatchParams::default());
+            for round in 0..ROUNDS {
+                let mut node = serde_json::to_value(world.nodes().get("a").await.unwrap()).unwrap();
+                node["status"]["conditions"][0]["lastHeartbeatTime"] =
+                    format!("2026-11-16T12:{:02}:{:02}Z", round / 60 % 60, round % 60).into();
+                let beat = Patch::Merge(json!({"status": {"conditions": node["status"]["conditions"]}}));
+                world.nodes().patch_status("a", &params, &beat).await.unwrap();
+                let noise = Patch::Merge(json!({"status": {"message": round.to_string()}}));
+                world.pods().patch_status("shop", &params, &noise).await.unwrap();
+            }
+            world.clock.sleep(Duration::from_secs(30)).await;
+            assert_eq!(glass.counts(), before);
+            world.waiting("late", json!({})).await;
+            world
+                .until("planned for", Duration::from_secs(10), async || {
+                    glass.counts().0 > before.0
+                })
+                .await;
         }),
     )
     .await;
