@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::place::{self, Place};
+use crate::operator::audited;
 
 const REGION: &str = "us-south";
 /// How long each part of the story may take. Most take seconds; a real control plane gives up the pods of a Node that is
@@ -90,7 +91,8 @@ impl Stage {
         let configuration = Configuration::new().unwrap();
         let (ledger, began) = (Arc::default(), Instant::now());
         let mut actors = JoinSet::new();
-        let replica = operator::factory(settings(&place, &configuration));
+        // A plan that is not legal ends the replica, and so the story.
+        let replica = audited::factory(settings(&place, &configuration));
         actors.spawn(machines::run(cloud.clone(), Arc::new(Tcp), clock, options));
         actors.spawn(replica(edges));
         actors.spawn(keep(Arc::clone(&ledger), cloud.clone(), began));
