@@ -6,6 +6,7 @@
 
 mod commit;
 mod offer;
+mod rest;
 mod search;
 mod shapes;
 mod values;
@@ -32,7 +33,7 @@ pub(super) struct Policy {
     pub(super) gait: Gait,
 }
 
-/// When a pass is given up before its end. Prices only grow.
+/// When a pass is given up before its end. Prices only grow, unless a limit is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gait {
     /// Never: others are held to its pace.
@@ -91,6 +92,10 @@ pub(super) struct Run<'p, 'a> {
     /// Volumes on nodes, besides those that are there: bin, driver, name.
     volumes: std::collections::BTreeSet<(usize, String, String)>,
     pub(super) price: u64,
+    /// Whether a limit kept anything from being as cheap as it could be, or from being at all.
+    met_limit: std::cell::Cell<bool>,
+    /// Whether a claim counts less against a limit than before, since one was met.
+    freed: bool,
     /// The types that templates sell under certain requirements, as far as reasons have asked.
     pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
     shapes: shapes::Shapes,
@@ -210,6 +215,8 @@ impl<'p, 'a> Run<'p, 'a> {
             placed: Vec::new(),
             volumes: std::collections::BTreeSet::new(),
             price: 0,
+            met_limit: std::cell::Cell::new(false),
+            freed: false,
             sold: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             types: Vec::new(),
@@ -244,6 +251,8 @@ impl<'p, 'a> Run<'p, 'a> {
             placed: done.placed,
             volumes: done.volumes,
             price: done.price,
+            met_limit: std::cell::Cell::new(false),
+            freed: false,
             sold: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             types: Vec::new(),
@@ -282,7 +291,8 @@ impl<'p, 'a> Run<'p, 'a> {
                 if done.pace.len() < classes {
                     done.pace.push(self.price);
                 }
-                let beaten = || best.beats(left_out, self.price);
+                // Where a limit was met, more may become possible later, and for less.
+                let beaten = || !self.met_limit.get() && best.beats(left_out, self.price);
                 let out_of_reach = match self.policy.gait {
                     Gait::Sets => false,
                     Gait::Keeps => beaten() || best.falls_behind(&done.pace) == Some(true),
@@ -296,6 +306,7 @@ impl<'p, 'a> Run<'p, 'a> {
             if next.is_empty() || self.placed.len() == before || done.out_of_time {
                 done.classes.append(&mut next);
                 done.classes.sort_unstable();
+                self.settle_rest(&mut done, budget);
                 return done;
             }
             waiting = next;

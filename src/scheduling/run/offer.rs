@@ -245,10 +245,11 @@ impl Run<'_, '_> {
         let unlimited = left.is_empty();
         let counts_values = !template.min_values.is_empty();
         if counts_values && !self.enough_values(load, req) {
+            self.met_limit.set(self.met_limit.get() || !unlimited);
             return None;
         }
         // A claim that takes more pods only becomes dearer, so the type that it is planned to be stays the cheapest for as
-        // long as it will do.
+        // long as it will do; unless limits leave more than they did, which is looked at in the end.
         if let Some(before) = load.before
             && !load.is_picky()
             && template.still_is(row, before, &load.total)
@@ -262,7 +263,11 @@ impl Run<'_, '_> {
         let counted = |kind: usize| &template.types[kind].counted[..];
         let within = |kind: usize| {
             let before = load.before.map(|(kind, _)| counted(kind));
-            unlimited || limits::allow(left, before, counted(kind))
+            let within = unlimited || limits::allow(left, before, counted(kind));
+            if !within {
+                self.met_limit.set(true);
+            }
+            within
         };
         let free = |kind: usize| !load.is_picky() || bits::has(&self.types, kind);
         let allowed = |kind: usize| free(kind) && within(kind);
@@ -273,6 +278,10 @@ impl Run<'_, '_> {
             .get_or_init(|| template.floor_for(load.total.iter().copied()));
         let best = template.cheapest(row, &load.total, least.max(*floor), allowed);
         let spares = |kind: usize| unlimited || !counts_values || self.starved(load, kind).is_none();
-        best.filter(|(kind, _)| spares(*kind))
+        let spared = best.filter(|(kind, _)| spares(*kind));
+        if spared != best {
+            self.met_limit.set(true);
+        }
+        spared
     }
 }
