@@ -85,7 +85,7 @@ impl Run<'_, '_> {
         if becomes.part != ANYTHING && !held.parts.contains(&becomes.part) {
             held.parts.push(becomes.part);
         }
-        for column in &class.stages[turn.stage].pins {
+        for column in class.stages[turn.stage].pins.iter().chain(&self.measured.columns) {
             if !held.pins.contains(column) {
                 held.pins.push(*column);
             }

@@ -5,6 +5,7 @@
 //! that what failed for one need not be tried for the next.
 
 mod commit;
+mod domains;
 mod offer;
 mod rest;
 mod search;
@@ -96,6 +97,7 @@ pub(super) struct Run<'p, 'a> {
     met_limit: std::cell::Cell<bool>,
     /// Whether a claim counts less against a limit than before, since one was met.
     freed: bool,
+    measured: domains::Measured,
     /// The types that templates sell under certain requirements, as far as reasons have asked.
     pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
     shapes: shapes::Shapes,
@@ -114,6 +116,7 @@ pub(super) struct Done {
     placed: Vec<(usize, usize)>,
     volumes: std::collections::BTreeSet<(usize, String, String)>,
     price: u64,
+    measured: domains::Measured,
     policy: Policy,
 }
 
@@ -217,6 +220,7 @@ impl<'p, 'a> Run<'p, 'a> {
             price: 0,
             met_limit: std::cell::Cell::new(false),
             freed: false,
+            measured: domains::Measured::default(),
             sold: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             types: Vec::new(),
@@ -226,7 +230,8 @@ impl<'p, 'a> Run<'p, 'a> {
     }
 
     /// Lets go of the problem, so that another pass can be made.
-    pub(super) fn done(self) -> Done {
+    pub(super) fn done(mut self) -> Done {
+        self.exchange_values();
         Done {
             bins: self.bins,
             claims: self.claims,
@@ -235,13 +240,14 @@ impl<'p, 'a> Run<'p, 'a> {
             placed: self.placed,
             volumes: self.volumes,
             price: self.price,
+            measured: self.measured,
             policy: self.policy,
         }
     }
 
     /// A pass that was made before.
     pub(super) fn again(problem: &'p mut Problem<'a>, done: Done) -> Self {
-        Self {
+        let mut run = Self {
             problem,
             policy: done.policy,
             bins: done.bins,
@@ -253,11 +259,14 @@ impl<'p, 'a> Run<'p, 'a> {
             price: done.price,
             met_limit: std::cell::Cell::new(false),
             freed: false,
+            measured: done.measured,
             sold: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             types: Vec::new(),
             total: Vec::new(),
-        }
+        };
+        run.exchange_values();
+        run
     }
 
     /// Places what can be placed while `budget` allows it, and while that may win against the best of other passes.

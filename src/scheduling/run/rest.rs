@@ -1,35 +1,49 @@
-//! What is done once all classes had their turn: with limits, what comes later can make room for what came before.
+//! What is done once all classes had their turn: what comes later can make room for what came before.
 //!
-//! A claim that grows into a dearer type may count less against a limit, and then a pod that was left out may have a place
+//! Pods that are left out at a spread are measured anew (`domains`). And with limits, a claim that grows into a dearer type may count less against a limit, and then a pod that was left out may have a place
 //! after all, and a claim that had to be a dear type may be a cheaper one. Where no limit was met, none of this can be.
 
 use super::super::Budget;
 use super::super::bits;
+use super::super::class::Class;
 use super::search::Becomes;
 use super::shapes::Before;
 use super::{Rest, Run};
 
-/// What no class has as its size: a claim that becomes a cheaper type without taking a pod.
-const NO_POD: usize = usize::MAX;
+/// What no class has as its size: a claim that becomes another without taking a pod.
+pub(super) const NO_POD: usize = usize::MAX;
 
 impl Run<'_, '_> {
     /// Gives what became possible since its turn to whoever is left out, and then to the claims.
     pub(super) fn settle_rest(&mut self, rest: &mut Rest, budget: Budget<'_>) {
-        while std::mem::take(&mut self.freed) {
-            self.retry(rest, budget);
-            self.cheapen();
+        loop {
+            while std::mem::take(&mut self.freed) {
+                self.retry(rest, budget, |_| true);
+                self.cheapen();
+            }
+            if !self.let_in(rest, budget) {
+                return;
+            }
         }
     }
 
-    /// Tries the pods without a place once more.
-    fn retry(&mut self, rest: &mut Rest, budget: Budget<'_>) {
+    /// Tries pods of these classes that have no place once more.
+    pub(super) fn retry(&mut self, rest: &mut Rest, budget: Budget<'_>, whom: impl Fn(&Class) -> bool) {
         for (class, pods) in std::mem::take(&mut rest.classes) {
+            if !whom(&self.problem.classes[class]) {
+                rest.classes.push((class, pods));
+                continue;
+            }
             rest.out_of_time = rest.out_of_time || !budget();
+            let before = self.placed.len();
             let left = if rest.out_of_time {
                 pods
             } else {
                 self.place_class(class, &pods)
             };
+            if self.placed.len() > before {
+                self.note_let_in(class);
+            }
             if !left.is_empty() {
                 rest.classes.push((class, left));
             }

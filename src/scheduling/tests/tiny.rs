@@ -98,19 +98,10 @@ fn extensions(snapshot: &Snapshot, plan: &Plan, pod: usize) -> Vec<Plan> {
     all
 }
 
-/// Whether pods wait to be spread over domains that are sold and cannot be bought now. Audit counts the domains that have a
-/// node, plans those as well in which one may come, as upstream does.
-fn is_kept_even(left: &LeftOut) -> bool {
-    left.refusals
-        .iter()
-        .any(|it| matches!(it.why, Why::Spread { .. }))
-}
-
 /// Who is left out and could be let in, and by which plan.
 fn could_be_let_in(snapshot: &Snapshot, plan: &Plan) -> Option<(String, Plan)> {
-    let left = plan.left_out.iter().filter(|left| !is_kept_even(left));
-    let left: Vec<usize> = left.flat_map(|left| left.pods.clone()).collect();
-    left.into_iter().find_map(|pod| {
+    let mut left = plan.left_out.iter().flat_map(|left| left.pods.iter().copied());
+    left.find_map(|pod| {
         let better = extensions(snapshot, plan, pod);
         let legal = better
             .into_iter()
