@@ -424,4 +424,10 @@ fn a_zone_without_which_pods_were_let_in_is_not_brought_by_others() {
         None,
         "it would be an empty zone for the others"
     );
+    let y = solved.plan.left_out[0].pods[0];
+    assert_eq!(
+        remedy(&solved.snapshot, &solved.plan, Options::default(), y),
+        None,
+        "once they have their nodes, nothing needs to be changed"
+    );
 }
