@@ -357,6 +357,8 @@ impl<'p, 'a> Run<'p, 'a> {
         pod: usize,
         known: &mut Known,
     ) -> Result<(), Option<Obstacle>> {
+        #[cfg(test)]
+        looks::count();
         let mut turn = self.turn(class, stage, known).map_err(Some)?;
         let spot = self.search(&mut turn).ok_or(None)?;
         self.commit(&turn, pod, &spot);
@@ -397,5 +399,25 @@ impl<'p, 'a> Run<'p, 'a> {
                 .extend(problem.space.and(*nodes, mask).map(|both| (both, *nodes)));
         }
         Ok(turn)
+    }
+}
+
+/// How often a place was looked for and a claim looked at on this thread: what work grows with.
+#[cfg(test)]
+pub(super) mod looks {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// One more.
+    pub(super) fn count() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
+
+    /// How many there were since this was asked last.
+    pub(in crate::scheduling) fn take() -> usize {
+        LOOKS.take()
     }
 }
