@@ -431,3 +431,24 @@ fn a_zone_without_which_pods_were_let_in_is_not_brought_by_others() {
         "once they have their nodes, nothing needs to be changed"
     );
 }
+
+#[test]
+fn a_node_that_lacks_one_of_the_labels_to_be_spread_over_counts_for_none_of_them() {
+    let mut both = over(ZONES, 1);
+    let more = over("rack", 1)["topologySpreadConstraints"][0].clone();
+    both["topologySpreadConstraints"]
+        .as_array_mut()
+        .unwrap()
+        .push(more);
+    let placed = |labels: &[(&str, &str)]| {
+        let base = cluster()
+            .requires(ZONES, &Values::one_of(["z1"]))
+            .requires("rack", &Values::one_of(["a"]))
+            .node(node("other", 1, labels))
+            .bound([on(pod("there", "1"), "other")]);
+        let solved = base.with(spread_pods(3, &both)).solve();
+        solved.plan.placements.len()
+    };
+    assert_eq!(placed(&[(ZONES, "z2")]), 3, "without a rack it is no zone either");
+    assert_eq!(placed(&[(ZONES, "z2"), ("rack", "b")]), 1, "z2 stays empty");
+}
