@@ -462,3 +462,14 @@ fn a_node_with_only_some_of_the_labels_to_be_spread_over_is_not_counted() {
         "two in z1, and z2 is empty"
     );
 }
+
+#[test]
+fn a_cheaper_type_that_would_do_and_is_not_named_is_found() {
+    let snapshot = snapshot(&[("a", json!({}))]);
+    let mut made = legal(&snapshot);
+    assert_eq!(made.claims[0].options, [0, 1]);
+    made.claims[0].options.remove(0);
+    made.claims[0].cheapest.instance_type = 1;
+    made.claims[0].cheapest.price = Price::from_nanos(400);
+    assert_eq!(broken(&snapshot, &made), [Rule::Purchase].into());
+}
