@@ -73,9 +73,10 @@ impl<'a> Labels<'a> {
         })
     }
 
-    /// Whether the labels may come to meet a term.
-    pub(super) fn may_meet(&self, term: &Requirements) -> bool {
-        term.iter().all(|(key, wanted)| {
+    /// Whether the labels may come to meet a term, but for labels that are `given` to it in any case.
+    pub(super) fn may_meet(&self, term: &Requirements, given: &[&str]) -> bool {
+        let mut asked = term.iter().filter(|(key, _)| !given.contains(&key.as_str()));
+        asked.all(|(key, wanted)| {
             let states = self.states(key, Some(wanted));
             states.iter().any(|state| allows(wanted, state.as_deref()))
         })

@@ -15,8 +15,13 @@ use crate::model::{Pod, PodSet, Requirements, Selector, Snapshot, Toleration};
 
 /// A set of pods that somebody asks about.
 type Group = (Selector, Namespaces);
-/// Whose nodes a spread counts: these terms and tolerations, as far as its policies honor them.
-type Scope = (Option<Vec<Requirements>>, Option<Vec<Toleration>>);
+/// Whose nodes a spread counts: these terms and tolerations, as far as its policies honor them, and those that have all
+/// labels over which the pod must be spread.
+type Scope = (
+    Option<Vec<Requirements>>,
+    Option<Vec<Toleration>>,
+    BTreeSet<String>,
+);
 
 /// Who is where, as pods are placed.
 pub(super) struct Census<'a> {
@@ -96,8 +101,10 @@ impl<'a> Census<'a> {
         }
         for spread in required(pod) {
             let scope = scope_of(pod, spread);
-            let counted: Vec<bool> = places.iter().map(|place| counts(place, &scope)).collect();
-            self.scopes.entry(scope).or_insert(counted);
+            if !self.scopes.contains_key(&scope) {
+                let counted = places.iter().map(|place| counts(place, &scope)).collect();
+                self.scopes.insert(scope, counted);
+            }
         }
     }
 
@@ -260,13 +267,17 @@ fn scope_of(pod: &Pod, spread: &Spread) -> Scope {
     (
         honored(spread.node_affinity).then(|| pod.node_terms.clone()),
         honored(spread.node_taints).then(|| pod.tolerations.clone()),
+        required(pod).map(|spread| spread.key.clone()).collect(),
     )
 }
 
-fn counts(place: &Place<'_>, (terms, tolerations): &Scope) -> bool {
-    let met = |terms: &Vec<Requirements>| terms.iter().any(|term| place.labels.may_meet(term));
+fn counts(place: &Place<'_>, (terms, tolerations, keys): &Scope) -> bool {
+    let met = |terms: &Vec<Requirements>| terms.iter().any(|term| place.labels.may_meet(term, &[]));
     let tolerated = |tolerations: &Vec<Toleration>| repelled(place.taints, tolerations).is_none();
-    terms.as_ref().is_none_or(met) && tolerations.as_ref().is_none_or(tolerated)
+    let mut keys = keys.iter();
+    terms.as_ref().is_none_or(met)
+        && tolerations.as_ref().is_none_or(tolerated)
+        && keys.all(|key| place.labels.position(key) != Position::Nowhere)
 }
 
 fn belongs(snapshot: &Snapshot, (selector, namespaces): &Group, pod: &Pod) -> bool {

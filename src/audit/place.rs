@@ -6,7 +6,7 @@ use super::labels::{Labels, options};
 use super::meaning::repelled;
 use super::{Finding, Rule, finding};
 use crate::api::names::{INITIALIZED, REGISTERED};
-use crate::model::{HostPort, Node, Pod, Pool, Requirements, Snapshot, Standing, Taint};
+use crate::model::{HostPort, Node, Pod, Pool, Snapshot, Standing, Taint};
 use crate::resources::Resources;
 use crate::scheduling::{NewClaim, Plan};
 
@@ -42,7 +42,7 @@ pub(super) fn all<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> Vec<Place<'a>> 
 fn of_node<'a>(snapshot: &'a Snapshot, node: &'a Node) -> Place<'a> {
     let labels = Labels::of_node(node);
     let mut expected = Resources::new();
-    for daemon in daemons(snapshot, &labels, &node.taints, Requirements::clone) {
+    for daemon in daemons(snapshot, &labels, &node.taints, &[]) {
         expected.add(&daemon.requests);
     }
     let mut used = node.used.clone();
@@ -79,7 +79,7 @@ fn of_claim<'a>(snapshot: &'a Snapshot, name: String, claim: &'a NewClaim, pool:
             };
             let labels = Labels::of_claim(name.clone(), &one, pool);
             let mut room = pool.types[*option as usize].allocatable.clone();
-            for daemon in daemons(snapshot, &labels, &pool.taints, settled) {
+            for daemon in daemons(snapshot, &labels, &pool.taints, &GIVEN) {
                 for (name, amount) in &daemon.requests {
                     room.set(name, room.get(name) - amount);
                 }
@@ -102,29 +102,21 @@ fn of_claim<'a>(snapshot: &'a Snapshot, name: String, claim: &'a NewClaim, pool:
     }
 }
 
-/// The daemons that will run at a place; `asked` is what is left of what they ask of labels.
+/// Labels that a new node gets before pods arrive.
+const GIVEN: [&str; 2] = [REGISTERED, INITIALIZED];
+
+/// The daemons that will run at a place, whatever they ask of labels that are `given` to it.
 fn daemons<'a>(
     snapshot: &'a Snapshot,
     labels: &Labels<'_>,
     taints: &[Taint],
-    asked: fn(&Requirements) -> Requirements,
+    given: &[&str],
 ) -> Vec<&'a Pod> {
     let here = |daemon: &&Pod| {
         let mut terms = daemon.node_terms.iter();
-        repelled(taints, &daemon.tolerations).is_none() && terms.any(|term| labels.may_meet(&asked(term)))
+        repelled(taints, &daemon.tolerations).is_none() && terms.any(|term| labels.may_meet(term, given))
     };
     snapshot.daemons.iter().filter(here).collect()
-}
-
-/// What is asked of a new node's labels, without those that it gets before pods arrive.
-fn settled(term: &Requirements) -> Requirements {
-    let mut rest = Requirements::new();
-    for (key, values) in term.iter() {
-        if key != REGISTERED && key != INITIALIZED {
-            rest.narrow(key, values);
-        }
-    }
-    rest
 }
 
 impl Place<'_> {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::labels::{for_sale, options};
+use super::labels::{Labels, for_sale, options};
 use super::meaning::{allows, telling_states};
 use super::{Finding, Rule, finding};
 use crate::api::names::{CAPACITY_TYPE, ZONE};
-use crate::model::{InstanceType, Pool, Snapshot, Values};
+use crate::model::{InstanceType, Pod, Pool, Snapshot, Values};
 use crate::money::Price;
 use crate::resources::Resources;
 use crate::scheduling::{MinValues, NewClaim, Plan};
@@ -19,7 +19,8 @@ pub(super) fn claims(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
         let name = format!("new-{at}");
         let broken = bought(claim, pool)
             .or_else(|| named(claim, pool))
-            .or_else(|| asked(snapshot, claim));
+            .or_else(|| asked(snapshot, claim))
+            .or_else(|| missed(snapshot, claim, pool));
         findings.extend(broken.map(|found| finding(Rule::Purchase, &name, found)));
         let few = too_few(claim, pool).filter(|_| claim.min_values == MinValues::Kept);
         findings.extend(few.map(|found| finding(Rule::MinValues, &name, found)));
@@ -89,15 +90,51 @@ fn named(claim: &NewClaim, pool: &Pool) -> Option<String> {
     None
 }
 
+/// The pods of a claim.
+fn pods<'a>(snapshot: &'a Snapshot, claim: &'a NewClaim) -> impl Iterator<Item = &'a Pod> {
+    let classes = claim.pods.iter().map(|pod| snapshot.pending.members[*pod].class);
+    classes.filter_map(|class| snapshot.pending.classes[class].as_ref().ok())
+}
+
+fn total(snapshot: &Snapshot, claim: &NewClaim) -> Resources {
+    let mut total = Resources::new();
+    pods(snapshot, claim).for_each(|pod| total.add(&pod.requests));
+    total
+}
+
+/// A type that costs less than the planned one, would do as well, and is not named. Looked at where nothing but labels and
+/// room decides: without limits, daemons and volumes.
+fn missed(snapshot: &Snapshot, claim: &NewClaim, pool: &Pool) -> Option<String> {
+    let plain = pool.limits.is_none() && snapshot.daemons.is_empty();
+    if !plain || pods(snapshot, claim).any(|pod| !pod.volumes.is_empty()) {
+        return None;
+    }
+    let total = total(snapshot, claim);
+    let would_do = |(at, kind): &(usize, &InstanceType)| {
+        let mut asked = total.iter();
+        if claim.options.iter().any(|option| *option as usize == *at)
+            || asked.any(|(name, amount)| *amount > kind.allocatable.get(name).max(0))
+            || lowest(claim, kind).is_none_or(|lowest| lowest >= rank(claim.cheapest.price))
+        {
+            return false;
+        }
+        let as_this = NewClaim {
+            options: u32::try_from(*at).into_iter().collect(),
+            ..claim.clone()
+        };
+        let labels = Labels::of_claim("new".to_owned(), &as_this, pool);
+        let welcome = |pod: &Pod| pod.node_terms.iter().any(|term| labels.meet(term));
+        named(&as_this, pool).is_none()
+            && labels.meet(&claim.requirements)
+            && pods(snapshot, claim).all(welcome)
+    };
+    let found = pool.types.iter().enumerate().find(would_do);
+    found.map(|(_, kind)| format!("{} would do for less", kind.name))
+}
+
 /// The claim asks for at least what its pods ask for.
 fn asked(snapshot: &Snapshot, claim: &NewClaim) -> Option<String> {
-    let mut total = Resources::new();
-    for pod in &claim.pods {
-        let class = snapshot.pending.members[*pod].class;
-        if let Ok(pod) = &snapshot.pending.classes[class] {
-            total.add(&pod.requests);
-        }
-    }
+    let total = total(snapshot, claim);
     let mut amounts = total.iter();
     amounts
         .find(|(name, amount)| claim.requests.get(name) < **amount)

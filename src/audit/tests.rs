@@ -438,3 +438,38 @@ fn too_few_values_to_choose_from_are_found() {
     made.claims[0].options.pop();
     assert_eq!(broken(&snapshot, &made), [Rule::MinValues].into());
 }
+
+#[test]
+fn a_node_with_only_some_of_the_labels_to_be_spread_over_is_not_counted() {
+    let over = |key: &str| {
+        json!({"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}}})
+    };
+    let both = json!({"labels": {"app": "a"}, "topologySpreadConstraints": [over(ZONE), over("rack")]});
+    let mut snapshot = snapshot(&[("a", both.clone()), ("b", both)]);
+    let mut racked = node("racked", "z1");
+    racked.labels.insert("rack".to_owned(), "one".to_owned());
+    let mut bare = node("bare", "z2");
+    bare.standing = Standing::Leaving;
+    snapshot.nodes = vec![racked, bare];
+    snapshot.pools.clear();
+    let made = legal(&snapshot);
+    let rack = ("rack".to_owned(), "one".to_owned());
+    snapshot.nodes[1].labels.extend([rack]);
+    assert_eq!(
+        broken(&snapshot, &made),
+        [Rule::Spread].into(),
+        "two in z1, and z2 is empty"
+    );
+}
+
+#[test]
+fn a_cheaper_type_that_would_do_and_is_not_named_is_found() {
+    let snapshot = snapshot(&[("a", json!({}))]);
+    let mut made = legal(&snapshot);
+    assert_eq!(made.claims[0].options, [0, 1]);
+    made.claims[0].options.remove(0);
+    made.claims[0].cheapest.instance_type = 1;
+    made.claims[0].cheapest.price = Price::from_nanos(400);
+    assert_eq!(broken(&snapshot, &made), [Rule::Purchase].into());
+}

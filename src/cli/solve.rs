@@ -108,7 +108,7 @@ fn told(snapshot: &Snapshot, options: Options, plan: &Plan) -> String {
             told.push(format!("  {refusal}\n"));
         }
         let first = left.pods.first().copied();
-        let remedy = first.and_then(|pod| remedy(snapshot, options, pod, &left.refusals));
+        let remedy = first.and_then(|pod| remedy(snapshot, plan, options, pod));
         if let Some(remedy) = remedy {
             let changes: Vec<String> = remedy.changes.iter().map(ToString::to_string).collect();
             told.push(format!(

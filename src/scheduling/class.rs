@@ -13,11 +13,12 @@ use super::plan::Why;
 use super::space::{ANYTHING, ReqId, Space};
 use super::template::Template;
 use super::tolerance::Tolerance;
-use super::topology::{Ask, Asks, Group, GroupId, Groups, Kind, Over};
-use crate::model::pod::{Firmness, Term};
+use super::topology::{Ask, Asks, CountedOn, Group, GroupId, Groups, Kind, Over};
+use crate::api::names::HOSTNAME;
+use crate::model::pod::{Firmness, Spread, Term};
 use crate::model::storage::VolumeProblem;
 use crate::model::taint::Preferring;
-use crate::model::{HostPort, Pod, Requirements, Snapshot};
+use crate::model::{HostPort, Pod, Requirements, Snapshot, Values};
 
 /// What interned requirements of pods mean.
 pub(super) type Meanings = BTreeMap<ReqId, Requirements>;
@@ -112,9 +113,16 @@ impl Reader<'_> {
         };
         // Where pods are counted, a taint that only prefers keeps no node out: the scheduler honors the others alone.
         let tolerations = self.tolerance.tolerations(&pod.tolerations, Preferring::Ignored);
-        let firm = self.firm(pod, (&own_ids, tolerations));
+        let mut counted_on = CountedOn {
+            terms: own_ids,
+            labelled: self.labelled(pod),
+            tolerations,
+        };
+        let firm = self.firm(pod, &counted_on);
         class.keeps = firm.far.iter().map(|ask| ask.group).collect();
-        let mut wishes = self.wishes(pod, (&own_ids, tolerations));
+        // Of what is merely wished for, each label is looked at alone.
+        counted_on.labelled = None;
+        let mut wishes = self.wishes(pod, &counted_on);
         loop {
             class.stages.push(self.stage(pod, &own, &volumes, &firm, &wishes));
             if !wishes.give_up_one(self.tolerance) {
@@ -123,15 +131,25 @@ impl Reader<'_> {
         }
     }
 
-    fn firm(&mut self, pod: &Pod, own: (&[ReqId], u32)) -> Asks {
+    /// The nodes that have every label over which a pod must be spread: if there are several, the kube-scheduler counts
+    /// pods on those alone.
+    fn labelled(&mut self, pod: &Pod) -> Option<ReqId> {
+        let mut all = Requirements::new();
+        for spread in required(pod).filter(|spread| spread.key != HOSTNAME) {
+            all.narrow(&spread.key, &Values::some());
+        }
+        let one = |key: &str| required(pod).all(|spread| spread.key == key);
+        let mut keys = all.iter().map(|(key, _)| key);
+        if keys.next().is_none_or(|key| one(key)) {
+            return None;
+        }
+        self.space.id_of(&all)
+    }
+
+    fn firm(&mut self, pod: &Pod, on: &CountedOn) -> Asks {
         let mut firm = Asks::default();
-        for spread in pod
-            .spreads
-            .iter()
-            .filter(|spread| spread.firmness == Firmness::Required)
-        {
-            firm.spreads
-                .push(self.groups.spread(self.space, pod, spread, own));
+        for spread in required(pod) {
+            firm.spreads.push(self.groups.spread(self.space, pod, spread, on));
         }
         firm.near = self.terms(pod, pod.affinity.iter(), Kind::Near);
         firm.far = self.terms(pod, pod.anti_affinity.iter(), Kind::Far);
@@ -144,7 +162,7 @@ impl Reader<'_> {
         terms.map(&mut ask).collect()
     }
 
-    fn wishes(&mut self, pod: &Pod, own: (&[ReqId], u32)) -> Wishes {
+    fn wishes(&mut self, pod: &Pod, on: &CountedOn) -> Wishes {
         let mut wishes = Wishes {
             near: Vec::new(),
             far: Vec::new(),
@@ -172,7 +190,7 @@ impl Reader<'_> {
         for spread in soft.take(PREFERENCES_MAX) {
             wishes
                 .spreads
-                .push(self.groups.spread(self.space, pod, spread, own));
+                .push(self.groups.spread(self.space, pod, spread, on));
         }
         wishes
     }
@@ -308,6 +326,11 @@ impl Class {
     pub(super) fn may_improve(&self) -> bool {
         self.stages.iter().any(|stage| stage.asks.may_improve())
     }
+}
+
+fn required(pod: &Pod) -> impl Iterator<Item = &Spread> {
+    let spreads = pod.spreads.iter();
+    spreads.filter(|spread| spread.firmness == Firmness::Required)
 }
 
 /// Every requirement on nodes that a pod mentions, with its volumes'.

@@ -9,6 +9,7 @@
 //! of nodes it is known at most how much any has left. How it is cheap: several passes under different policies are
 //! made, first fit among them, and the plan that leaves out fewest pods, then costs least, then has fewest nodes wins.
 
+mod after;
 mod bins;
 mod bits;
 mod catalog;

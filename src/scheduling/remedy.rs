@@ -1,14 +1,16 @@
 //! The smallest change that would let a pod in.
 //!
-//! One pool after the other is taken alone: what stands in the way first is changed, and the solver asked again, until
-//! the pod has a place or nothing is left to change. So a remedy is not guessed from a reason: with it the pod was placed.
+//! One pool after the other is taken alone, with everybody else where the plan puts them: what stands in the way first is
+//! changed, and the solver asked again, until the pod has a place or nothing is left to change. So a remedy is not guessed
+//! from a reason: with it the pod was placed.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::plan::{Refusal, Where, Why};
+use super::after::carried_out;
+use super::plan::{Plan, Where, Why};
 use super::why::amount;
 use super::{Options, solve};
 use crate::model::pod::Term;
@@ -93,30 +95,34 @@ pub enum Bond {
     Far,
 }
 
-/// The remedy with the fewest changes for a pending pod, by its place in the snapshot; of several the one for the pool
-/// that came nearest.
-pub fn remedy(snapshot: &Snapshot, options: Options, pod: usize, refusals: &[Refusal]) -> Option<Remedy> {
-    let pools = refusals.iter().filter_map(|refusal| match &refusal.place {
+/// The remedy with the fewest changes for a pod that a plan leaves out, by its place in the snapshot; of several the one for
+/// the pool that came nearest.
+pub fn remedy(snapshot: &Snapshot, plan: &Plan, options: Options, pod: usize) -> Option<Remedy> {
+    let left = plan.left_out.iter().find(|left| left.pods.contains(&pod))?;
+    let pools = left.refusals.iter().filter_map(|refusal| match &refusal.place {
         Where::Pool(name) => Some(name),
         _ => None,
     });
+    let after = carried_out(snapshot, plan);
     let remedies = pools.filter_map(|name| {
         let pool = snapshot.pools.iter().find(|pool| pool.name == *name)?;
-        let changes = changes(&alone(snapshot, pool, pod)?, options)?;
+        let changes = changes(&alone(&after, pool, pod)?, options)?;
         Some(Remedy {
             pool: name.clone(),
             changes,
         })
     });
-    remedies.min_by_key(|remedy| remedy.changes.len())
+    let best = remedies.min_by_key(|remedy| remedy.changes.len())?;
+    // A pod that needs no change has a place as soon as the plan is carried out.
+    (!best.changes.is_empty()).then_some(best)
 }
 
 /// The same cluster with this one pod and this one pool: nodes take nobody, and still count.
-fn alone(snapshot: &Snapshot, pool: &Pool, pod: usize) -> Option<Snapshot> {
-    let mut member = snapshot.pending.members.get(pod)?.clone();
-    let class = snapshot.pending.classes[member.class].clone();
+fn alone(after: &Snapshot, pool: &Pool, pod: usize) -> Option<Snapshot> {
+    let mut member = after.pending.members.get(pod)?.clone();
+    let class = after.pending.classes[member.class].clone();
     member.class = 0;
-    let mut alone = snapshot.clone();
+    let mut alone = after.clone();
     alone.pools = vec![pool.clone()];
     alone.closed.clear();
     alone.pending = PodSet {

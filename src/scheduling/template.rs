@@ -118,6 +118,26 @@ impl Kind {
 }
 
 impl Kind {
+    /// The value of a label that a node of this type will have if it is bought where it is cheapest; of several that nothing
+    /// decides, the first. Nothing comes back if it will not have the label.
+    pub(super) fn planned_state(&self, space: &Space, (req, column): (ReqId, usize)) -> Option<usize> {
+        let columns = offer_columns(space);
+        let offer = self.cheapest(space, columns, req)?;
+        if column == columns.0 {
+            return Some(offer.zone);
+        }
+        if column == columns.1 {
+            return Some(offer.capacity_type);
+        }
+        let both = space
+            .part(&self.set, column)
+            .iter()
+            .zip(space.states(req, column));
+        let both: Vec<u64> = both.map(|(own, asked)| own & asked).collect();
+        let values = space.columns()[column].values.len();
+        bits::iter(&both).find(|state| *state < values)
+    }
+
     /// Adds the zones or capacity types in which it can be had.
     pub(super) fn states_sold(
         &self,

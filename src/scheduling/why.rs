@@ -149,6 +149,25 @@ impl Why {
             Self::Taken | Self::OutOfTime => 11,
         }
     }
+
+    /// Of two that came as far by [`Self::nearness`], the one of which less is missing came nearer.
+    pub(super) fn missing(&self) -> i64 {
+        let thousandths = |missing: i64, of: i64| missing.max(0).saturating_mul(1000) / of.max(1);
+        match self {
+            Self::Resource { shortage, .. } => {
+                thousandths(shortage.wanted - shortage.available, shortage.wanted)
+            }
+            Self::Withheld { until, .. } => until.map_or(i64::MAX, Timestamp::as_second),
+            Self::Limit {
+                allowed,
+                used,
+                wanted,
+                ..
+            } => thousandths(used.saturating_add(*wanted).saturating_sub(*allowed), *wanted),
+            Self::MinValues { least, found, .. } => i64::from(least.saturating_sub(*found)),
+            _ => 0,
+        }
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -225,7 +244,7 @@ impl fmt::Display for Why {
             Self::Near { key } => write!(f, "no pod that it must be near by {key} is in reach"),
             Self::Far { key } => write!(f, "pods that it must be far from by {key} are everywhere"),
             Self::Feared { key } => write!(f, "pods that must be far from it by {key} are everywhere"),
-            Self::Taken => f.write_str("others of its kind took the last place"),
+            Self::Taken => f.write_str("others have taken the last place"),
             Self::OutOfTime => f.write_str("time ran out before its turn"),
         }
     }

@@ -112,6 +112,21 @@ fn what_would_let_a_pod_in_is_told() {
 }
 
 #[test]
+fn what_would_let_a_pod_in_beside_those_that_have_a_place_is_told() {
+    let simulator = cluster();
+    for at in 0..3 {
+        write::insert(&simulator.cluster, pod(&format!("p{at}"), "3", &tolerant()));
+    }
+    let all = ["p0", "p1", "p2"].map(|name| explain(&simulator, &[name]).0);
+    let without: Vec<&String> = all.iter().filter(|said| said.contains("has no place")).collect();
+    assert_eq!(without.len(), 1, "{all:?}");
+    assert!(
+        without[0].contains("To get in at NodePool red:\n  raise the pool's limit of cpu to 12"),
+        "{without:?}"
+    );
+}
+
+#[test]
 fn a_node_that_can_be_bought_is_told_with_its_price() {
     let simulator = cluster();
     write::insert(&simulator.cluster, pod("p", "3", &tolerant()));

@@ -256,7 +256,7 @@ fn left_out(snapshot: &Snapshot, plan: &Plan, options: Options, at: usize, name:
     };
     let mut lines = vec![format!("{name} has no place:")];
     lines.extend(refusals.iter().map(|refusal| format!("  {refusal}")));
-    if let Some(remedy) = remedy(snapshot, options, at, refusals) {
+    if let Some(remedy) = remedy(snapshot, plan, options, at) {
         lines.push(format!("To get in at NodePool {}:", remedy.pool));
         lines.extend(remedy.changes.iter().map(|change| format!("  {change}")));
     }

@@ -48,7 +48,7 @@ pub(super) fn explain(run: &mut Run<'_, '_>, class: usize, tried: Tried) -> Vec<
     if all.is_empty() {
         return everywhere(Why::NothingThere);
     }
-    all.sort_by_key(|refusal| std::cmp::Reverse(refusal.why.nearness()));
+    all.sort_by_key(|refusal| (std::cmp::Reverse(refusal.why.nearness()), refusal.why.missing()));
     all
 }
 

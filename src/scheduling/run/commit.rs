@@ -85,26 +85,32 @@ impl Run<'_, '_> {
         if becomes.part != ANYTHING && !held.parts.contains(&becomes.part) {
             held.parts.push(becomes.part);
         }
-        for column in &class.stages[turn.stage].pins {
+        for column in class.stages[turn.stage].pins.iter().chain(&self.measured.columns) {
             if !held.pins.contains(column) {
                 held.pins.push(*column);
             }
         }
         problem.templates[template].row(&problem.space, becomes.req);
-        let template = &problem.templates[template];
+        self.bins.req[bin] = becomes.req;
+        self.measure(bin);
+    }
+
+    /// Says what a claim has left, as it is now.
+    pub(super) fn measure(&mut self, bin: usize) {
+        let held = &self.claims[bin - self.nodes()];
+        let template = &self.problem.templates[held.template];
         let rest = |room: &[i64]| -> Vec<i64> {
             room.iter()
                 .zip(&held.used)
                 .map(|(room, used)| room - used)
                 .collect()
         };
-        let slack = rest(template.room(becomes.kind));
-        let reach = rest(&template.known_row(becomes.req).most);
-        self.bins.req[bin] = becomes.req;
+        let slack = rest(template.room(held.kind));
+        let reach = rest(&template.known_row(self.bins.req[bin]).most);
         self.bins.set(bin, &slack, &reach);
     }
 
-    fn count_limits(&mut self, claim: usize, template: usize, kind: usize) {
+    pub(super) fn count_limits(&mut self, claim: usize, template: usize, kind: usize) {
         let left = &mut self.left[template];
         if left.is_empty() {
             return;
@@ -114,7 +120,9 @@ impl Run<'_, '_> {
             let before = types
                 .get(self.claims[claim].kind)
                 .map_or(0, |kind| kind.counted[at]);
-            *left = left.saturating_sub(types[kind].counted[at] - before);
+            let more = types[kind].counted[at] - before;
+            self.freed |= more < 0 && self.met_limit.get();
+            *left = left.saturating_sub(more);
         }
     }
 

@@ -5,7 +5,9 @@
 //! that what failed for one need not be tried for the next.
 
 mod commit;
+mod domains;
 mod offer;
+mod rest;
 mod search;
 mod shapes;
 mod values;
@@ -32,7 +34,7 @@ pub(super) struct Policy {
     pub(super) gait: Gait,
 }
 
-/// When a pass is given up before its end. Prices only grow.
+/// When a pass is given up before its end. Prices only grow, unless a limit is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gait {
     /// Never: others are held to its pace.
@@ -91,6 +93,11 @@ pub(super) struct Run<'p, 'a> {
     /// Volumes on nodes, besides those that are there: bin, driver, name.
     volumes: std::collections::BTreeSet<(usize, String, String)>,
     pub(super) price: u64,
+    /// Whether a limit kept anything from being as cheap as it could be, or from being at all.
+    met_limit: std::cell::Cell<bool>,
+    /// Whether a claim counts less against a limit than before, since one was met.
+    freed: bool,
+    measured: domains::Measured,
     /// The types that templates sell under certain requirements, as far as reasons have asked.
     pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
     shapes: shapes::Shapes,
@@ -109,6 +116,7 @@ pub(super) struct Done {
     placed: Vec<(usize, usize)>,
     volumes: std::collections::BTreeSet<(usize, String, String)>,
     price: u64,
+    measured: domains::Measured,
     policy: Policy,
 }
 
@@ -210,6 +218,9 @@ impl<'p, 'a> Run<'p, 'a> {
             placed: Vec::new(),
             volumes: std::collections::BTreeSet::new(),
             price: 0,
+            met_limit: std::cell::Cell::new(false),
+            freed: false,
+            measured: domains::Measured::default(),
             sold: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             types: Vec::new(),
@@ -219,7 +230,8 @@ impl<'p, 'a> Run<'p, 'a> {
     }
 
     /// Lets go of the problem, so that another pass can be made.
-    pub(super) fn done(self) -> Done {
+    pub(super) fn done(mut self) -> Done {
+        self.exchange_values();
         Done {
             bins: self.bins,
             claims: self.claims,
@@ -228,13 +240,14 @@ impl<'p, 'a> Run<'p, 'a> {
             placed: self.placed,
             volumes: self.volumes,
             price: self.price,
+            measured: self.measured,
             policy: self.policy,
         }
     }
 
     /// A pass that was made before.
     pub(super) fn again(problem: &'p mut Problem<'a>, done: Done) -> Self {
-        Self {
+        let mut run = Self {
             problem,
             policy: done.policy,
             bins: done.bins,
@@ -244,11 +257,16 @@ impl<'p, 'a> Run<'p, 'a> {
             placed: done.placed,
             volumes: done.volumes,
             price: done.price,
+            met_limit: std::cell::Cell::new(false),
+            freed: false,
+            measured: done.measured,
             sold: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             types: Vec::new(),
             total: Vec::new(),
-        }
+        };
+        run.exchange_values();
+        run
     }
 
     /// Places what can be placed while `budget` allows it, and while that may win against the best of other passes.
@@ -282,7 +300,8 @@ impl<'p, 'a> Run<'p, 'a> {
                 if done.pace.len() < classes {
                     done.pace.push(self.price);
                 }
-                let beaten = || best.beats(left_out, self.price);
+                // Where a limit was met, more may become possible later, and for less.
+                let beaten = || !self.met_limit.get() && best.beats(left_out, self.price);
                 let out_of_reach = match self.policy.gait {
                     Gait::Sets => false,
                     Gait::Keeps => beaten() || best.falls_behind(&done.pace) == Some(true),
@@ -296,6 +315,7 @@ impl<'p, 'a> Run<'p, 'a> {
             if next.is_empty() || self.placed.len() == before || done.out_of_time {
                 done.classes.append(&mut next);
                 done.classes.sort_unstable();
+                self.settle_rest(&mut done, budget);
                 return done;
             }
             waiting = next;
@@ -337,6 +357,8 @@ impl<'p, 'a> Run<'p, 'a> {
         pod: usize,
         known: &mut Known,
     ) -> Result<(), Option<Obstacle>> {
+        #[cfg(test)]
+        looks::count();
         let mut turn = self.turn(class, stage, known).map_err(Some)?;
         let spot = self.search(&mut turn).ok_or(None)?;
         self.commit(&turn, pod, &spot);
@@ -377,5 +399,25 @@ impl<'p, 'a> Run<'p, 'a> {
                 .extend(problem.space.and(*nodes, mask).map(|both| (both, *nodes)));
         }
         Ok(turn)
+    }
+}
+
+/// How often a place was looked for and a claim looked at on this thread: what work grows with.
+#[cfg(test)]
+pub(super) mod looks {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// One more.
+    pub(super) fn count() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
+
+    /// How many there were since this was asked last.
+    pub(in crate::scheduling) fn take() -> usize {
+        LOOKS.take()
     }
 }

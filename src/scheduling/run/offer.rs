@@ -78,6 +78,20 @@ impl Run<'_, '_> {
         becomes
     }
 
+    /// What a claim of its own must have room for.
+    pub(super) fn load_alone(&self, template: usize, class: usize) -> Load {
+        let of = &self.problem.classes[class];
+        Load {
+            template,
+            claim: None,
+            total: of.requests.clone(),
+            floor: OnceCell::new(),
+            ports: of.ports.clone(),
+            volumes: self.load_of(template, class, None),
+            before: None,
+        }
+    }
+
     /// The volumes that a claim would attach with a pod.
     fn load_of(&self, template: usize, class: usize, bin: Option<usize>) -> Vec<(String, u32)> {
         if self.volumes.is_empty() && self.problem.classes[class].volumes.is_empty() {
@@ -139,15 +153,7 @@ impl Run<'_, '_> {
         {
             return None;
         }
-        let load = Load {
-            template,
-            claim: None,
-            total: class.requests.clone(),
-            floor: OnceCell::new(),
-            ports: class.ports.clone(),
-            volumes: self.load_of(template, turn.class, None),
-            before: None,
-        };
+        let load = self.load_alone(template, turn.class);
         let own = self.problem.templates[template].req;
         for (both, part) in &turn.wanted {
             let req = self.problem.space.and(own, *both);
@@ -169,8 +175,12 @@ impl Run<'_, '_> {
     /// Pins the labels by which the pod is counted, and finds the cheapest type.
     fn settle(&mut self, turn: &Turn<'_>, load: &Load, req: ReqId, part: ReqId) -> Option<Becomes> {
         let (mut req, mut found) = (req, None);
-        for at in 0..self.problem.classes[turn.class].stages[turn.stage].pins.len() {
-            let column = self.problem.classes[turn.class].stages[turn.stage].pins[at];
+        let own = self.problem.classes[turn.class].stages[turn.stage].pins.len();
+        for at in 0..own + self.measured.columns.len() {
+            let column = match at.checked_sub(own) {
+                Some(at) => self.measured.columns[at],
+                None => self.problem.classes[turn.class].stages[turn.stage].pins[at],
+            };
             let states = self.problem.space.states(req, column);
             if bits::count(states) > 1 {
                 (req, found) = self.pin(turn, load, req, column)?;
@@ -178,6 +188,7 @@ impl Run<'_, '_> {
         }
         let (kind, price) = match found {
             Some(found) => found,
+            None if self.brings_value(load, req) => return None,
             None => self.cheapest(load, req)?,
         };
         Some(Becomes {
@@ -208,6 +219,7 @@ impl Run<'_, '_> {
                 continue;
             }
             let pinned = self.problem.space.pinned(req, column, state);
+            let pinned = pinned.filter(|pinned| !self.brings_value(load, *pinned));
             let sold = pinned.and_then(|pinned| Some((pinned, self.cheapest(load, pinned)?)));
             if let Some((pinned, (kind, price))) = sold
                 && best.as_ref().is_none_or(|(known, _, _)| (crowd, price) < *known)
@@ -236,7 +248,7 @@ impl Run<'_, '_> {
     }
 
     /// The cheapest type that requirements leave, that has room, and that limits allow.
-    fn cheapest(&mut self, load: &Load, req: ReqId) -> Option<(usize, u64)> {
+    pub(super) fn cheapest(&mut self, load: &Load, req: ReqId) -> Option<(usize, u64)> {
         let problem = &mut *self.problem;
         problem.templates[load.template].row(&problem.space, req);
         let template = &self.problem.templates[load.template];
@@ -245,10 +257,11 @@ impl Run<'_, '_> {
         let unlimited = left.is_empty();
         let counts_values = !template.min_values.is_empty();
         if counts_values && !self.enough_values(load, req) {
+            self.met_limit.set(self.met_limit.get() || !unlimited);
             return None;
         }
         // A claim that takes more pods only becomes dearer, so the type that it is planned to be stays the cheapest for as
-        // long as it will do.
+        // long as it will do; unless limits leave more than they did, which is looked at in the end.
         if let Some(before) = load.before
             && !load.is_picky()
             && template.still_is(row, before, &load.total)
@@ -262,7 +275,11 @@ impl Run<'_, '_> {
         let counted = |kind: usize| &template.types[kind].counted[..];
         let within = |kind: usize| {
             let before = load.before.map(|(kind, _)| counted(kind));
-            unlimited || limits::allow(left, before, counted(kind))
+            let within = unlimited || limits::allow(left, before, counted(kind));
+            if !within {
+                self.met_limit.set(true);
+            }
+            within
         };
         let free = |kind: usize| !load.is_picky() || bits::has(&self.types, kind);
         let allowed = |kind: usize| free(kind) && within(kind);
@@ -273,6 +290,10 @@ impl Run<'_, '_> {
             .get_or_init(|| template.floor_for(load.total.iter().copied()));
         let best = template.cheapest(row, &load.total, least.max(*floor), allowed);
         let spares = |kind: usize| unlimited || !counts_values || self.starved(load, kind).is_none();
-        best.filter(|(kind, _)| spares(*kind))
+        let spared = best.filter(|(kind, _)| spares(*kind));
+        if spared != best {
+            self.met_limit.set(true);
+        }
+        spared
     }
 }

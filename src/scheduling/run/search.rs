@@ -159,6 +159,8 @@ impl Run<'_, '_> {
         (left, most): (Left, u64),
         best: &mut Option<Joined>,
     ) -> Look {
+        #[cfg(test)]
+        super::looks::count();
         let floor = (left == Left::Reach).then(|| self.grown_at_least(turn, bin - self.nodes()));
         let beyond = |most: u64| floor.is_some_and(|(_, more)| more > most);
         let many = self.problem.classes[turn.class].members.len() >= MANY;

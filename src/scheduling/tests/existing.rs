@@ -15,15 +15,18 @@ fn what_is_there_is_filled_before_anything_is_bought() {
 
 #[test]
 fn nodes_ready_for_work_come_before_those_that_begin_and_those_before_claims() {
-    let mut begins = node("a-begins", 4, &[]);
+    let mut begins = node("b-begins", 4, &[]);
     begins.stage = Stage::Beginning;
     let mut flying = node("a-flying", 4, &[]);
     flying.kind = NodeKind::ClaimInFlight;
-    let all = cluster().node(flying).node(begins).node(node("b-ready", 4, &[]));
-    assert_eq!(
-        all.with([pod("p", "1")]).solve().place("p").as_deref(),
-        Some("b-ready")
-    );
+    let all = cluster().node(flying).node(begins).node(node("c-ready", 4, &[]));
+    let filled = |number: usize| {
+        let solved = all.clone().with(pods(number, |name| pod(name, "3"))).solve();
+        solved.places().into_keys().collect::<Vec<String>>()
+    };
+    assert_eq!(filled(1), ["c-ready"]);
+    assert_eq!(filled(2), ["b-begins", "c-ready"]);
+    assert_eq!(filled(3), ["a-flying", "b-begins", "c-ready"]);
 }
 
 #[test]

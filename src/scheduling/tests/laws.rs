@@ -141,7 +141,9 @@ fn finer() -> impl Strategy<Value = Finer> {
 impl Finer {
     fn make(&self, mut base: Cluster) -> Cluster {
         if let Some(cpu) = self.daemon {
-            base = base.daemon(pod("daemon", cpu));
+            base = base
+                .daemon(pod("daemon", cpu))
+                .daemon(pod_with("local", "50m", &node_in(ZONES, &["z1"])));
         }
         if self.least.is_some() {
             let asked = crate::api::Requirement {
@@ -170,7 +172,9 @@ fn any_cluster() -> impl Strategy<Value = Cluster> {
 fn plain_cluster() -> impl Strategy<Value = Cluster> {
     let limit = prop::option::weighted(0.3, 0_i64..40);
     let second = prop::bool::weighted(0.3);
-    (any_pods(14), any_nodes(), limit, second, any_pods(3)).prop_map(|(pods, nodes, limit, second, there)| {
+    let there = (any_pods(3), 0_usize..5);
+    (any_pods(14), any_nodes(), limit, second, there).prop_map(|(pods, nodes, limit, second, there)| {
+        let (there, others) = there;
         let mut base = cluster().with(pods);
         base.namespaces = namespaces();
         base.pools[0].limits = limit.map(|cpu| Resources::new().with(CPU, cpu * 1000).with("nodes", 6));
@@ -185,6 +189,11 @@ fn plain_cluster() -> impl Strategy<Value = Cluster> {
             pod.metadata.name = Some("there".to_owned());
             pod.metadata.uid = Some("there".to_owned());
             base = base.bound([on(pod, &node.name)]);
+        }
+        for at in (0..others).filter(|_| !nodes.is_empty()) {
+            let app = json!({"app": if at % 2 == 0 { "a" } else { "b" }});
+            let pod = labelled(pod(&format!("quiet-{at}"), "100m"), &app);
+            base = base.bound([on(pod, &nodes[at % nodes.len()].name)]);
         }
         base.nodes = nodes;
         for node in &mut base.nodes {
@@ -242,6 +251,8 @@ proptest! {
         let by = by % cluster.pending.len().max(1);
         cluster.pending.rotate_left(by);
         cluster.nodes.reverse();
+        cluster.bound.reverse();
+        cluster.daemons.reverse();
         cluster.pools.reverse();
         for pool in &mut cluster.pools {
             let mut types = pool.types.to_vec();

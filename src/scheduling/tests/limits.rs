@@ -116,3 +116,65 @@ fn a_limit_on_what_no_type_has_is_no_limit() {
             .all_placed()
     );
 }
+
+/// A type with so many processors and GiB, for so many cents.
+fn sized(name: &str, cpu: i64, memory: i64, cents: i32) -> InstanceType {
+    let mut kind = kind(name, cpu);
+    kind.capacity.set(MEMORY, memory * GI);
+    kind.allocatable.set(MEMORY, memory * GI);
+    for offering in &mut kind.offerings {
+        offering.price = Price::from_usd(f64::from(cents) / 100.0);
+    }
+    kind
+}
+
+/// A pod of an application, the more urgent the higher its priority.
+fn of_app(name: &str, app: &str, priority: i32, (cpu, memory): (&str, &str), fields: &Value) -> core::Pod {
+    let mut all = json!({"priority": priority,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]});
+    all.as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
+    labelled(pod_with(name, cpu, &all), &json!({"app": app}))
+}
+
+/// The first claim is bought with 24 processors, of which the last pod, who needs memory, leaves 16.
+fn shrinking(limit: i64, types: Vec<InstanceType>, first: &str, second: (&str, &str)) -> Solved {
+    let apart = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
+    limited(CPU, limit)
+        .types(types)
+        .with([
+            of_app("first", "a", 3, (first, "30Gi"), &json!({})),
+            of_app("second", "b", 2, second, &apart),
+            of_app("third", "a", 1, ("1", "110Gi"), &json!({})),
+        ])
+        .solve()
+}
+
+#[test]
+fn a_claim_is_the_cheapest_type_that_limits_leave_in_the_end() {
+    let types = vec![
+        sized("many-cpus", 24, 48, 50),
+        sized("large", 16, 128, 80),
+        sized("larger", 16, 160, 90),
+    ];
+    let solved = shrinking(40_000, types, "1", ("1", "30Gi"));
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(
+        solved.types(),
+        ["larger", "many-cpus"],
+        "16 and 24 of 40, though the second had 16 left in its turn"
+    );
+}
+
+#[test]
+fn what_a_claim_gives_back_is_for_whoever_was_left_out() {
+    let types = vec![
+        sized("many-cpus", 24, 48, 50),
+        sized("small", 8, 16, 20),
+        sized("larger", 16, 160, 90),
+    ];
+    let solved = shrinking(24_000, types, "10", ("2", "4Gi"));
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(solved.types(), ["larger", "small"]);
+}

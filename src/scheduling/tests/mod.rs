@@ -281,6 +281,16 @@ impl Cluster {
         }
     }
 
+    /// How often the solver looks for a place or at a claim.
+    fn looks(&self) -> usize {
+        let snapshot = self.snapshot();
+        run::looks::take();
+        let plan = solve(&snapshot, self.options, &|| true);
+        let looks = run::looks::take();
+        assert_eq!(crate::audit::plan(&snapshot, &plan), [], "a legal plan");
+        looks
+    }
+
     /// Solves, and has the plan checked.
     fn solve(&self) -> Solved {
         let snapshot = self.snapshot();

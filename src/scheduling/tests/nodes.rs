@@ -74,7 +74,7 @@ fn a_label_of_the_pool_is_there() {
 
 #[test]
 fn numbers_are_compared() {
-    let types = vec![kind("small", 1), kind("large", 8)];
+    let types = vec![kind("small", 2), kind("large", 8)];
     let mut sized = Vec::new();
     for mut kind in types {
         let cpu = (kind.capacity.get(CPU) / 1000).to_string();
@@ -88,14 +88,20 @@ fn numbers_are_compared() {
             .solve();
         solved.types().first().map(|name| (*name).to_owned())
     };
-    assert_eq!(chosen("Gt", "1").as_deref(), Some("large"));
-    assert_eq!(
-        chosen("Lt", "8"),
-        None,
-        "one processor has no room for one beside what the system keeps"
-    );
-    assert_eq!(chosen("Gte", "8").as_deref(), Some("large"));
-    assert_eq!(chosen("Lte", "0"), None);
+    for (operator, value, expected) in [
+        ("Gt", "1", Some("small")),
+        ("Gt", "2", Some("large")),
+        ("Gt", "8", None),
+        ("Gte", "3", Some("large")),
+        ("Gte", "8", Some("large")),
+        ("Gte", "9", None),
+        ("Lt", "8", Some("small")),
+        ("Lt", "2", None),
+        ("Lte", "2", Some("small")),
+        ("Lte", "1", None),
+    ] {
+        assert_eq!(chosen(operator, value).as_deref(), expected, "{operator} {value}");
+    }
 }
 
 #[test]

@@ -117,19 +117,20 @@ fn node_preferences_are_given_up_before_the_dislike_of_taints() {
 #[test]
 fn a_thousand_wishes_are_no_more_work_than_a_few() {
     let app = json!({"app": "web"});
-    let many: Vec<Value> = (0..1000)
-        .map(|at| {
+    let wishing = |wishes: usize, replicas: usize, cpu: &str| {
+        let each = |at: usize| {
             json!({"topologyKey": format!("key-{at}"), "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": app}})
-        })
-        .collect();
-    let fields = json!({"topologySpreadConstraints": many});
-    assert!(
-        cluster()
-            .with(pods(3, |name| labelled(pod_with(name, "1", &fields), &app)))
-            .solve()
-            .all_placed()
-    );
+        };
+        let wishes: Vec<Value> = (0..wishes).map(each).collect();
+        let fields = json!({"topologySpreadConstraints": wishes});
+        cluster().with(pods(replicas, |name| {
+            labelled(pod_with(name, cpu, &fields), &app)
+        }))
+    };
+    assert!(wishing(1000, 3, "1").solve().all_placed());
+    assert_eq!(wishing(1000, 3, "1").looks(), wishing(32, 3, "1").looks());
+    assert_eq!(wishing(1000, 3, "500").looks(), wishing(32, 30, "500").looks());
 }
 
 #[test]

@@ -61,6 +61,63 @@ fn the_pool_that_came_nearest_comes_first() {
     assert!(told[1].starts_with("NodePool b-tainted: taint"), "{told:?}");
 }
 
+/// The names of two pools, in the order in which they are told; `a` has these types and this limit, `b` those.
+fn nearest_first(a: (Vec<InstanceType>, Option<i64>), b: (Vec<InstanceType>, Option<i64>)) -> Vec<String> {
+    let make = |name: &str, (types, limit): (Vec<InstanceType>, Option<i64>)| Pool {
+        limits: limit.map(|cpu| Resources::new().with(CPU, cpu)),
+        ..pool(name, types)
+    };
+    let mut base = cluster().with([pod("p", "7")]);
+    base.pools = vec![make("a", a), make("b", b)];
+    let solved = base.solve();
+    let refusals = solved.plan.left_out[0].refusals.iter();
+    let pools = refusals.map(|refusal| match &refusal.place {
+        Where::Pool(name) => name.clone(),
+        other => format!("{other:?}"),
+    });
+    pools.collect()
+}
+
+fn withheld(until: &str) -> InstanceType {
+    let mut kind = kind("x", 16);
+    for offering in &mut kind.offerings {
+        offering.availability = Availability::Withheld {
+            until: until.parse().unwrap(),
+            reason: "Shortage".to_owned(),
+        };
+    }
+    kind
+}
+
+#[test]
+fn of_pools_that_fail_alike_the_one_that_lacks_least_comes_first() {
+    let small = || (vec![kind("small", 2)], None);
+    let large = || (vec![kind("large", 4)], None);
+    assert_eq!(nearest_first(small(), large()), ["b", "a"]);
+    assert_eq!(nearest_first(large(), small()), ["a", "b"]);
+    let room = |limit: i64| (vec![kind("x", 16)], Some(limit));
+    assert_eq!(nearest_first(room(2000), room(15_000)), ["b", "a"]);
+    assert_eq!(nearest_first(room(15_000), room(2000)), ["a", "b"]);
+    let later = || (vec![withheld("2026-01-01T13:00:00Z")], None);
+    let soon = || (vec![withheld("2026-01-01T12:00:00Z")], None);
+    assert_eq!(nearest_first(later(), soon()), ["b", "a"]);
+    assert_eq!(nearest_first(soon(), later()), ["a", "b"]);
+    let asking = |least: i64| {
+        let asked = crate::api::Requirement {
+            key: INSTANCE_TYPE.to_owned(),
+            operator: "Exists".to_owned(),
+            values: None,
+            min_values: Some(least),
+        };
+        Requirements::from_api(&[asked]).unwrap()
+    };
+    let mut many = cluster().with([pod("p", "7")]);
+    many.pools = vec![pool("a", vec![kind("x", 16)]), pool("b", vec![kind("x", 16)])];
+    many.pools[0].requirements = many.pools[0].requirements.and(&asking(9));
+    many.pools[1].requirements = many.pools[1].requirements.and(&asking(2));
+    assert!(words(&many)[0].starts_with("NodePool b"), "{:?}", words(&many));
+}
+
 #[test]
 fn the_node_that_came_nearest_is_named() {
     let mut tainted = node("a", 4, &[]);

@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// The remedy of the one pod of a cluster, in words.
+/// The remedy of the first pod that is left out, in words.
 fn words(cluster: &Cluster) -> Vec<String> {
     let solved = cluster.solve();
-    let left = &solved.plan.left_out[0];
-    let found = remedy(&solved.snapshot, cluster.options, left.pods[0], &left.refusals);
+    let first = solved.plan.left_out[0].pods[0];
+    let found = remedy(&solved.snapshot, &solved.plan, cluster.options, first);
     found.map_or_else(Vec::new, |remedy| {
         let changes = remedy.changes.iter().map(ToString::to_string);
         std::iter::once(remedy.pool.clone()).chain(changes).collect()
@@ -93,4 +93,34 @@ fn what_is_asked_of_others_can_be_given_up() {
 #[test]
 fn no_change_helps_a_pod_that_cannot_be_read() {
     assert!(words(&cluster().with([pod("p", "-1")])).is_empty());
+}
+
+#[test]
+fn what_others_were_given_is_not_there_for_whoever_is_left_out() {
+    let limited = |resource: &str, amount: i64| {
+        cluster().pool(|pool| pool.limits = Some(Resources::new().with(resource, amount)))
+    };
+    assert_eq!(
+        words(&limited(CPU, 8000).with(pods(6, |name| pod(name, "3")))),
+        ["default", "raise the pool's limit of cpu to 12"],
+        "two are on a node of eight"
+    );
+    let app = json!({"app": "web"});
+    let apart = neighbor("podAntiAffinity", HOST, &app);
+    let alone = |name: &str| labelled(pod_with(name, "1", &apart), &app);
+    assert_eq!(
+        words(&limited("nodes", 2).with(pods(3, alone))),
+        ["default", "raise the pool's limit of nodes to 3"]
+    );
+    let apart = neighbor("podAntiAffinity", ZONES, &app);
+    let alone = |name: &str| labelled(pod_with(name, "1", &apart), &app);
+    let late = pod_with("late", "500m", &apart);
+    assert_eq!(
+        words(&cluster().with(pods(3, alone)).with([late])),
+        [
+            "default",
+            "let the pod not have to be far from others by topology.kubernetes.io/zone"
+        ],
+        "one of the others is in each of three zones"
+    );
 }

@@ -182,15 +182,10 @@ fn a_pod_that_may_be_in_some_zones_only_is_measured_against_those() {
     assert_eq!(cluster().with(spread_pods(3, &fields)).solve().skew(ZONES), [3]);
     let mut ignores = spread(ZONES, 1, &web(), &json!({"nodeAffinityPolicy": "Ignore"}));
     ignores["nodeSelector"] = json!({ZONES: "z1"});
-    assert_eq!(
-        cluster()
-            .with(spread_pods(3, &ignores))
-            .solve()
-            .plan
-            .placements
-            .len(),
-        1
-    );
+    let placed = |base: Cluster| base.with(spread_pods(3, &ignores)).solve().plan.placements.len();
+    let elsewhere = node("n", 1, &[(ZONES, "z2")]);
+    assert_eq!(placed(cluster().node(elsewhere)), 1, "z2 stays empty");
+    assert_eq!(placed(cluster()), 3, "nobody has a node there");
 }
 
 #[test]
@@ -334,9 +329,8 @@ fn pools_that_others_cannot_use_are_no_places_where_taints_are_honored() {
         red.requirements.narrow("side", &Values::one_of(["left"]));
         red
     };
-    let solve = |policy: &str| {
-        cluster()
-            .requires("side", &Values::one_of(["right"]))
+    let solve = |base: Cluster, policy: &str| {
+        base.requires("side", &Values::one_of(["right"]))
             .and_pool(red())
             .with(spread_pods(
                 3,
@@ -344,10 +338,117 @@ fn pools_that_others_cannot_use_are_no_places_where_taints_are_honored() {
             ))
             .solve()
     };
-    assert!(solve("Honor").all_placed());
+    let mut left = node("n", 4, &[("side", "left")]);
+    left.taints.push(taint("team", "NoSchedule"));
+    let there = || cluster().node(left.clone());
+    assert!(solve(there(), "Honor").all_placed());
     assert_eq!(
-        solve("Ignore").plan.pods_left_out(),
+        solve(there(), "Ignore").plan.pods_left_out(),
         2,
         "the left side stays empty"
     );
+    assert!(solve(cluster(), "Ignore").all_placed(), "there is no left side");
+}
+
+/// Two zones, and a third one from a pool of its own.
+fn with_third_zone(third: Pool) -> Cluster {
+    let mut third = third;
+    third.requirements.narrow(ZONES, &Values::one_of(["z3"]));
+    cluster()
+        .requires(ZONES, &Values::one_of(["z1", "z2"]))
+        .and_pool(third)
+}
+
+fn limited(cpu: i64) -> Pool {
+    let mut third = pool("third", vec![kind("x", 2)]);
+    third.limits = Some(Resources::new().with(CPU, cpu));
+    third
+}
+
+#[test]
+fn a_zone_in_which_a_limit_is_reached_does_not_block_the_others() {
+    let solved = with_third_zone(limited(0))
+        .with(spread_pods(6, &over(ZONES, 1)))
+        .solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(solved.skew(ZONES), [3, 3]);
+}
+
+#[test]
+fn a_zone_in_which_everything_is_too_small_does_not_block_the_others() {
+    let solved = with_third_zone(pool("third", vec![kind("tiny", 1)]))
+        .with(spread_pods(6, &over(ZONES, 1)))
+        .solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(solved.skew(ZONES), [3, 3]);
+}
+
+#[test]
+fn a_zone_counts_once_a_node_is_bought_there() {
+    let solved = with_third_zone(limited(2000))
+        .with(spread_pods(6, &over(ZONES, 1)))
+        .solve();
+    assert_eq!(
+        solved.skew(ZONES),
+        [1, 2, 2],
+        "one has room in the third, and the sixth would be a third one elsewhere"
+    );
+    assert_eq!(solved.plan.pods_left_out(), 1);
+}
+
+#[test]
+fn a_zone_without_which_pods_were_let_in_is_not_brought_by_others() {
+    let mut alone = spread(
+        CAPACITY,
+        1,
+        &json!({"app": "y"}),
+        &json!({"nodeAffinityPolicy": "Ignore"}),
+    );
+    alone["nodeSelector"] = json!({ZONES: "z3"});
+    let y =
+        |name: &str, cpu: &str, fields: &Value| labelled(pod_with(name, cpu, fields), &json!({"app": "y"}));
+    let mut spot = limited(0);
+    spot.name = "spot".to_owned();
+    spot.requirements.narrow(CAPACITY, &Values::one_of(["spot"]));
+    let solved = with_third_zone(pool("third", vec![kind("tiny", 1)]))
+        .requires(CAPACITY, &Values::one_of(["on-demand"]))
+        .and_pool(spot)
+        .node(node("n", 1, &[(ZONES, "z1"), (CAPACITY, "on-demand")]))
+        .bound([on(y("there", "1", &json!({})), "n")])
+        .with(spread_pods(4, &over(ZONES, 1)))
+        .with([y("y", "500m", &alone)])
+        .solve();
+    assert_eq!(solved.skew(ZONES), [2, 2], "{:?}", solved.words());
+    assert_eq!(
+        solved.place("y"),
+        None,
+        "it would be an empty zone for the others"
+    );
+    let y = solved.plan.left_out[0].pods[0];
+    assert_eq!(
+        remedy(&solved.snapshot, &solved.plan, Options::default(), y),
+        None,
+        "once they have their nodes, nothing needs to be changed"
+    );
+}
+
+#[test]
+fn a_node_that_lacks_one_of_the_labels_to_be_spread_over_counts_for_none_of_them() {
+    let mut both = over(ZONES, 1);
+    let more = over("rack", 1)["topologySpreadConstraints"][0].clone();
+    both["topologySpreadConstraints"]
+        .as_array_mut()
+        .unwrap()
+        .push(more);
+    let placed = |labels: &[(&str, &str)]| {
+        let base = cluster()
+            .requires(ZONES, &Values::one_of(["z1"]))
+            .requires("rack", &Values::one_of(["a"]))
+            .node(node("other", 1, labels))
+            .bound([on(pod("there", "1"), "other")]);
+        let solved = base.with(spread_pods(3, &both)).solve();
+        solved.plan.placements.len()
+    };
+    assert_eq!(placed(&[(ZONES, "z2")]), 3, "without a rack it is no zone either");
+    assert_eq!(placed(&[(ZONES, "z2"), ("rack", "b")]), 1, "z2 stays empty");
 }

@@ -92,6 +92,36 @@ pub(in crate::scheduling) struct Asks {
     pub(in crate::scheduling) far: Vec<Ask>,
 }
 
+/// On which nodes the spreads of a pod count others, as far as each of them honors that.
+#[derive(Clone, Debug)]
+pub(in crate::scheduling) struct CountedOn {
+    /// Those that meet one of the pod's node terms.
+    pub(in crate::scheduling) terms: Vec<ReqId>,
+    /// Those that have certain labels, which every spread honors.
+    pub(in crate::scheduling) labelled: Option<ReqId>,
+    /// Those whose taints it tolerates, by the number of its tolerations.
+    pub(in crate::scheduling) tolerations: u32,
+}
+
+impl CountedOn {
+    /// One of these must be met; any node counts if there is none.
+    fn requirements(&self, space: &mut Space, terms: Inclusion) -> Vec<ReqId> {
+        let terms = match terms {
+            Inclusion::Honor => &self.terms[..],
+            Inclusion::Ignore => &[],
+        };
+        let Some(labelled) = self.labelled else {
+            return terms.to_vec();
+        };
+        let both: Vec<ReqId> = terms
+            .iter()
+            .filter_map(|term| space.and(labelled, *term))
+            .collect();
+        // A pod whose terms rule its own labels out has no place, whatever is counted.
+        if both.is_empty() { vec![labelled] } else { both }
+    }
+}
+
 impl Asks {
     /// Whether nothing is asked.
     pub(in crate::scheduling) fn is_empty(&self) -> bool {
@@ -105,20 +135,17 @@ impl Asks {
 }
 
 impl Groups {
-    /// The question behind a spread of a pod, whose node terms and tolerations have these numbers.
+    /// The question behind a spread of a pod.
     pub(in crate::scheduling) fn spread(
         &mut self,
-        space: &Space,
+        space: &mut Space,
         pod: &Pod,
         spread: &Spread,
-        own: (&[ReqId], u32),
+        on: &CountedOn,
     ) -> Ask {
         let filter = Filter {
-            requirements: match spread.node_affinity {
-                Inclusion::Honor => own.0.to_vec(),
-                Inclusion::Ignore => Vec::new(),
-            },
-            tolerations: (spread.node_taints == Inclusion::Honor).then_some(own.1),
+            requirements: on.requirements(space, spread.node_affinity),
+            tolerations: (spread.node_taints == Inclusion::Honor).then_some(on.tolerations),
         };
         let kind = Kind::Spread {
             max_skew: spread.max_skew,

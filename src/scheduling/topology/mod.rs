@@ -10,5 +10,5 @@ mod group;
 mod mask;
 
 pub(super) use count::{Counted, Counts};
-pub(super) use group::{Ask, Asks, Group, GroupId, Groups, Kind, Over};
+pub(super) use group::{Ask, Asks, CountedOn, Group, GroupId, Groups, Kind, Over};
 pub(super) use mask::{Hosts, Obstacle, Question};

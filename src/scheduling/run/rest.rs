@@ -1,0 +1,108 @@
+//! What is done once all classes had their turn: what comes later can make room for what came before.
+//!
+//! Pods that are left out at a spread are measured anew (`domains`). And with limits, a claim that grows into a dearer type may count less against a limit, and then a pod that was left out may have a place
+//! after all, and a claim that had to be a dear type may be a cheaper one. Where no limit was met, none of this can be.
+
+use super::super::Budget;
+use super::super::bits;
+use super::super::class::Class;
+use super::search::Becomes;
+use super::shapes::Before;
+use super::{Rest, Run};
+
+/// What no class has as its size: a claim that becomes another without taking a pod.
+pub(super) const NO_POD: usize = usize::MAX;
+
+impl Run<'_, '_> {
+    /// Gives what became possible since its turn to whoever is left out, and then to the claims.
+    pub(super) fn settle_rest(&mut self, rest: &mut Rest, budget: Budget<'_>) {
+        loop {
+            while std::mem::take(&mut self.freed) {
+                self.retry(rest, budget, |_| true);
+                self.cheapen();
+            }
+            if !self.let_in(rest, budget) {
+                return;
+            }
+        }
+    }
+
+    /// Tries pods of these classes that have no place once more.
+    pub(super) fn retry(&mut self, rest: &mut Rest, budget: Budget<'_>, whom: impl Fn(&Class) -> bool) {
+        for (class, pods) in std::mem::take(&mut rest.classes) {
+            if !whom(&self.problem.classes[class]) {
+                rest.classes.push((class, pods));
+                continue;
+            }
+            rest.out_of_time = rest.out_of_time || !budget();
+            let before = self.placed.len();
+            let left = if rest.out_of_time {
+                pods
+            } else {
+                self.place_class(class, &pods)
+            };
+            if self.placed.len() > before {
+                self.note_let_in(class);
+            }
+            if !left.is_empty() {
+                rest.classes.push((class, left));
+            }
+        }
+    }
+
+    /// Makes claims the cheapest type that limits allow now, until nothing changes. Each step makes one claim cheaper, so
+    /// there is an end.
+    fn cheapen(&mut self) {
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for claim in 0..self.claims.len() {
+                if let Some((kind, price)) = self.cheaper(claim) {
+                    self.turn_into(claim, kind, price);
+                    changed = true;
+                }
+            }
+        }
+    }
+
+    /// The cheapest type that a claim could be, and that leaves other claims what they need, if that is not what it is.
+    fn cheaper(&self, claim: usize) -> Option<(usize, u64)> {
+        let held = &self.claims[claim];
+        let template = &self.problem.templates[held.template];
+        if self.left[held.template].is_empty() {
+            return None;
+        }
+        let row = template.known_row(self.bins.req[self.nodes() + claim]);
+        // Types are in order of their price; of those that cost the same the one with the lowest number is taken.
+        let before = row
+            .by_price
+            .partition_point(|sold| *sold < (held.price, held.kind));
+        let mut types = self.types_of(claim);
+        template.keep_allowed(&mut types, &self.left[held.template], Some(held.kind));
+        let spares = |kind: usize| {
+            template.min_values.is_empty()
+                || self
+                    .starved_by(held.template, Some(claim), (Some(held.kind), kind))
+                    .is_none()
+        };
+        let mut cheaper = row.by_price[..before].iter();
+        let found = cheaper.find(|(_, kind)| bits::has(&types, *kind) && spares(*kind));
+        found.map(|(price, kind)| (*kind, *price))
+    }
+
+    fn turn_into(&mut self, claim: usize, kind: usize, price: u64) {
+        let bin = self.nodes() + claim;
+        let held = &self.claims[claim];
+        let becomes = Becomes {
+            req: self.bins.req[bin],
+            part: super::super::space::ANYTHING,
+            kind,
+            price,
+        };
+        let shape = self.shapes.after(Before::Shape(held.shape), NO_POD, becomes);
+        self.count_limits(claim, held.template, kind);
+        self.price = self.price - self.claims[claim].price + price;
+        let held = &mut self.claims[claim];
+        (held.kind, held.price, held.shape) = (kind, price, shape);
+        self.measure(bin);
+    }
+}
