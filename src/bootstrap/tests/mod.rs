@@ -1,3 +1,4 @@
+mod install;
 mod schema;
 
 use base64::Engine;
