@@ -76,7 +76,7 @@ async fn an_order_that_is_refused_for_good_ends_its_claim_and_is_not_sent_again_
 }
 
 /// A replica with other settings, and the registry of its metrics.
-fn replica(
+pub(super) fn replica(
     world: &World,
     change: impl FnOnce(&mut Settings),
 ) -> (impl Future<Output = ()>, prometheus::Registry) {
@@ -88,7 +88,7 @@ fn replica(
 }
 
 /// How often a breaker has held a purchase back, by the metric.
-fn held_back(registry: &prometheus::Registry, breaker: &str) -> f64 {
+pub(super) fn held_back(registry: &prometheus::Registry, breaker: &str) -> f64 {
     let families = registry.gather();
     let family = families
         .iter()
