@@ -5,7 +5,12 @@ command -v kubelet >/dev/null && command -v containerd >/dev/null && exit 0
 
 cd /var/lib/karpenter-ibm
 if [ -f key-address ]; then
-    curl -fsSL --proto =https --retry 10 --retry-connrefused -o packages.asc "$(cat key-address)"
+    # Minimal images have no curl, but whoever installs packages can also read a file.
+    if command -v curl >/dev/null; then
+        curl -fsSL --proto =https --retry 10 --retry-connrefused -o packages.asc "$(cat key-address)"
+    else
+        /usr/lib/apt/apt-helper -o Acquire::Retries=10 download-file "$(cat key-address)" packages.asc
+    fi
 fi
 install -D -m 0644 packages.asc /etc/apt/keyrings/karpenter-ibm.asc
 install -D -m 0644 packages.sources /etc/apt/sources.list.d/karpenter-ibm.sources

@@ -20,7 +20,7 @@ use super::state::{Event, State};
 use crate::ibm::builtin::Profile;
 
 /// Reasons why a start fails, with IBM's documented texts.
-pub(super) const START_FAILURES: [(&str, &str); 10] = [
+pub const START_FAILURES: [(&str, &str); 10] = [
     ("cannot_start", "Can't start instance because provisioning failed"),
     (
         "cannot_start_capacity",

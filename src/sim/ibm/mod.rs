@@ -62,7 +62,7 @@ pub use exchange::InProcess;
 pub use faults::{Fault, FaultKind, FaultPlan, RetryAfter, Strike};
 pub use handling::Seen;
 pub use images::ImageStatus;
-pub use instances::{HostFailure, Preemption, Status};
+pub use instances::{HostFailure, Preemption, START_FAILURES, Status};
 pub use network::SubnetCondition;
 pub use options::{
     Answers, Class, DeleteAgain, DeleteWhilePending, Options, Quotas, Rename, Span, Stock, Timings,

@@ -24,15 +24,14 @@ pub(super) fn settings(world: &World, identity: &str) -> Settings {
     settings
 }
 
-/// The paths of the writes to the claim `a`, in order.
+/// The writes to the claim `a`, in order.
 fn writes(effects: &Effects) -> Vec<String> {
     let log = effects.log();
-    let of_claim = log.into_iter().filter(|(_, path)| path.contains("/nodeclaims/a"));
-    of_claim.map(|(_, path)| path).collect()
-}
-
-fn of_status(writes: &[String]) -> usize {
-    writes.iter().filter(|path| path.ends_with("/status")).count()
+    let of_claim = log.into_iter().filter_map(|(method, path)| {
+        let part = path.split_once("/nodeclaims/a")?.1;
+        Some(format!("{method} claim{part}"))
+    });
+    of_claim.collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,18 +47,25 @@ async fn one_write_records_the_decision_with_the_credential_and_deletion_cleans_
         let credentials = allocation.credentials.unwrap();
         assert_eq!((credentials.len(), credentials[0].attempt), (1, 1));
         let before = writes(&effects);
-        assert_eq!(
-            of_status(&before),
-            3,
-            "the decision, the machine's id, launched: {before:?}"
-        );
+        let expected = [
+            "PATCH claim",        // the finalizer
+            "PATCH claim/status", // the decision
+            "PATCH claim/status", // the machine's id
+            "PATCH claim",        // its labels
+            "PATCH claim/status", // launched
+        ];
+        assert_eq!(before, expected);
         let [machine] = world.living().try_into().unwrap();
         let document = machine.user_data.unwrap();
         assert!(document.starts_with("#cloud-config") && document.contains("https://cluster.example:6443"));
         world.delete("a").await;
         world.until_gone("a").await;
         let after = writes(&effects).split_off(before.len());
-        assert_eq!(of_status(&after), 0, "the allocation goes with its claim");
+        let expected = [
+            "PATCH claim", // the machine is seen nowhere
+            "PATCH claim", // the finalizer goes, and with it the claim and its allocation
+        ];
+        assert_eq!(after, expected);
     })
     .await;
 }

@@ -295,6 +295,37 @@ async fn what_no_machine_could_start_with_is_told_at_the_class_and_costs_nothing
     }
 }
 
+/// The same row, "invalid UTF-8": texts of an API are UTF-8, so bytes that are none are refused with the request that
+/// brings them. A server or an editor that puts U+FFFD in their place has made a text of them, which is carried verbatim.
+#[tokio::test(start_paused = true)]
+async fn bytes_that_are_no_text_do_not_become_user_data() {
+    let world = World::new();
+    let mut class = world.class();
+    class["metadata"]["name"] = json!("bytes");
+    class["spec"]["userData"] = json!("#!/bin/sh\n# BYTES\n");
+    let mut body = serde_json::to_vec(&class).unwrap();
+    let at = body.windows(5).position(|it| it == b"BYTES").unwrap();
+    body[at] = 0xff;
+    let request = http::Request::post("/apis/karpenter-ibm.sh/v1alpha1/ibmnodeclasses")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(body);
+    let answer = world.kube.admin().request::<Value>(request.unwrap()).await;
+    let refused = matches!(&answer, Err(kube::Error::Api(status)) if status.code == 400);
+    assert!(refused, "{answer:?}");
+    assert!(world.classes().get_opt("bytes").await.unwrap().is_none());
+
+    let replaced = "#!/bin/sh\n# \u{fffd}YTES\n";
+    world
+        .change_class("default", &json!({"userData": replaced}))
+        .await;
+    while_working(world.replica(), async {
+        world.claim("a").await;
+        world.until_launched("a").await;
+        assert_eq!(world.living()[0].user_data.as_deref(), Some(replaced));
+    })
+    .await;
+}
+
 /// Row "Clock −1 h, +10 years": a machine is bought once, and given back, by whichever clock, and when it is set right.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_wrong_buys_nothing_twice_and_forgets_nothing() {

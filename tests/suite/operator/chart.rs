@@ -14,6 +14,11 @@ pub(super) fn rules(account: &str) -> Vec<Value> {
     chart::rules(account).unwrap()
 }
 
+/// All roles and bindings.
+pub(super) fn objects() -> Vec<Value> {
+    chart::objects().unwrap()
+}
+
 /// Applies accounts, roles and bindings.
 pub(super) fn install(world: &World) {
     for account in [CONTROLLER, JOINER] {

@@ -1,5 +1,6 @@
 //! Classes: resolved, judged, kept while claims use them.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -187,7 +188,34 @@ fn wrong(world: &World) -> Vec<(&'static str, Value, &'static str)> {
             json!({"placementStrategy": {"subnetSelection": {"minimumAvailableIPs": 9999}}}),
             "NoFreeAddress",
         ),
+        (
+            "ours",
+            json!({"tags": {"Karpenter-IBM-nodeclaim": "another"}}),
+            "InvalidTags",
+        ),
+        ("case", json!({"tags": {"team": "a", "Team": "b"}}), "InvalidTags"),
     ]
+}
+
+/// Tags that IBM Cloud would not keep do not even become part of a class.
+#[tokio::test(start_paused = true)]
+async fn tags_that_cannot_be_are_refused_with_the_class() {
+    let world = World::new();
+    let many: BTreeMap<String, String> = (0..101).map(|n| (format!("key-{n}"), "a".to_owned())).collect();
+    for (tags, words) in [
+        (json!({"team": "\u{1f600}"}), "should match"),
+        (json!({"\u{1f600}": "a"}), "a tag's key is"),
+        (json!({"team": "a".repeat(124)}), "at most 128 characters"),
+        (json!(many), "must have at most 100"),
+    ] {
+        let patch = Patch::Merge(json!({"spec": {"tags": tags}}));
+        let refused = world
+            .classes()
+            .patch("default", &PatchParams::default(), &patch)
+            .await;
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains(words), "{why}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
 use karpenter_ibm::operator::Edges;
 use kube::client::Body;
@@ -103,6 +103,43 @@ impl Exchange for Counted {
         self.effects.note(counts, request.method(), request.uri().path());
         let answer = self.inner.exchange(request).await;
         self.effects.after(counts).await;
+        answer
+    }
+}
+
+/// Keeps how orders were answered.
+#[derive(Clone, Default)]
+pub(super) struct Answered(Arc<Mutex<Vec<StatusCode>>>);
+
+impl Answered {
+    /// The same edges, listened to.
+    pub(super) fn around(&self, mut edges: Edges) -> Edges {
+        edges.ibm.cloud = Arc::new(Heard {
+            inner: edges.ibm.cloud,
+            answered: self.clone(),
+        });
+        edges
+    }
+
+    /// The answers so far, in order.
+    pub(super) fn all(&self) -> Vec<StatusCode> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+struct Heard {
+    inner: Arc<dyn Exchange>,
+    answered: Answered,
+}
+
+#[async_trait]
+impl Exchange for Heard {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ExchangeError> {
+        let is_order = request.method() == Method::POST && request.uri().path().ends_with("/v1/instances");
+        let answer = self.inner.exchange(request).await;
+        if let (true, Ok(answer)) = (is_order, &answer) {
+            self.answered.0.lock().unwrap().push(answer.status());
+        }
         answer
     }
 }

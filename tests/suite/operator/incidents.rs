@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::StatusCode;
 use jiff::Timestamp;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind, RetryAfter};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::effects::Effects;
+use super::effects::{Answered, Effects};
 use super::{World, audited, chart, joining, while_working};
 
 impl World {
@@ -103,18 +104,30 @@ async fn one_claim_got_two_machines_after_a_restart() {
 /// was taken for an error, and the claim, without a provider id, was let go while its machine ran on.
 #[tokio::test(start_paused = true)]
 async fn a_machine_outlived_its_claim_because_its_name_was_taken() {
-    let world = World::new();
+    // Reads show the machine only after the second leader has ordered.
+    let world = World::with(|options| {
+        options.timings.late_create_max = Duration::from_secs(10);
+        options.timings.read_lag = Duration::from_secs(40);
+    });
     let late = Fault::new(FaultKind::LateCreate).times(1);
     world.cloud.faults().start(late);
-    world.claim("a").await;
-    // The first leader is gone half a minute later; nobody knows of the machine.
-    while_working(
-        world.replica_named("one"),
-        world.clock.sleep(Duration::from_secs(27)),
-    )
+    world.cloud.faults().start(Fault::new(FaultKind::ReadLag));
+    // The first leader is gone half a minute later, with an order under way; nobody knows of the machine.
+    while_working(world.replica_named("one"), async {
+        world.clock.sleep(Duration::from_secs(20)).await;
+        world.claim("a").await;
+        world.clock.sleep(Duration::from_secs(7)).await;
+        assert!(world.orders() >= 1);
+    })
     .await;
-    while_working(world.replica_named("two"), async {
+    let answered = Answered::default();
+    let second = operator::factory(World::settings("two"))(answered.around(world.edges()));
+    while_working(second, async {
         world.clock.sleep(Duration::from_secs(40)).await;
+        assert!(
+            answered.all().contains(&StatusCode::BAD_REQUEST),
+            "its name is taken"
+        );
         let mut ever = BTreeSet::new();
         let deleted_at = world.clock.instant() + Duration::from_mins(4);
         while world.clock.instant() < deleted_at {

@@ -19,6 +19,7 @@ mod drift;
 mod effects;
 mod endings;
 mod examples;
+mod families;
 mod groups;
 mod halves;
 mod harm;

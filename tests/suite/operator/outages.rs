@@ -135,8 +135,8 @@ async fn credentials_ran_out_and_only_a_restart_helped() {
             world.until(&format!("{name} is bought"), SOON, bought).await;
             world.make_node(name).await;
         };
-        // A dozen tokens have run out since.
-        world.clock.sleep(Duration::from_hours(13)).await;
+        // Two dozen tokens have run out since.
+        world.clock.sleep(Duration::from_hours(24)).await;
         ordered("b", 2).await;
         world.cloud.revoke_tokens();
         ordered("c", 3).await;

@@ -120,3 +120,107 @@ async fn the_controller_uses_every_permission_of_the_chart_and_needs_no_other() 
     joiners.insert(permission(AFTER_A_RESTART));
     assert_eq!(joiners, allowed(chart::JOINER));
 }
+
+/// Every rule of the chart: which role it stands in, and so whether it holds in one namespace or in all; which objects it
+/// is about; and whether only of these names. What is granted beyond it has to be written here too.
+const GRANTED: [(&str, &[&str]); 5] = [
+    (
+        "ClusterRole karpenter-ibm",
+        &[
+            "nodeclaims.karpenter.sh: get list watch create patch delete",
+            "nodeclaims/status.karpenter.sh: patch",
+            "nodepools.karpenter.sh: get list watch patch",
+            "nodepools/status.karpenter.sh: patch",
+            "ibmnodeclasses.karpenter-ibm.sh: get list watch patch",
+            "ibmnodeclasses/status.karpenter-ibm.sh: patch",
+            "unavailableofferings.karpenter-ibm.sh: get list watch create update delete",
+            "nodes: get list watch patch delete",
+            "pods: list watch",
+            "persistentvolumeclaims: list watch",
+            "persistentvolumes: list watch",
+            "namespaces: list watch",
+            "daemonsets.apps: list watch",
+            "storageclasses.storage.k8s.io: list watch",
+            "csinodes.storage.k8s.io: list watch",
+            "pods: list delete",
+            "pods/eviction: create",
+            "poddisruptionbudgets.policy: list watch",
+            "volumeattachments.storage.k8s.io: list",
+            "persistentvolumeclaims: get",
+            "namespaces of kube-system: get",
+            "services of kube-dns: get",
+            "certificatesigningrequests.certificates.k8s.io: list watch",
+            "certificatesigningrequests/approval.certificates.k8s.io: patch",
+            "signers.certificates.k8s.io of kubernetes.io/kube-apiserver-client-kubelet: approve",
+            "selfsubjectreviews.authentication.k8s.io: create",
+            "subjectaccessreviews.authorization.k8s.io: create",
+        ],
+    ),
+    (
+        "Role karpenter-ibm",
+        &[
+            "leases.coordination.k8s.io: get list create update",
+            "serviceaccounts/token of karpenter-ibm-joiner: create",
+        ],
+    ),
+    (
+        "ClusterRole karpenter-ibm-events",
+        &["events.events.k8s.io: create"],
+    ),
+    (
+        "ClusterRole karpenter-ibm-leases",
+        &["leases.coordination.k8s.io: list"],
+    ),
+    (
+        "ClusterRole karpenter-ibm-joiner",
+        &["certificatesigningrequests.certificates.k8s.io: create get list watch"],
+    ),
+];
+
+#[test]
+fn every_rule_is_as_narrow_as_it_is_listed_here() {
+    let words = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap_or_default() };
+    let mut granted = Vec::new();
+    let roles = chart::objects()
+        .into_iter()
+        .filter(|it| it.get("rules").is_some());
+    for role in roles {
+        let mut rules = Vec::new();
+        for rule in role["rules"].as_array().unwrap() {
+            let (names, verbs) = (
+                words(&rule["resourceNames"]).join(" "),
+                words(&rule["verbs"]).join(" "),
+            );
+            let of = if names.is_empty() {
+                names
+            } else {
+                format!(" of {names}")
+            };
+            for group in words(&rule["apiGroups"]) {
+                let group = if group.is_empty() {
+                    group
+                } else {
+                    format!(".{group}")
+                };
+                let resources = words(&rule["resources"]).into_iter();
+                rules.extend(resources.map(|resource| format!("{resource}{group}{of}: {verbs}")));
+            }
+        }
+        let name = format!(
+            "{} {}",
+            role["kind"].as_str().unwrap(),
+            role["metadata"]["name"].as_str().unwrap()
+        );
+        granted.push((name, rules));
+    }
+    let expected: Vec<(String, Vec<String>)> = GRANTED
+        .iter()
+        .map(|(role, rules)| {
+            (
+                (*role).to_owned(),
+                rules.iter().map(|&rule| rule.to_owned()).collect(),
+            )
+        })
+        .collect();
+    assert_eq!(granted, expected);
+}

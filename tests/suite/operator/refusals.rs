@@ -124,7 +124,7 @@ async fn user_data_that_its_taints_make_too_long_ends_the_claim_and_tells_why() 
 }
 
 /// A replica with other settings, and the registry of its metrics.
-fn replica(
+pub(super) fn replica(
     world: &World,
     change: impl FnOnce(&mut Settings),
 ) -> (impl Future<Output = ()>, prometheus::Registry) {
@@ -136,7 +136,7 @@ fn replica(
 }
 
 /// How often a breaker has held a purchase back, by the metric.
-fn held_back(registry: &prometheus::Registry, breaker: &str) -> f64 {
+pub(super) fn held_back(registry: &prometheus::Registry, breaker: &str) -> f64 {
     let families = registry.gather();
     let family = families
         .iter()

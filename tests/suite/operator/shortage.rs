@@ -1,16 +1,21 @@
 //! What is not to be had: it is withheld, the claim goes on with something else, and ends with a reason when nothing is
 //! left.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use http::StatusCode;
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::{NodeClaim, UnavailableOffering};
-use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::ibm::{Fault, FaultKind, START_FAILURES};
+use karpenter_ibm::sim::kube::write;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{World, audited, while_working};
+use super::effects::Answered;
+use super::refusals::{held_back, replica};
+use super::{World, audited, joining, while_working};
 
 impl World {
     /// A claim that leaves everything open but what `requirements` say.
@@ -147,23 +152,53 @@ async fn a_subnet_without_addresses_is_avoided_and_nothing_is_withheld() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_faults_are_told_and_end_the_claim_after_three_machines() {
+async fn an_order_that_finds_no_address_concerns_the_subnet_and_not_the_offering() {
     let world = World::new();
-    let fails = Fault::new(FaultKind::StartFails).reason("cannot_start_storage");
-    world.cloud.faults().start(fails);
+    world
+        .cloud
+        .faults()
+        .start(Fault::new(FaultKind::NoAddresses).times(1));
     while_working(world.replica(), async {
-        world.claim("a").await;
-        world
-            .until("gone", Duration::from_mins(10), async || {
-                world.read("a").await.is_none()
-            })
-            .await;
-        let note = world.note("LaunchFailed").await.unwrap();
-        assert_eq!(note, "attempt 3: the machine failed: cannot_start_storage");
-        assert!(world.cloud.instances().is_empty());
-        assert!(world.holds().await.is_empty());
+        let anywhere = json!([
+            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["bxf-2x8"]},
+        ]);
+        world.wish("a", anywhere).await;
+        world.until_launched("a").await;
+        assert_eq!(world.holds().await, [""; 0]);
+        assert_eq!(world.reasons().await, ["NoAddress"]);
+        let [machine] = world.living().try_into().unwrap();
+        let note = world.note("NoAddress").await.unwrap();
+        assert!(note.ends_with("has no address left"), "{note}");
+        assert!(!note.contains(&machine.subnet), "{note}");
+        assert_eq!((world.orders(), world.attempt("a").await), (2, 1));
     })
     .await;
+}
+
+/// But for a shortage and for a lack of addresses, which are no faults.
+#[tokio::test(start_paused = true)]
+async fn other_faults_are_told_and_end_the_claim_after_three_machines() {
+    let faults = START_FAILURES.map(|(code, _)| code).into_iter();
+    let faults = faults.filter(|code| !["cannot_start_capacity", "cannot_start_ip_address"].contains(code));
+    for code in faults {
+        let world = World::new();
+        let fails = Fault::new(FaultKind::StartFails).reason(code);
+        world.cloud.faults().start(fails);
+        while_working(world.replica(), async {
+            world.claim("a").await;
+            world
+                .until("gone", Duration::from_mins(10), async || {
+                    world.read("a").await.is_none()
+                })
+                .await;
+            let note = world.note("LaunchFailed").await.unwrap();
+            assert_eq!(note, format!("attempt 3: the machine failed: {code}"));
+            assert_eq!(world.orders(), 3, "{code}");
+            assert!(world.cloud.instances().is_empty(), "{code}");
+            assert!(world.holds().await.is_empty(), "{code}");
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,9 +251,7 @@ async fn what_no_offering_can_be_is_bought_nowhere() {
 #[tokio::test(start_paused = true)]
 async fn a_breaker_holds_back_what_goes_beyond_it_and_says_so_and_lets_it_pass_when_there_is_room() {
     let world = World::new();
-    let mut settings = World::settings("one");
-    settings.controllers.breakers.machines_max = 1;
-    let replica = audited::factory(settings)(world.edges());
+    let (replica, registry) = replica(&world, |settings| settings.controllers.breakers.machines_max = 1);
     while_working(replica, async {
         world.claim("a").await;
         world.until_launched("a").await;
@@ -228,6 +261,8 @@ async fn a_breaker_holds_back_what_goes_beyond_it_and_says_so_and_lets_it_pass_w
         let note = world.note("LaunchHeldBack").await.unwrap();
         assert_eq!(note, "there would be 2 machines, and the limit is 1");
         assert_eq!(world.reasons().await, ["LaunchHeldBack"], "once");
+        assert!(held_back(&registry, "machines") >= 1.0);
+        assert!(held_back(&registry, "launches").abs() < 0.5);
         world.delete("a").await;
         world.until_gone("a").await;
         world.until_launched("b").await;
@@ -261,6 +296,69 @@ async fn no_more_machines_are_bought_than_a_subnet_has_addresses() {
             note.contains("no subnet has an address left in us-south-1"),
             "{note}"
         );
+    })
+    .await;
+}
+
+/// The order of the first choice was carried out and its answer lost; reads show the machine only once another choice was
+/// made and ordered under the same name.
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_an_earlier_choice_is_adopted_as_what_it_is() {
+    let world = World::with(|options| options.timings.read_lag = Duration::from_secs(40));
+    let faults = world.cloud.faults();
+    faults.start(Fault::new(FaultKind::LostCreate).times(1));
+    faults.start(Fault::new(FaultKind::ReadLag));
+    let answered = Answered::default();
+    let replica = audited::factory(World::settings("one"))(answered.around(world.edges()));
+    while_working(replica, async {
+        world.wish("a", two_kinds()).await;
+        world
+            .until("ordered", Duration::from_mins(1), async || world.orders() > 0)
+            .await;
+        // The same as if another claim had found that it is not to be had.
+        write::insert(
+            &world.kube,
+            json!({
+                "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
+                "metadata": {"name": "spot.bxf-2x8.us-south-1"},
+                "spec": {
+                    "key": "spot:bxf-2x8:us-south-1", "reason": "Shortage",
+                    "since": "2026-11-16T10:00:00Z", "until": "2026-11-16T11:00:00Z",
+                },
+            }),
+        );
+        let chosen = async || world.read("a").await.unwrap().status.unwrap().allocation.unwrap();
+        world
+            .until("chosen anew", Duration::from_secs(30), async || {
+                chosen().await.profile == "bxf-4x16"
+            })
+            .await;
+        let name = chosen().await.instance_name;
+        world.until_launched("a").await;
+        assert!(
+            answered.all().contains(&StatusCode::BAD_REQUEST),
+            "the name was taken"
+        );
+        let [machine] = world.living().try_into().unwrap();
+        assert_eq!(
+            (machine.name.as_str(), machine.profile),
+            (name.as_str(), "bxf-2x8")
+        );
+        let allocation = chosen().await;
+        assert_eq!((allocation.profile.as_str(), allocation.attempt), ("bxf-2x8", 1));
+        let expected = |labels: &BTreeMap<String, String>| {
+            assert_eq!(labels["node.kubernetes.io/instance-type"], "bxf-2x8");
+            assert_eq!(labels["karpenter-ibm.sh/instance-cpu"], "2");
+            assert_eq!(labels["karpenter-ibm.sh/instance-memory"], "8192");
+        };
+        expected(world.read("a").await.unwrap().labels());
+        world.join("a").await;
+        world
+            .until("registered", Duration::from_mins(1), async || {
+                world.is_true("a", "Registered").await
+            })
+            .await;
+        expected(joining::node(&world, "a").await.unwrap().labels());
     })
     .await;
 }
