@@ -121,7 +121,7 @@ async fn a_machine_outlived_its_claim_because_its_name_was_taken() {
     })
     .await;
     let answered = Answered::default();
-    let second = operator::factory(World::settings("two"))(answered.around(world.edges()));
+    let second = audited::factory(World::settings("two"))(answered.around(world.edges()));
     while_working(second, async {
         world.clock.sleep(Duration::from_secs(40)).await;
         assert!(
