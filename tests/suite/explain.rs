@@ -41,6 +41,11 @@ fn pod_status(simulator: &Simulator, name: &str, status: &Value) -> Pod {
     })
 }
 
+/// Of a pod for which there is no room yet.
+fn refused_by_the_scheduler() -> Value {
+    json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]})
+}
+
 fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().unwrap()
@@ -114,8 +119,9 @@ fn what_would_let_a_pod_in_is_told() {
 #[test]
 fn what_would_let_a_pod_in_beside_those_that_have_a_place_is_told() {
     let simulator = cluster();
-    for at in 0..3 {
-        write::insert(&simulator.cluster, pod(&format!("p{at}"), "3", &tolerant()));
+    for name in ["p0", "p1", "p2"] {
+        write::insert(&simulator.cluster, pod(name, "3", &tolerant()));
+        pod_status(&simulator, name, &refused_by_the_scheduler());
     }
     let all = ["p0", "p1", "p2"].map(|name| explain(&simulator, &[name]).0);
     let without: Vec<&String> = all.iter().filter(|said| said.contains("has no place")).collect();
@@ -380,7 +386,7 @@ fn a_pod_that_a_budget_holds_where_it_is_stands_in_nobodys_way() {
             "requirements": []},
     });
     write::insert(&simulator.cluster, made);
-    let mut held = pod("held", "3500m", &tolerant());
+    let mut held = pod("held", "5", &tolerant());
     held["spec"]["nodeName"] = json!("red-a");
     held["metadata"]["labels"] = json!({"app": "held"});
     held["metadata"]["ownerReferences"] =

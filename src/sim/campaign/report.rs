@@ -117,7 +117,7 @@ impl fmt::Display for Report {
         if more > 0 {
             writeln!(f, "\nand {more} more")?;
         }
-        write!(f, "\n{} passed, {} failed", self.passed(), self.failed())
+        write!(f, "{} passed, {} failed", self.passed(), self.failed())
     }
 }
 

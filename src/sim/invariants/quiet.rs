@@ -169,6 +169,9 @@ mod tests {
         let uid = stage.claim("a").await;
         let id = stage.machine(&stage.name_of(&uid)).await;
         stage.pass(200).await;
+        // That it runs by now is no news later.
+        stage.see_cloud();
+        stage.pass(1).await;
         stage.settles();
         stage.pass(10).await;
         let path = format!("/v1/instances/{id}");
