@@ -96,7 +96,7 @@ pub struct ClaimFacts {
     pub deleting: Option<Duration>,
     /// Since when our finalizer is off, after it was on, or the claim gone.
     pub released: Option<Duration>,
-    /// When somebody else last forced it, until our finalizer is on again.
+    /// When somebody else last forced it.
     pub forced: Option<Duration>,
     /// Whether it lives for a time only.
     pub expires: bool,
@@ -343,9 +343,6 @@ impl Book {
             }
             if change.releases() {
                 facts.released.get_or_insert(at);
-            }
-            if change.takes_care() && facts.released.is_some() {
-                (facts.released, facts.forced) = (None, None);
             }
             if change.deleted {
                 facts.released.get_or_insert(at);

@@ -35,19 +35,10 @@ impl Versions {
 
     /// Whether our finalizer was on before and is off now, or went with the object.
     pub fn releases(&self) -> bool {
-        let had = self.before.as_deref().is_some_and(is_held);
-        had && (self.deleted || !is_held(&self.after))
+        let has = |claim: &Value| object::finalizers(claim).contains(&TERMINATION_FINALIZER);
+        let had = self.before.as_deref().is_some_and(has);
+        had && (self.deleted || !has(&self.after))
     }
-
-    /// Whether our finalizer was off before and is on now.
-    pub fn takes_care(&self) -> bool {
-        let lacked = self.before.as_deref().is_some_and(|before| !is_held(before));
-        lacked && !self.deleted && is_held(&self.after)
-    }
-}
-
-fn is_held(claim: &Value) -> bool {
-    object::finalizers(claim).contains(&TERMINATION_FINALIZER)
 }
 
 /// What changed since the last entry, oldest first.

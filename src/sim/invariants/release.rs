@@ -44,10 +44,7 @@ impl Check for Release {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::super::stage::Stage;
-    use crate::api::names::TERMINATION_FINALIZER;
 
     #[tokio::test(start_paused = true)]
     async fn a_claim_is_not_released_before_its_machine() {
@@ -93,21 +90,6 @@ mod tests {
         stage.struck("k14-strip-finalizer", "nodeclaims/a");
         stage.release("a").await;
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_until_the_finalizer_is_on_again() {
-        let mut stage = Stage::new().await;
-        let uid = stage.claim("a").await;
-        stage.struck("k14-strip-finalizer", "nodeclaims/a");
-        stage.release("a").await;
-        let held = json!({"metadata": {"finalizers": [TERMINATION_FINALIZER]}});
-        stage.patch("a", held).await;
-        stage.machine(&stage.name_of(&uid)).await;
-        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
-        stage.delete("a").await;
-        stage.release("a").await;
-        assert_eq!(stage.blamed(), ["S8"]);
     }
 
     #[tokio::test(start_paused = true)]
