@@ -50,7 +50,7 @@ pub(super) async fn act(shared: &Shared, known: &Known, seen: &Seen, step: Step)
         Step::Create { allocation, within } => {
             return purchase::create(shared, known, seen, &allocation, within).await;
         }
-        Step::NoteFault(why) => purchase::note_fault(shared, known, seen, why).await?,
+        Step::NoteFault(why) => purchase::note_fault(shared, known, seen, &why).await?,
         Step::Withhold(withholding) => return purchase::withhold(shared, known, withholding).await,
         Step::Label(labels) => write::label(context, known, &labels).await?,
         Step::Launched(machine) => launched(context, known, seen, &machine).await?,

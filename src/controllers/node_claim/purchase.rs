@@ -245,13 +245,16 @@ pub(super) async fn note_fault(
     shared: &Shared,
     known: &Known,
     seen: &Seen,
-    why: String,
+    why: &str,
 ) -> Result<Known, Error> {
     let now = shared.context.clock.now();
-    let status = status::faulty(&known.claim, &why, now);
-    let is_taken = matches!(seen.observed.last_order, LastOrder::NameTaken(_));
-    if let Some(allocation) = known.claim.allocation().filter(|_| is_taken) {
-        say(shared, known, allocation, names::REASON_LAUNCH_FAILED, why).await;
+    let status = status::faulty(&known.claim, why, now);
+    // In the cloud's own words: the claim's end, if this is one, is told in those of the condition.
+    if let (Some(allocation), LastOrder::NameTaken(taken)) =
+        (known.claim.allocation(), &seen.observed.last_order)
+    {
+        let taken = taken.clone();
+        say(shared, known, allocation, names::REASON_LAUNCH_FAILED, taken).await;
     }
     let mut next = write::status(&shared.context, known, "telling the fault", &status).await?;
     next.bought.clone_from(&known.bought);

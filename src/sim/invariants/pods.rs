@@ -25,7 +25,8 @@ impl Check for Pods {
     }
 }
 
-/// The pods that wait although a pool is open to them.
+/// The pods that wait although a pool is open to them. A Node whose claim somebody forced away is reported and left alone:
+/// where its pods go is the control plane's business, which may take ten minutes to give them up.
 pub(super) fn waiting(truth: &Truth<'_>) -> Vec<Value> {
     let state = truth.kube.state();
     let pending = state.store.list(&TableKey::of("", "pods"), None);
@@ -36,7 +37,12 @@ pub(super) fn waiting(truth: &Truth<'_>) -> Vec<Value> {
     if !pods.is_empty() {
         let pools = open_pools(truth);
         let served = |pod: &Value| pools.iter().any(|pool| serves(pool, pod));
-        pods.retain(|pod| !object::is_deleting(pod) && !is_hopeless(pod) && served(pod));
+        let claims = objects(truth, "karpenter.sh", "nodeclaims");
+        let is_forlorn = |pod: &Value| {
+            let node = pod["spec"]["nodeName"].as_str();
+            node.is_some_and(|node| claims.iter().all(|claim| object::name(claim) != node))
+        };
+        pods.retain(|pod| !object::is_deleting(pod) && !is_hopeless(pod) && !is_forlorn(pod) && served(pod));
     }
     pods
 }
@@ -137,6 +143,18 @@ mod tests {
         );
         assert!(blamed(&[pool(&json!({"cpu": "1"})), waits]).await.is_empty());
         assert!(blamed(&[open, pod(&json!({"hopeless": "yes"}))]).await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_on_a_node_whose_claim_is_gone_is_not_ours_to_move() {
+        let (mut bound, open) = (pod(&json!({})), pool(&Value::Null));
+        bound["spec"]["nodeName"] = json!("n");
+        assert!(blamed(&[open.clone(), bound.clone()]).await.is_empty());
+        let claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "n"},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "d"}},
+        });
+        assert_eq!(blamed(&[open, bound, claim]).await, ["L1"]);
     }
 
     #[tokio::test(start_paused = true)]

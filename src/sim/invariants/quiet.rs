@@ -70,7 +70,7 @@ fn is_wanted(sent: &Sent, book: &Book) -> bool {
 fn needs_a_reason(deed: &Deed, calm_for: Duration) -> bool {
     match (deed.verb, deed.kind.as_str()) {
         (Verb::Delete, "unavailableofferings") => false,
-        (Verb::Update, "ibmnodeclasses/status") => calm_for > ROUND,
+        (Verb::Update, "ibmnodeclasses/status" | "nodepools/status") => calm_for > ROUND,
         _ => true,
     }
 }
@@ -126,11 +126,14 @@ mod tests {
         stage.pass(1).await;
         stage.settles();
         let class = "/apis/karpenter-ibm.sh/v1alpha1/ibmnodeclasses/default/status";
+        let pool = "/apis/karpenter.sh/v1/nodepools/default/status";
         write(&mut stage, class, Some(200));
+        write(&mut stage, pool, Some(200));
         assert!(stage.blamed().is_empty());
         stage.pass(ROUND.as_secs() + 1).await;
         write(&mut stage, class, Some(200));
-        assert_eq!(stage.blamed(), ["L4"]);
+        write(&mut stage, pool, Some(200));
+        assert_eq!(stage.blamed(), ["L4", "L4"]);
     }
 
     #[tokio::test(start_paused = true)]
