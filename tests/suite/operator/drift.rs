@@ -155,6 +155,8 @@ async fn what_was_found_stays_while_the_class_cannot_be_used() {
     while_working(world.replica(), async {
         let (reason, _) = world.after(&json!({"securityGroups": [other]})).await;
         assert_eq!(reason, "SecurityGroupDrift");
+        // A claim without a Node would not last that long.
+        world.make_node("a").await;
         let found = world.drifted("a").await;
         world.cloud.remove_key(&account.key);
         world.until_judged("default", "False", SOON).await;
