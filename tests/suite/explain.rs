@@ -384,6 +384,7 @@ fn a_pod_that_a_budget_holds_where_it_is_stands_in_nobodys_way() {
             "deletionTimestamp": "2026-11-16T10:00:00Z", "finalizers": ["karpenter.sh/termination"]},
         "spec": {"nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
             "requirements": []},
+        "status": {"nodeName": "red-a"},
     });
     write::insert(&simulator.cluster, made);
     let mut held = pod("held", "5", &tolerant());

@@ -282,20 +282,18 @@ impl Run<'_, '_> {
             within
         };
         let free = |kind: usize| !load.is_picky() || bits::has(&self.types, kind);
-        // One that takes from others what they must have to choose from will not do; a dearer one may.
-        let spares = |kind: usize| {
-            let spares = unlimited || !counts_values || self.starved(load, kind).is_none();
-            if !spares {
-                self.met_limit.set(true);
-            }
-            spares
-        };
-        let allowed = |kind: usize| free(kind) && within(kind) && spares(kind);
+        let allowed = |kind: usize| free(kind) && within(kind);
         // Unless what limits allow has changed, nothing cheaper than what it was will do.
         let least = load.before.filter(|_| unlimited).map_or(0, |(_, price)| price);
         let floor = load
             .floor
             .get_or_init(|| template.floor_for(load.total.iter().copied()));
-        template.cheapest(row, &load.total, least.max(*floor), allowed)
+        let best = template.cheapest(row, &load.total, least.max(*floor), allowed);
+        let spares = |kind: usize| unlimited || !counts_values || self.starved(load, kind).is_none();
+        let spared = best.filter(|(kind, _)| spares(*kind));
+        if spared != best {
+            self.met_limit.set(true);
+        }
+        spared
     }
 }

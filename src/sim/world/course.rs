@@ -36,6 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long nothing was done when everybody is taken to be finished: the longest time between two steps of a claim, a
 /// machine that starts slowly and boots.
 const STILL: Duration = Duration::from_mins(4);
+/// By when it is felt at the latest that something was put right.
+const FELT: Duration = Duration::from_secs(30);
 
 /// A world while it runs.
 pub(super) struct World {
@@ -181,8 +183,9 @@ impl World {
 
     /// Waits until everything is as it should be, or the time for it is over.
     async fn get_well(&mut self) {
-        let bound = self.recorder.elapsed() + SETTLES_WITHIN;
-        while self.recorder.elapsed() < bound && !self.is_well() {
+        let healed = self.recorder.elapsed();
+        let bound = healed + SETTLES_WITHIN;
+        while self.recorder.elapsed() < bound && !self.is_well(healed) {
             self.cluster.clock.sleep(LOOK_EVERY).await;
             self.bench.look(self.recorder.elapsed());
         }
@@ -199,10 +202,12 @@ impl World {
         self.bench.ended(self.recorder.elapsed());
     }
 
-    /// Everything is as it should be, and nobody is in the middle of something.
-    fn is_well(&self) -> bool {
+    /// Everything is as it should be, and nobody is in the middle of something, or about to begin it since something was
+    /// put right a moment ago: a limit, say.
+    fn is_well(&self, healed: Duration) -> bool {
         let now = self.recorder.elapsed();
-        now.saturating_sub(self.recorder.last_effect()) >= STILL && self.bench.is_content(now)
+        let is_still = now.saturating_sub(self.recorder.last_effect()) >= STILL;
+        is_still && now.saturating_sub(healed) >= FELT && self.bench.is_content(now)
     }
 
     async fn until(&self, at: Duration) {

@@ -312,7 +312,8 @@ async fn a_watch_fault_strikes_where_it_meets_the_operator() {
         bench
             .start(KubeFault::new(kind).delay(Duration::from_secs(2)))
             .await;
-        bench.clock.sleep(Duration::from_secs(1)).await;
+        // A stream that was ended is opened anew after a moment of chance.
+        bench.clock.sleep(Duration::from_secs(20)).await;
         node.metadata.name = Some("f".to_owned());
         nodes.create(&PostParams::default(), &node).await.unwrap();
         nodes.delete("f", &DeleteParams::default()).await.unwrap();
