@@ -387,13 +387,15 @@ fn a_pod_that_a_budget_holds_where_it_is_stands_in_nobodys_way() {
         "status": {"nodeName": "red-a"},
     });
     write::insert(&simulator.cluster, made);
-    let mut held = pod("held", "5", &tolerant());
+    // Either has room within the limit, and this is the cheaper one.
+    let mut held = pod("held", "3", &tolerant());
     held["spec"]["nodeName"] = json!("red-a");
+    held["status"] = json!({"phase": "Running"});
     held["metadata"]["labels"] = json!({"app": "held"});
     held["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]);
     write::insert(&simulator.cluster, held);
-    write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
+    write::insert(&simulator.cluster, pod("p", "5", &tolerant()));
     let (said, _) = explain(&simulator, &["p"]);
     assert!(
         said.contains("has no place"),

@@ -5,7 +5,7 @@
 //!
 //! Judged when the request is sent, on the pods as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,10 +32,13 @@ const STUCK_AFTER: Duration = Duration::from_mins(1);
 /// Clocks of replicas are set wrong by faults; deadlines are judged with this much grace.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Since when each Node has been tainted, by name.
 #[derive(Default)]
 pub(super) struct Departures {
+    /// Since when each Node has been tainted, by name.
     tainted: BTreeMap<String, Duration>,
+    /// Machines that were asked to be deleted, by id. From then on one may go at any moment, whatever it was answered: pods
+    /// that come when somebody takes the taint off are not the operator's to save, and asking again does them no harm.
+    asked: BTreeSet<String>,
 }
 
 impl Check for Departures {
@@ -65,7 +68,7 @@ impl Check for Departures {
 impl Departures {
     /// The deletion of a machine that lives and has a Node.
     fn gives_back(
-        &self,
+        &mut self,
         request: &Request,
         entry: &Entry,
         book: &Book,
@@ -86,6 +89,9 @@ impl Departures {
                 .is_some_and(|it| it.ends_with(&machine.id))
         };
         if !node.as_ref().is_some_and(is_its_own) {
+            return;
+        }
+        if !self.asked.insert(machine.id.clone()) {
             return;
         }
         let name = &claim.name;
@@ -322,6 +328,18 @@ mod tests {
         stage.pass(5).await;
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
         assert_eq!(stage.blamed(), ["S9"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_comes_after_its_machine_was_asked_to_go_is_lost() {
+        let mut stage = Stage::new().await;
+        let path = leaving(&mut stage, taint()).await;
+        stage.look();
+        stage.pass(5).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        pod(&stage, &json!([]));
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
     }
 
     #[tokio::test(start_paused = true)]
