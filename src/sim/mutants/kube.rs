@@ -10,7 +10,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tower::{BoxError, service_fn};
 
-/// Writes and deletions without resourceVersions. Leases are left alone: whoever cannot renew the one that it holds by
+/// Writes, deletions and evictions without resourceVersions. Leases are left alone: whoever cannot renew the one that it holds by
 /// cannot lead, and does no harm at all.
 pub(super) fn without_resource_versions(inner: Client) -> Client {
     let namespace = inner.default_namespace().to_owned();
@@ -20,8 +20,10 @@ pub(super) fn without_resource_versions(inner: Client) -> Client {
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await?;
             let is_lease = head.uri.path().contains("/leases/");
+            let evicts = head.uri.path().ends_with("/eviction");
             let body = match head.method {
                 Method::PATCH | Method::PUT | Method::DELETE if !is_lease => unconditional(&body),
+                Method::POST if evicts => unconditional(&body),
                 _ => body,
             };
             let request = Request::from_parts(head, Body::from(body));
@@ -33,15 +35,16 @@ pub(super) fn without_resource_versions(inner: Client) -> Client {
 
 /// A body without the version that a write rests on. Which object is meant it still says.
 fn unconditional(body: &Bytes) -> Bytes {
-    let Ok(Value::Object(mut object)) = serde_json::from_slice(body) else {
+    let Ok(Value::Object(object)) = serde_json::from_slice(body) else {
         return body.clone();
     };
-    for part in ["preconditions", "metadata"] {
-        if let Some(part) = object.get_mut(part).and_then(Value::as_object_mut) {
+    let mut whole = Value::Object(object);
+    for part in ["/preconditions", "/deleteOptions/preconditions", "/metadata"] {
+        if let Some(part) = whole.pointer_mut(part).and_then(Value::as_object_mut) {
             part.remove("resourceVersion");
         }
     }
-    Value::Object(object).to_string().into()
+    whole.to_string().into()
 }
 
 /// Consistent lists show what the first of them showed. Watches, and the lists in pages that begin them, are left alone.
@@ -129,6 +132,14 @@ mod tests {
         let another = configs.delete("a", &that(Some("another"))).await;
         assert!(another.is_err(), "it is not the one that is meant");
         configs.delete("a", &that(None)).await.unwrap();
+    }
+
+    #[test]
+    fn an_eviction_says_which_pod_and_not_as_it_was_when() {
+        let that =
+            |preconditions: Value| json!({"deleteOptions": {"preconditions": preconditions}}).to_string();
+        let said = that(json!({"uid": "u", "resourceVersion": "1"})).into();
+        assert_eq!(unconditional(&said), that(json!({"uid": "u"})));
     }
 
     #[tokio::test(start_paused = true)]
