@@ -3,6 +3,7 @@
 //! Who is meant by a term is worked out once for every class of pods; where they are is looked up place by place, every
 //! time anew.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::labels::Position;
@@ -101,9 +102,9 @@ impl<'a> Census<'a> {
         }
         for spread in required(pod) {
             let scope = scope_of(pod, spread);
-            if !self.scopes.contains_key(&scope) {
-                let counted = places.iter().map(|place| counts(place, &scope)).collect();
-                self.scopes.insert(scope, counted);
+            if let Entry::Vacant(entry) = self.scopes.entry(scope) {
+                let counted = places.iter().map(|place| counts(place, entry.key())).collect();
+                entry.insert(counted);
             }
         }
     }

@@ -174,7 +174,7 @@ mod tests {
         let begun = AtomicU32::new(0);
         let run = || {
             let time = begun.fetch_add(1, Ordering::Relaxed);
-            async move { assert!(time % 2 == 0, "the second and the fourth time") }
+            async move { assert!(time.is_multiple_of(2), "the second and the fourth time") }
         };
         let hour = tokio::time::timeout(Duration::from_hours(1), keeper.keep_up(run));
         assert!(hour.await.is_err(), "it goes on");

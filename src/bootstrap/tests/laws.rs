@@ -207,7 +207,7 @@ proptest! {
         packages in packages(),
     ) {
         let user_data_append = Some(format!("#!{append}"));
-        let join = Join { authority, user_data_append, family, packages, ..join() };
+        let join = Join { authority, family, packages, user_data_append, ..join() };
         let rendered = render(&join).unwrap();
         let is_plain = |c: char| matches!(c, ' '..='~' | '\n' | '\u{10000}'..);
         prop_assert!(rendered.expose().chars().all(is_plain));

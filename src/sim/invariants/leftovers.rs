@@ -361,7 +361,7 @@ mod tests {
         warn(&stage, "old", &uid, REASON_LAUNCH_FAILED);
         assert_eq!(unmet(&stage), [""; 0], "nothing was put right yet");
         stage.pass(60).await;
-        stage.judge.healed(Duration::from_secs(60));
+        stage.judge.healed(Duration::from_mins(1));
         stage.pass(60).await;
         assert_eq!(unmet(&stage), ["L2"]);
         warn(&stage, "other", &uid, "Unhealthy");

@@ -76,7 +76,7 @@ fn pools(client: kube::Client) -> Api<DynamicObject> {
 async fn taint(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
     let nodes: Api<Node> = Api::all(meddler.client.clone());
     let mut there = nodes.list(&ListParams::default()).await?.items;
-    let newest = there.iter().map(|node| node.creation_timestamp()).max().flatten();
+    let newest = there.iter().map(ResourceExt::creation_timestamp).max().flatten();
     there.retain(|node| node.creation_timestamp() == newest || meddler.meddling.target.is_some());
     there.retain(|node| !taints(node).iter().any(|taint| taint["key"] == AGENT_TAINT));
     let Some(node) = meddler.meddling.pick(&there, ResourceExt::name_any, rng) else {
