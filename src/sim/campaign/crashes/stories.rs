@@ -155,7 +155,6 @@ pub const STORIES: &[Story] = &[
         from: Duration::from_secs(590),
         does: &[
             "create unavailableofferings",
-            "create events",
             "create nodeclaims",
             "create instances",
             "update nodes",
