@@ -221,8 +221,6 @@ impl<'a> Holding<'a> {
         let is_ours = holder(&lease) == Some(me);
         lease.metadata = ObjectMeta {
             name: Some(self.name.clone()),
-            // Half of what a Lease has to say, and of what is sent every two seconds: the server keeps it by itself.
-            managed_fields: None,
             ..lease.metadata
         };
         let spec = lease.spec.get_or_insert_default();

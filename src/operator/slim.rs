@@ -1,8 +1,9 @@
 //! Answers of the API server without the record of who owns which field.
 //!
 //! The record is a third to a half of most objects, nothing here reads it, and it is decoded into a tree of maps: it cost
-//! more to read than all the rest. No API leaves it out, so its contents are cut out of the bytes before anybody decodes
-//! them. An empty record is not a wish: an API server that is sent one back keeps the record that it has.
+//! more to read than all the rest. No API leaves it out, so it is cut out of the bytes before anybody decodes them. What
+//! stands in its place is `null`, not an empty list: whoever sends an object back as it was read says nothing of the record
+//! then, whereas an API server takes an empty list for the wish that everybody's record be wiped.
 
 use std::sync::LazyLock;
 
@@ -16,10 +17,13 @@ use memchr::memmem::Finder;
 /// How a record begins. In JSON this can be a field only: inside of a text its quotes would be escaped.
 const RECORD: &[u8] = br#""managedFields":["#;
 
+/// What stands in a record's place.
+const NOTHING: &[u8] = b"null";
+
 /// Finds where a record begins.
 static BEGINNING: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(RECORD));
 
-/// The same answer, each of whose objects has an empty record.
+/// The same answer, none of whose objects has a record.
 pub fn slim<B: Body<Data = Bytes>>(
     response: Response<B>,
 ) -> Response<impl Body<Data = Bytes, Error = B::Error>> {
@@ -62,19 +66,26 @@ impl Cutter {
         while !rest.is_empty() {
             let (keep, passed, next) = self.step(rest);
             kept.extend_from_slice(&rest[..keep]);
+            if matches!(
+                (&*self, &next),
+                (Self::Outside | Self::Beginning(_), Self::Inside(..))
+            ) {
+                kept.extend_from_slice(NOTHING);
+            }
             rest = &rest[passed..];
             *self = next;
         }
         kept.freeze()
     }
 
-    /// How many of the next bytes are kept, how many are dealt with, and where that leads.
+    /// How many of the next bytes are kept, how many are dealt with, and where that leads. The bracket that opens a record
+    /// is the last byte of its beginning, so it is never among those that passed already.
     fn step(&self, rest: &[u8]) -> (usize, usize, Self) {
         match *self {
             Self::Outside => match BEGINNING.find(rest) {
                 Some(at) => {
                     let end = at + RECORD.len();
-                    (end, end, Self::Inside(1, Text::No))
+                    (end - 1, end, Self::Inside(1, Text::No))
                 }
                 None => (rest.len(), rest.len(), Self::at_the_end_of(rest)),
             },
@@ -84,7 +95,7 @@ impl Cutter {
                 match (rest[..here] == missing[..here], here == missing.len()) {
                     (false, _) => (0, 0, Self::Outside),
                     (true, false) => (here, here, Self::Beginning(matched + here)),
-                    (true, true) => (here, here, Self::Inside(1, Text::No)),
+                    (true, true) => (here - 1, here, Self::Inside(1, Text::No)),
                 }
             }
             Self::Inside(depth, text) => skip(rest, depth, text),
@@ -100,7 +111,7 @@ impl Cutter {
     }
 }
 
-/// Passes what is inside of a record; the bracket that ends it is kept.
+/// Passes what is inside of a record, and the bracket that ends it.
 fn skip(rest: &[u8], mut depth: usize, mut text: Text) -> (usize, usize, Cutter) {
     let mut at = 0;
     while at < rest.len() {
@@ -119,7 +130,7 @@ fn skip(rest: &[u8], mut depth: usize, mut text: Text) -> (usize, usize, Cutter)
             (Text::No, _) => {}
         }
         if depth == 0 {
-            return (0, at, Cutter::Outside);
+            return (0, at + 1, Cutter::Outside);
         }
         at += 1;
     }
@@ -128,6 +139,7 @@ fn skip(rest: &[u8], mut depth: usize, mut text: Text) -> (usize, usize, Cutter)
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::coordination::v1::Lease;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -151,14 +163,30 @@ mod tests {
     }
 
     #[test]
-    fn records_are_emptied_and_nothing_else_changes() {
+    fn records_are_cut_out_and_nothing_else_changes() {
         let object = |record: Value| {
             json!({"metadata": {"labels": {"a": "\"managedFields\":[1]"}, "managedFields": record, "name": "n"},
                    "data": {"managedFields": "text"}})
         };
         let list = |record: Value| json!({"items": [object(record.clone()), object(record)]}).to_string();
-        assert_eq!(passed(&list(record()), &[]), list(json!([])));
-        assert_eq!(passed(&list(json!([])), &[]), list(json!([])));
+        assert_eq!(passed(&list(record()), &[]), list(Value::Null));
+        assert_eq!(passed(&list(json!([])), &[]), list(Value::Null));
+    }
+
+    #[test]
+    fn whoever_sends_back_what_was_read_does_not_wipe_the_record() {
+        let read = passed(
+            &json!({"metadata": {"managedFields": record(), "name": "n"}}).to_string(),
+            &[],
+        );
+        let lease: Lease = serde_json::from_str(&read).unwrap();
+        let sent = serde_json::to_value(&lease).unwrap();
+        assert!(
+            !sent["metadata"]
+                .as_object()
+                .unwrap()
+                .contains_key("managedFields")
+        );
     }
 
     #[test]
@@ -177,8 +205,8 @@ mod tests {
             let records = [json!(entries), record(), json!([])];
             let with = |record: &Value| json!({"metadata": {"managedFields": record, "name": name}}).to_string();
             let lines = |records: &[Value]| records.iter().map(with).collect::<Vec<_>>().join("\n");
-            let emptied = vec![json!([]); records.len()];
-            prop_assert_eq!(passed(&lines(&records), &lengths), lines(&emptied));
+            let none = vec![Value::Null; records.len()];
+            prop_assert_eq!(passed(&lines(&records), &lengths), lines(&none));
         }
     }
 }

@@ -193,8 +193,7 @@ impl Shared {
 pub async fn run(context: Context, cluster: ClusterId) {
     let client = context.client.clone();
     let (store, writer) = reflector::store();
-    let claims = watcher(Api::<NodeClaim>::all(client.clone()), watcher::Config::default())
-        .modify(|claim| claim.metadata.managed_fields = None);
+    let claims = watcher(Api::<NodeClaim>::all(client.clone()), watcher::Config::default());
     let claims = reflector(writer, claims)
         .default_backoff()
         .touched_objects()

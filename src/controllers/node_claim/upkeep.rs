@@ -70,7 +70,6 @@ impl Upkeep {
 
 /// Leaves of a Node what is compared with its claim.
 pub(super) fn reduce(node: &mut Node) {
-    node.metadata.managed_fields = None;
     node.metadata.annotations = None;
     node.status = None;
 }
