@@ -48,7 +48,7 @@ pub struct Changed {
     pub claims: Vec<Versions>,
     /// Names of Nodes that were written.
     pub nodes: Vec<String>,
-    /// Leases, except those of nodes.
+    /// Leases, except those of nodes, and except for renewals, by which none passes on.
     pub leases: Vec<Versions>,
     /// Events that are new.
     pub events: Vec<Arc<Value>>,
@@ -85,7 +85,7 @@ impl Tables {
                 .collect(),
             leases: changes(store, "coordination.k8s.io", "leases", since)
                 .into_iter()
-                .filter(|change| change.after.key.namespace != NODE_LEASES)
+                .filter(|change| !change.renewal && change.after.key.namespace != NODE_LEASES)
                 .map(Versions::of)
                 .collect(),
             events: changes(store, "", "events", since)

@@ -62,7 +62,7 @@ impl Told {
                 && request.method == Method::GET
                 && request.path.starts_with("/v1/instances")
         });
-        let says_so = || answer.body.windows(PROOF.len()).any(|it| it == PROOF.as_bytes());
+        let says_so = || memchr::memmem::find(&answer.body, PROOF.as_bytes()).is_some();
         if !reads || self.shown.is_empty() && !says_so() {
             return;
         }

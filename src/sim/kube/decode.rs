@@ -21,9 +21,26 @@ pub struct Decoded {
     pub warnings: Vec<String>,
 }
 
+/// What a body says, before it is known whether that is an object of the right kind.
+#[derive(Debug)]
+pub struct Said {
+    /// All of it; of what it says twice, the last.
+    pub value: Value,
+    /// The paths of fields that it has twice, which only JSON can say.
+    pub twice: Vec<String>,
+}
+
 /// Decodes an object of `kind`.
 pub fn object(kind: &Kind, ask: &Ask, body: &Bytes) -> Result<Decoded, Refusal> {
-    let (mut object, twice) = parse(&ask.content_type, body)?;
+    admit(kind, ask, parse(&ask.content_type, body)?)
+}
+
+/// Takes what a body says for an object of `kind`, without fields that the kind does not have.
+pub fn admit(kind: &Kind, ask: &Ask, said: Said) -> Result<Decoded, Refusal> {
+    let Said {
+        value: mut object,
+        twice,
+    } = said;
     if kind.custom().is_none() {
         assume_type(kind, &mut object);
     }
@@ -59,11 +76,11 @@ fn carrier(metadata: Value) -> Value {
 
 /// Decodes a JSON, YAML or protobuf object of whatever kind.
 pub fn any(content_type: &str, body: &Bytes) -> Result<Value, Refusal> {
-    parse(content_type, body).map(|(object, _)| object)
+    parse(content_type, body).map(|said| said.value)
 }
 
-/// The object, and the paths of fields that it has twice, which only JSON can say.
-fn parse(content_type: &str, body: &Bytes) -> Result<(Value, Vec<String>), Refusal> {
+/// Reads a JSON, YAML or protobuf object.
+pub fn parse(content_type: &str, body: &Bytes) -> Result<Said, Refusal> {
     let mut twice = Vec::new();
     let value: Value = match content_type {
         "" | "application/json" => {
@@ -90,7 +107,7 @@ fn parse(content_type: &str, body: &Bytes) -> Result<(Value, Vec<String>), Refus
         }
     };
     if value.is_object() {
-        Ok((value, twice))
+        Ok(Said { value, twice })
     } else {
         Err(Refusal::bad_request("the body is not a JSON object"))
     }

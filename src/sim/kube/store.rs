@@ -20,8 +20,8 @@ pub use super::stored::{Event, ObjectKey, Stored};
 /// 410). A real server keeps five minutes; at 100 changes a second that is 30,000.
 const HISTORY_MAX: usize = 30_000;
 
-/// How many objects of a table that were written last are kept decoded as well. Of pods, at some 40 KB, that is 10 MB; and
-/// it is more than all Nodes and claims of a small cluster. Each table has its own: Leases, of which most writes are,
+/// How many objects of a table that were written last are kept decoded as well, as they are now. Of pods, at some 40 KB, that
+/// is 10 MB; and it is more than all Nodes and claims of a small cluster. Each table has its own: Leases, of which most writes are,
 /// would drive out everything else.
 const DECODED_MAX: usize = 256;
 
@@ -36,6 +36,8 @@ pub struct Change {
     pub after: Arc<Stored>,
     /// Whether it is gone.
     pub deleted: bool,
+    /// Whether nothing is new but the time at which the holder of a Lease says that it is still there.
+    pub renewal: bool,
 }
 
 /// All objects of one kind.
@@ -123,6 +125,15 @@ impl Store {
 
     /// Writes an object: the caller has checked everything. Its `resourceVersion` is set here.
     pub fn put(&mut self, kind: &Kind, object: Value) -> Arc<Stored> {
+        self.write(kind, object, false)
+    }
+
+    /// Writes a Lease of which nothing is new but the time of its renewal.
+    pub fn renew(&mut self, kind: &Kind, lease: Value) -> Arc<Stored> {
+        self.write(kind, lease, true)
+    }
+
+    fn write(&mut self, kind: &Kind, object: Value, renewal: bool) -> Arc<Stored> {
         self.revision += 1;
         let place = kind.table();
         let table = self.tables.entry(place.clone()).or_default();
@@ -134,6 +145,10 @@ impl Store {
         };
         let stored = Arc::new(Stored::encode(kind, object, self.revision, event));
         let before = table.objects.insert(key, Arc::clone(&stored));
+        if let Some(before) = &before {
+            // Nobody changes what it was; whoever looks back at it reads the bytes.
+            before.forget();
+        }
         let ties = before.as_ref().map(|before| &before.ties);
         self.ownership.written(&place, &stored.key, ties, &stored.ties);
         table.remember(Change {
@@ -141,6 +156,7 @@ impl Store {
             before,
             after: Arc::clone(&stored),
             deleted: false,
+            renewal,
         });
         table.keep_decoded(&stored);
         self.untold.push(place);
@@ -152,6 +168,7 @@ impl Store {
         let place = kind.table();
         let table = self.tables.get_mut(&place)?;
         let before = table.objects.remove(key)?;
+        before.forget();
         self.ownership.removed(&place, key, &before.ties);
         if kind.custom().is_some() {
             // Its definition may wait for it.
@@ -166,6 +183,7 @@ impl Store {
             before: Some(before),
             after: Arc::clone(&after),
             deleted: true,
+            renewal: false,
         };
         table.remember(change);
         table.keep_decoded(&after);

@@ -132,6 +132,12 @@ impl Stored {
         remembered.unwrap_or_else(|| Arc::new(serde_json::from_slice(&self.body).unwrap_or_default()))
     }
 
+    /// The object, decoded, to be changed into what takes its place: not copied unless somebody looks at it.
+    pub(super) fn take(&self) -> Value {
+        let remembered = self.decoded().take();
+        remembered.map_or_else(|| self.value(), Arc::unwrap_or_clone)
+    }
+
     /// Lets go of the decoded object, which takes several times the room of its bytes.
     pub(super) fn forget(&self) {
         self.decoded().take();

@@ -150,7 +150,11 @@ pub async fn update(
     ask: &Ask,
     body: &Bytes,
 ) -> Result<Response, Refusal> {
-    let decoded = decode::object(kind, ask, body)?;
+    let said = decode::parse(&ask.content_type, body)?;
+    if let Some(written) = heartbeat::renewed(server, kind, ask, &said) {
+        return Ok(respond(server, kind, ask, &written, &[]));
+    }
+    let decoded = decode::admit(kind, ask, said)?;
     let mut sent = events::stored(kind, decoded.object);
     place(kind, ask, &mut sent)?;
     let name = ask.target.name.as_deref().unwrap_or_default();
@@ -165,9 +169,6 @@ pub async fn update(
             object::name(&sent)
         );
         return Err(Refusal::bad_request(problem));
-    }
-    if let Some(written) = heartbeat::renewed(server, kind, ask, &sent) {
-        return Ok(respond(server, kind, ask, &written, &decoded.warnings));
     }
     let exists = server.state().store.get(&kind.table(), &read::key(ask)).is_some();
     if !exists && strategy::is_made_by_update(kind) && ask.target.subresource.is_none() {

@@ -78,5 +78,5 @@ fn shows_foreign(answer: &Answer, book: &Book) -> bool {
         .values()
         .filter(|machine| machine.claim.is_none() && machine.gone.is_none());
     let mut ids = foreign.map(|machine| machine.id.as_bytes());
-    ids.any(|id| answer.body.windows(id.len()).any(|part| part == id))
+    ids.any(|id| memchr::memmem::find(&answer.body, id).is_some())
 }

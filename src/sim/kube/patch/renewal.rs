@@ -31,12 +31,33 @@ pub fn renewed(kind: &Kind, ask: &Ask, now: &str, old: &Value, new: &Value) -> O
             _ => found.and(values(old, new, own, &others)?),
         };
     }
-    let mut record = entries.clone();
+    let mut record = Value::Array(entries.clone());
     if found == Found::Values {
-        record[own]["time"] = now.into();
-        record.sort_by(|one, other| order(one).cmp(&order(other)));
+        touch(&mut record, own, now);
     }
-    Some(record.into())
+    Some(record)
+}
+
+/// Which entry of a record is the sender's, if that one says that the field is its own, and no other does.
+pub fn sole_owner(kind: &Kind, ask: &Ask, record: &Value, path: &[&str]) -> Option<usize> {
+    let entries = record.as_array()?;
+    let own = entries.iter().position(|entry| is_sender(entry, kind, ask))?;
+    let owns = |entry: &Value| {
+        let fields = Some(&entry["fieldsV1"]);
+        path.iter()
+            .fold(fields, |fields, name| below(fields?, name))
+            .is_some()
+    };
+    let alone = |(index, entry): (usize, &Value)| owns(entry) == (index == own);
+    entries.iter().enumerate().all(alone).then_some(own)
+}
+
+/// Gives an entry of a record its time.
+pub fn touch(record: &mut Value, own: usize, now: &str) {
+    if let Value::Array(entries) = record {
+        entries[own]["time"] = now.into();
+        entries.sort_by(|one, other| order(one).cmp(&order(other)));
+    }
 }
 
 /// What differs.
