@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::MinValuesPolicy;
 use super::bits;
 use super::explain::{Tried, explain};
 use super::plan::{Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan};
@@ -61,12 +62,11 @@ fn new_claim(run: &Run<'_, '_>, at: usize, written: &mut Written) -> Option<NewC
     let template = &problem.templates[claim.template];
     let pool = &problem.snapshot.pools[template.pool];
     let req = run.bins.req[run.nodes() + at];
-    let mut types = run.types_of(at);
-    template.keep_allowed(&mut types, &run.left[claim.template], Some(claim.kind));
-    drop_cheaper(template, req, claim, &mut types);
+    let types = run.options_of(at, &run.left[claim.template]);
     let offer = template.types[claim.kind].cheapest(&problem.space, offer_columns(&problem.space), req)?;
     let offering = &pool.types[template.types[claim.kind].index].offerings[offer.index];
     let too_few = run.too_few(claim.template, req, &types);
+    debug_assert!(too_few.is_empty() || problem.options.min_values == MinValuesPolicy::BestEffort);
     let min_values = if too_few.is_empty() {
         MinValues::Kept
     } else {
@@ -91,17 +91,6 @@ fn new_claim(run: &Run<'_, '_>, at: usize, written: &mut Written) -> Option<NewC
         },
         min_values,
     })
-}
-
-/// Drops types that are cheaper than the planned one: as one of those the claim would leave others too little of the limits.
-fn drop_cheaper(template: &Template, req: ReqId, claim: &Claim, types: &mut [u64]) {
-    if template.limits.is_none() || template.min_values.is_empty() {
-        return;
-    }
-    let sold = template.known_row(req).by_price.iter();
-    for (_, kind) in sold.take_while(|sold| **sold < (claim.price, claim.kind)) {
-        bits::drop(types, *kind);
-    }
 }
 
 /// What pods ask for, and the least that daemons will on any type that is left.

@@ -31,7 +31,8 @@ mod topology;
 mod why;
 
 pub use plan::{
-    Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan, Refusal, Where, Why,
+    Cheapest, Chooser, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan, Refusal,
+    Where, Why,
 };
 pub use remedy::{Bond, Change, Remedy, remedy};
 

@@ -7,7 +7,7 @@ use crate::model::{Pool, Snapshot};
 use crate::money::Price;
 use crate::resources::Resources;
 
-pub use super::why::{Refusal, Where, Why};
+pub use super::why::{Chooser, Refusal, Where, Why};
 
 /// Where each pod of a snapshot goes. Every pending pod is in `placements` or in `left_out`, and in one of them once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -307,6 +307,18 @@ impl Template {
         }
     }
 
+    /// Drops types that are cheaper than the planned one, where it is not sure to be the cheapest: as one of those a claim
+    /// would leave others too little of the limits.
+    pub(super) fn drop_cheaper(&self, types: &mut [u64], req: ReqId, (kind, price): (usize, u64)) {
+        if self.limits.is_none() || self.min_values.is_empty() {
+            return;
+        }
+        let sold = self.known_row(req).by_price.iter();
+        for (_, cheaper) in sold.take_while(|sold| **sold < (price, kind)) {
+            bits::drop(types, *cheaper);
+        }
+    }
+
     /// Whether any type that can be had now has labels that meet requirements.
     pub(super) fn can_meet(&self, space: &Space, req: ReqId) -> bool {
         let columns = offer_columns(space);

@@ -85,6 +85,8 @@ pub enum Why {
     },
     /// Too few different values would be left to choose from.
     MinValues {
+        /// To whom.
+        who: Chooser,
         /// The label.
         key: String,
         /// How many are asked for.
@@ -129,6 +131,15 @@ pub enum Why {
     Taken,
     /// Time ran out before its turn.
     OutOfTime,
+}
+
+/// Who must have a number of different values to choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chooser {
+    /// The claim that would be made for the pod.
+    Own,
+    /// Another claim of the plan, to which limits would leave too few beside it.
+    Another,
 }
 
 impl Why {
@@ -215,12 +226,25 @@ impl fmt::Display for Why {
                 Some(until) => write!(f, "{offering} is withheld until {until}: {reason}"),
                 None => write!(f, "{offering} is not sold: {reason}"),
             },
-            Self::MinValues { key, least, found } => {
-                write!(
-                    f,
-                    "{found} values of {key} would be left, and minValues asks for {least}"
-                )
-            }
+            Self::MinValues {
+                who: Chooser::Own,
+                key,
+                least,
+                found,
+            } => write!(
+                f,
+                "{found} values of {key} would be left, and minValues asks for {least}"
+            ),
+            Self::MinValues {
+                who: Chooser::Another,
+                key,
+                least,
+                found,
+            } => write!(
+                f,
+                "with another node its limits would leave a claim that is not bought yet {found} values of {key}, and \
+                 minValues asks for {least}"
+            ),
             Self::Limit {
                 resource,
                 allowed,

@@ -19,7 +19,7 @@ use crate::controllers::events::{Kind, Story};
 use crate::hash::fnv1a;
 use crate::model::pod::Member;
 use crate::model::{NodeKind, Snapshot};
-use crate::scheduling::{Destination, Refusal, Where, Why};
+use crate::scheduling::{Chooser, Destination, Refusal, Where, Why};
 
 /// As many as there are pods in the largest batch that is counted with; a story is a few hundred bytes.
 const QUEUE: usize = 20_000;
@@ -203,7 +203,10 @@ fn gist(refusal: &Refusal) -> String {
         Why::Resource { shortage, .. } => format!("resource {}", shortage.resource),
         Why::Limit { resource, .. } => format!("limit {resource}"),
         Why::Withheld { reason, .. } => format!("withheld {reason}"),
-        Why::MinValues { key, .. } => format!("min values {key}"),
+        Why::MinValues { who, key, .. } => match who {
+            Chooser::Own => format!("min values {key}"),
+            Chooser::Another => format!("min values {key} of another"),
+        },
         Why::Spread { key, .. } => format!("spread {key}"),
         Why::VolumeLimit { driver, .. } => format!("volumes {driver}"),
         Why::Closed(_) => "closed".to_owned(),

@@ -1,5 +1,6 @@
 //! Why no new node of a pool was made for a pod.
 
+use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::limits;
 use super::super::plan::Why;
@@ -210,32 +211,23 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
     if let Some(why) = limit(run, template, &now) {
         return why;
     }
-    too_few(run, template, req, &now).unwrap_or_else(|| topology(run, class, req))
+    too_few(run, class, template, req).unwrap_or_else(|| topology(run, class, req))
 }
 
-/// The label of which too few values would be left, for the pod's own claim or for one that is there, if limits let a
-/// type in at all.
-fn too_few(run: &Run<'_, '_>, template: usize, req: ReqId, kinds: &[usize]) -> Option<Why> {
-    let of = &run.problem.templates[template];
-    if of.min_values.is_empty() || run.problem.options.min_values != super::super::MinValuesPolicy::Strict {
+/// Who would have too few values of a label to choose from if a node was made for the pod, where limits let a type in.
+fn too_few(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId) -> Option<Why> {
+    let asks = !run.problem.templates[template].min_values.is_empty();
+    if !asks || run.problem.options.min_values != MinValuesPolicy::Strict {
         return None;
     }
-    let mut types = vec![0; bits::words(of.types.len())];
-    for kind in kinds {
-        bits::put(&mut types, *kind);
-    }
-    of.keep_allowed(&mut types, &run.left[template], None);
-    let own = run.too_few(template, req, &types).into_iter().next();
-    let starved = |kind: usize| run.starved_by(template, None, (None, kind));
-    let others = || {
-        let mut each = bits::iter(&types).map(starved);
-        // One that would do is enough; else what the first of them would do is told.
-        let first = each.next()??;
-        each.all(|starved| starved.is_some()).then_some(first)
-    };
-    let (column, least, found) = own.or_else(others)?;
+    let (who, (column, least, found)) = run.starvation(class, template, req)?;
     let key = run.problem.space.columns()[column].key.clone();
-    Some(Why::MinValues { key, least, found })
+    Some(Why::MinValues {
+        who,
+        key,
+        least,
+        found,
+    })
 }
 
 /// The first driver of which more volumes are asked for than any of these types attaches, and how many one does at most.

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::ops::Range;
 
+use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::limits;
 use super::super::space::ReqId;
@@ -247,7 +248,8 @@ impl Run<'_, '_> {
         class.counted.iter().copied().filter(over).map(matched).sum()
     }
 
-    /// The cheapest type that requirements leave, that has room, and that limits allow.
+    /// The cheapest type that requirements leave, that has room, and that limits allow; where a number of different values
+    /// must stay possible, one with which they do.
     pub(super) fn cheapest(&mut self, load: &Load, req: ReqId) -> Option<(usize, u64)> {
         let problem = &mut *self.problem;
         problem.templates[load.template].row(&problem.space, req);
@@ -255,10 +257,8 @@ impl Run<'_, '_> {
         let row = template.known_row(req);
         let left = &self.left[load.template];
         let unlimited = left.is_empty();
-        let counts_values = !template.min_values.is_empty();
-        if counts_values && !self.enough_values(load, req) {
-            self.met_limit.set(self.met_limit.get() || !unlimited);
-            return None;
+        if !template.min_values.is_empty() && self.problem.options.min_values == MinValuesPolicy::Strict {
+            return self.sparing(load, req).ok();
         }
         // A claim that takes more pods only becomes dearer, so the type that it is planned to be stays the cheapest for as
         // long as it will do; unless limits leave more than they did, which is looked at in the end.
@@ -288,12 +288,6 @@ impl Run<'_, '_> {
         let floor = load
             .floor
             .get_or_init(|| template.floor_for(load.total.iter().copied()));
-        let best = template.cheapest(row, &load.total, least.max(*floor), allowed);
-        let spares = |kind: usize| unlimited || !counts_values || self.starved(load, kind).is_none();
-        let spared = best.filter(|(kind, _)| spares(*kind));
-        if spared != best {
-            self.met_limit.set(true);
-        }
-        spared
+        template.cheapest(row, &load.total, least.max(*floor), allowed)
     }
 }

@@ -59,6 +59,9 @@ impl Run<'_, '_> {
                 if let Some((kind, price)) = self.cheaper(claim) {
                     self.turn_into(claim, kind, price);
                     changed = true;
+                    // It has more to choose from now, so others can take more of the limits.
+                    let template = self.claims[claim].template;
+                    self.freed |= !self.problem.templates[template].min_values.is_empty();
                 }
             }
         }

@@ -117,8 +117,8 @@ pub(super) fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
 struct Finer {
     /// How much a daemon takes on every node.
     daemon: Option<&'static str>,
-    /// How many types must stay possible.
-    least: Option<i64>,
+    /// Of which label how many values must stay possible, for each pool.
+    least: Vec<Option<(&'static str, i64)>>,
     /// Whether that may be given up.
     policy: MinValuesPolicy,
     /// Which pools would rather have nobody.
@@ -127,7 +127,11 @@ struct Finer {
 
 fn finer() -> impl Strategy<Value = Finer> {
     let daemon = prop::option::weighted(0.3, prop_oneof![Just("100m"), Just("900m")]);
-    let least = prop::option::weighted(0.2, 1_i64..4);
+    let asked = prop_oneof![
+        3 => (Just(INSTANCE_TYPE), 1_i64..4),
+        1 => (prop_oneof![Just(ZONES), Just(CAPACITY)], 1_i64..3),
+    ];
+    let least = prop::collection::vec(prop::option::weighted(0.3, asked), 2);
     let policy = prop_oneof![Just(MinValuesPolicy::Strict), Just(MinValuesPolicy::BestEffort)];
     let prefers = prop::collection::vec(prop::bool::weighted(0.25), 2);
     (daemon, least, policy, prefers).prop_map(|(daemon, least, policy, prefers)| Finer {
@@ -145,15 +149,15 @@ impl Finer {
                 .daemon(pod("daemon", cpu))
                 .daemon(pod_with("local", "50m", &node_in(ZONES, &["z1"])));
         }
-        if self.least.is_some() {
-            let asked = crate::api::Requirement {
-                key: INSTANCE_TYPE.to_owned(),
+        for (pool, least) in base.pools.iter_mut().zip(&self.least) {
+            let asked = least.map(|(key, least)| crate::api::Requirement {
+                key: key.to_owned(),
                 operator: "Exists".to_owned(),
                 values: None,
-                min_values: self.least,
-            };
-            let asked = Requirements::from_api(&[asked]).unwrap();
-            base.pools[0].requirements = base.pools[0].requirements.and(&asked);
+                min_values: Some(least),
+            });
+            let asked = Requirements::from_api(asked.as_slice()).unwrap();
+            pool.requirements = pool.requirements.and(&asked);
         }
         base.options.min_values = self.policy;
         for (pool, prefers) in base.pools.iter_mut().zip(&self.prefers) {
@@ -170,19 +174,18 @@ fn any_cluster() -> impl Strategy<Value = Cluster> {
 }
 
 fn plain_cluster() -> impl Strategy<Value = Cluster> {
-    let limit = prop::option::weighted(0.3, 0_i64..40);
-    let second = prop::bool::weighted(0.3);
+    let limit = || prop::option::weighted(0.4, 0_i64..40);
+    let capacity = prop::option::of(prop_oneof![Just("spot"), Just("on-demand")]);
+    let second = (prop::bool::ANY, prop::bool::ANY, limit(), capacity);
+    let second = prop::option::weighted(0.4, second);
     let there = (any_pods(3), 0_usize..5);
-    (any_pods(14), any_nodes(), limit, second, there).prop_map(|(pods, nodes, limit, second, there)| {
+    (any_pods(14), any_nodes(), limit(), second, there).prop_map(|(pods, nodes, limit, second, there)| {
         let (there, others) = there;
         let mut base = cluster().with(pods);
         base.namespaces = namespaces();
         base.pools[0].limits = limit.map(|cpu| Resources::new().with(CPU, cpu * 1000).with("nodes", 6));
-        if second {
-            let mut other = pool("other", vec![kind("x", 4), with_arch(kind("y", 8), "arm64")]);
-            other.weight = 10;
-            other.taints.push(taint("team", "NoSchedule"));
-            base = base.and_pool(other);
+        if let Some(second) = second {
+            base = base.and_pool(second_pool(second));
         }
         // What is on a node need not be where it would be placed today, but for those that mind each other.
         if let (Some(node), Some(mut pod)) = (nodes.first(), there.into_iter().next()) {
@@ -202,6 +205,23 @@ fn plain_cluster() -> impl Strategy<Value = Cluster> {
         }
         base
     })
+}
+
+/// A pool that may be preferred, tainted, limited, and for spot or on-demand machines alone.
+fn second_pool(
+    (preferred, tainted, limit, capacity): (bool, bool, Option<i64>, Option<&'static str>),
+) -> Pool {
+    let types = vec![kind("x", 4), with_arch(kind("y", 8), "arm64"), kind("z", 2)];
+    let mut other = pool("other", types);
+    other.weight = if preferred { 10 } else { 0 };
+    if tainted {
+        other.taints.push(taint("team", "NoSchedule"));
+    }
+    other.limits = limit.map(|cpu| Resources::new().with(CPU, cpu * 1000));
+    if let Some(capacity) = capacity {
+        other.requirements.narrow(CAPACITY, &Values::one_of([capacity]));
+    }
+    other
 }
 
 /// Two namespaces, of which one has a label.

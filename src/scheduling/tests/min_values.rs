@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::Requirement;
 
-const FAMILY: &str = "family";
+pub(super) const FAMILY: &str = "family";
 const KEYS: [&str; 4] = [INSTANCE_TYPE, FAMILY, ZONE, CAPACITY_TYPE];
 
 /// What a pod asks for: millicores, and perhaps a zone and families.
-type Wish = (i64, Option<&'static str>, Option<Vec<&'static str>>);
+pub(super) type Wish = (i64, Option<&'static str>, Option<Vec<&'static str>>);
 
 fn any_type() -> impl Strategy<Value = (i64, &'static str, Vec<Offering>)> {
     let family = prop_oneof![Just("a"), Just("b"), Just("c")];
@@ -19,7 +19,7 @@ fn any_type() -> impl Strategy<Value = (i64, &'static str, Vec<Offering>)> {
     (1_i64..6, family, prop::collection::vec(sold, 1..4))
 }
 
-fn any_pool() -> impl Strategy<Value = Pool> {
+pub(super) fn any_pool() -> impl Strategy<Value = Pool> {
     let types = prop::collection::vec(any_type(), 1..7);
     let least = prop::collection::vec(prop::option::weighted(0.5, 1_i64..4), KEYS.len());
     (types, least).prop_map(|(types, least)| {
@@ -47,7 +47,7 @@ fn any_pool() -> impl Strategy<Value = Pool> {
     })
 }
 
-fn any_wish() -> impl Strategy<Value = Wish> {
+pub(super) fn any_wish() -> impl Strategy<Value = Wish> {
     let zone = prop::option::weighted(0.2, prop_oneof![Just("z1"), Just("z2")]);
     let families = prop::option::weighted(0.2, prop_oneof![Just(vec!["a"]), Just(vec!["a", "b"])]);
     (
@@ -57,7 +57,7 @@ fn any_wish() -> impl Strategy<Value = Wish> {
     )
 }
 
-fn asking(at: usize, (cpu, zone, families): &Wish) -> core::Pod {
+pub(super) fn asking(at: usize, (cpu, zone, families): &Wish) -> core::Pod {
     let mut fields = families
         .as_ref()
         .map_or(json!({}), |families| node_in(FAMILY, families));
@@ -146,148 +146,14 @@ fn cheapest<'w>(
     best
 }
 
-/// The types that a claim may still be when a plan is whole: those that limits leave it besides what it is planned to be.
-fn left_by_limits(pool: &Pool, plan: &Plan, claim: &NewClaim, types: &BTreeSet<String>) -> BTreeSet<String> {
-    let has = |at: usize| pool.types[at].capacity.get(CPU);
-    let planned = has(claim.cheapest.instance_type);
-    let used: i64 = plan
-        .claims
-        .iter()
-        .map(|claim| has(claim.cheapest.instance_type))
-        .sum();
-    let limit = pool.limits.as_ref().map_or(i64::MAX, |limits| limits.get(CPU));
-    let holds = |at: usize| has(at) <= planned || used - planned + has(at) <= limit;
-    let kept = pool.types.iter().enumerate();
-    let kept = kept.filter(|(at, sort)| types.contains(&sort.name) && holds(*at));
-    kept.map(|(_, sort)| sort.name.clone()).collect()
-}
-
-/// Whether the types of these names leave fewer different values to these pods than the pool asks for.
-fn starves(pool: &Pool, pods: &[&Wish], types: &BTreeSet<String>) -> bool {
-    let mut fewer = pool.clone();
-    let kept = pool.types.iter().filter(|sort| types.contains(&sort.name));
-    fewer.types = Arc::new(kept.cloned().collect());
-    buy(&fewer, pods).is_none_or(|bought| bought.too_few)
-}
-
-/// A claim that stands for one of this type.
-fn claim_of_nothing(kind: usize) -> NewClaim {
-    NewClaim {
-        pool: 0,
-        requirements: Requirements::new(),
-        requests: Resources::new(),
-        pods: Vec::new(),
-        options: Vec::new(),
-        cheapest: Cheapest {
-            instance_type: kind,
-            zone: String::new(),
-            capacity_type: CapacityType::Spot,
-            price: None,
-        },
-        min_values: MinValues::Kept,
-    }
-}
-
-fn wishes_of<'w>(solved: &Solved, claim: &NewClaim, wishes: &'w [Wish]) -> Vec<&'w Wish> {
+pub(super) fn wishes_of<'w>(solved: &Solved, claim: &NewClaim, wishes: &'w [Wish]) -> Vec<&'w Wish> {
     let number = |name: &str| name[1..].parse::<usize>().unwrap();
     let members = claim.members(&solved.snapshot);
     members.map(|pod| &wishes[number(&pod.name)]).collect()
 }
 
-/// Two types of which both must stay possible, a limit that allows two small ones or one large, and pods that cannot
-/// share a small one.
-#[test]
-fn a_claim_takes_no_types_away_that_another_must_have_to_choose_from() {
-    let two = [kind("small", 2), kind("large", 4)];
-    let both = Requirement {
-        key: INSTANCE_TYPE.to_owned(),
-        operator: "Exists".to_owned(),
-        values: None,
-        min_values: Some(2),
-    };
-    let base = |limit: i64| {
-        let pool = cluster().types(two.to_vec()).pool(|pool| {
-            pool.requirements = pool
-                .requirements
-                .and(&Requirements::from_api(std::slice::from_ref(&both)).unwrap());
-            pool.limits = Some(Resources::new().with(CPU, limit));
-        });
-        let apart = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
-        pool.with(pods(2, |name| {
-            labelled(pod_with(name, "1", &apart), &json!({"app": "a"}))
-        }))
-    };
-    let tight = base(5000).solve();
-    assert_eq!((tight.claims(), tight.plan.pods_left_out()), (1, 1));
-    assert_eq!(tight.plan.claims[0].options.len(), 2, "it may still be either");
-    assert!(
-        tight
-            .words()
-            .iter()
-            .any(|said| said.contains("minValues asks for 2")),
-        "{:?}",
-        tight.words()
-    );
-    let wide = base(6000).solve();
-    assert!(wide.all_placed(), "one of them may be large: {:?}", wide.words());
-    let mut loose = base(4000);
-    loose.options.min_values = MinValuesPolicy::BestEffort;
-    let loose = loose.solve();
-    assert!(loose.all_placed(), "{:?}", loose.words());
-    for claim in &loose.plan.claims {
-        assert_eq!((claim.options.len(), claim.min_values), (1, MinValues::Relaxed));
-        assert_eq!(claim.requirements.min_values().get(INSTANCE_TYPE), Some(&1));
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-
-    #[test]
-    fn min_values_hold_beside_limits_as_enumeration_finds(
-        pool in any_pool(), wishes in prop::collection::vec(any_wish(), 1..6), strict in prop::bool::weighted(0.7),
-        limit in 1_i64..14,
-    ) {
-        let mut pool = pool;
-        pool.limits = Some(Resources::new().with(CPU, limit * 1000));
-        // Pods that agree on labels, so that claims only grow: what limits leave is least when the plan is whole.
-        let wishes: Vec<Wish> = wishes.into_iter().map(|(cpu, _, _)| (cpu, None, None)).collect();
-        let mut base = cluster().with(wishes.iter().enumerate().map(|(at, wish)| asking(at, wish)));
-        base.pools = vec![pool.clone()];
-        base.options.min_values = if strict { MinValuesPolicy::Strict } else { MinValuesPolicy::BestEffort };
-        let solved = base.solve();
-        for claim in &solved.plan.claims {
-            let pods = wishes_of(&solved, claim, &wishes);
-            let all = buy(&pool, &pods).unwrap().types;
-            let left = left_by_limits(&pool, &solved.plan, claim, &all);
-            let options: BTreeSet<String> = claim.option_names(&solved.snapshot).map(str::to_owned).collect();
-            prop_assert_eq!(&options, &left);
-            let too_few = starves(&pool, &pods, &left);
-            prop_assert_eq!(claim.min_values == MinValues::Relaxed, too_few);
-            prop_assert!(!(strict && too_few), "so few types are left that the claim would be refused");
-        }
-        // Who is left out has not a claim of its own that would leave everybody enough to choose from, whatever its type.
-        for (at, wish) in wishes.iter().enumerate().filter(|(at, _)| solved.place(&format!("p{at}")).is_none()) {
-            let Some(own) = buy(&pool, &[wish]) else { continue };
-            let will_do = |(kind, _): (usize, &InstanceType)| {
-                let mut with = solved.plan.clone();
-                let mut new = with.claims.first().cloned().unwrap_or_else(|| claim_of_nothing(kind));
-                new.cheapest.instance_type = kind;
-                with.claims.push(new);
-                let has = |claim: &NewClaim| pool.types[claim.cheapest.instance_type].capacity.get(CPU);
-                let beyond = with.claims.iter().map(has).sum::<i64>() > limit * 1000;
-                let last = with.claims.len() - 1;
-                let hurt = with.claims.iter().enumerate().any(|(number, claim)| {
-                    let pods = if number == last { vec![wish] } else { wishes_of(&solved, claim, &wishes) };
-                    let all = buy(&pool, &pods).unwrap().types;
-                    starves(&pool, &pods, &left_by_limits(&pool, &with, claim, &all))
-                });
-                !(beyond || strict && hurt)
-            };
-            let mut kinds = pool.types.iter().enumerate().filter(|(_, sort)| own.types.contains(&sort.name));
-            prop_assert!(!kinds.all(will_do), "p{} could have a claim of its own", at);
-        }
-    }
 
     #[test]
     fn min_values_hold_for_every_claim_as_enumeration_finds(

@@ -15,6 +15,7 @@ mod preferences;
 mod reasons;
 mod remedies;
 mod spread;
+mod starving;
 mod tiny;
 mod volumes;
 mod weaknesses;
