@@ -217,6 +217,9 @@ fault_names! {
         BudgetOfNone = "w2-budget-of-none", "no pod like one that is to leave may be evicted, for a while";
         SecondBudget = "w2-second-budget", "pods have two disruption budgets for a while, so that evicting them fails with 500";
         LimitsLowered = "m3-limits-lowered", "a NodePool may have less than it has, for a while";
+        OldVersion = "k16-old-version", "a NodeClaim is stored as an older release left it: without what came later, and owned by nobody";
+        ClassDeleted = "m2-class-deleted", "somebody deletes an IBMNodeClass that claims use, and in the end forces it out and makes it anew";
+        StartupTaintStays = "n5-startup-taint-stays", "new Nodes of a pool have a startup taint, and whoever takes it off is late";
     }
     later_cloud {
         DeleteFails = "c12-delete-fails";
@@ -241,7 +244,12 @@ impl MeddlingKind {
     pub fn lasts(self) -> bool {
         matches!(
             self,
-            Self::TaintNewNode | Self::BudgetOfNone | Self::SecondBudget | Self::LimitsLowered
+            Self::TaintNewNode
+                | Self::BudgetOfNone
+                | Self::SecondBudget
+                | Self::LimitsLowered
+                | Self::ClassDeleted
+                | Self::StartupTaintStays
         )
     }
 }
@@ -288,7 +296,7 @@ mod tests {
             .map(|n| format!("k{n}"))
             .chain((1..=18).map(|n| format!("c{n}")))
             .chain([1, 2, 3, 5].map(|n| format!("n{n}")))
-            .chain(["w2", "m3"].map(str::to_owned));
+            .chain(["w2", "m2", "m3"].map(str::to_owned));
         let missing: Vec<_> = wanted
             .filter(|number| !numbers.contains(number.as_str()))
             .collect();

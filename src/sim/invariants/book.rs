@@ -11,15 +11,17 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::changes::{Changed, Tables};
+use super::changes::{Changed, Tables, Versions};
 use super::claims::is_true;
+use super::machine::Machine;
 use super::ownership::target;
+use super::release::is_ours;
 use super::{Settings, Truth};
 use crate::api::names::NODE_REGISTERED;
 use crate::api::parse_duration;
 use crate::cloud::{ClusterId, InstanceName};
 use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
-use crate::sim::ibm::{Class, InstanceTruth};
+use crate::sim::ibm::InstanceTruth;
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 use crate::sim::kube::stored::ObjectKey;
@@ -42,49 +44,6 @@ pub struct Sent {
     pub machine_changed: Duration,
 }
 
-/// A machine, as it is or was last.
-#[derive(Clone, Debug)]
-pub struct Machine {
-    /// Its id.
-    pub id: String,
-    /// Its name now.
-    pub name: String,
-    /// The uid of the claim that it was bought for, if it is ours.
-    pub claim: Option<String>,
-    /// `running` and the like.
-    pub status: &'static str,
-    /// Why it is so.
-    pub reason: Option<String>,
-    /// What it really is.
-    pub profile: &'static str,
-    /// Where it really is.
-    pub zone: String,
-    /// How it was really bought.
-    pub class: Class,
-    /// Its address, once it has one.
-    pub address: Option<String>,
-    /// When it was first seen.
-    pub seen: Duration,
-    /// When it was last seen stopped or failed, or to run no longer.
-    pub broken: Option<Duration>,
-    /// Whether it broke or went although no replica had asked for that.
-    pub lost: bool,
-    /// Since when it is gone.
-    pub gone: Option<Duration>,
-}
-
-impl Machine {
-    /// Whether it runs or may yet.
-    pub fn is_live(&self) -> bool {
-        self.gone.is_none() && matches!(self.status, "pending" | "starting" | "running" | "restarting")
-    }
-
-    /// Whether it is named as it was bought: the machine of a failed attempt is renamed.
-    pub fn has_its_own_name(&self) -> bool {
-        self.name.parse::<InstanceName>().is_ok()
-    }
-}
-
 /// What became of a claim.
 #[derive(Clone, Debug)]
 pub struct ClaimFacts {
@@ -94,8 +53,10 @@ pub struct ClaimFacts {
     pub seen: Duration,
     /// Since when it is being deleted.
     pub deleting: Option<Duration>,
-    /// Since when our finalizer is off, after it was on, or the claim gone.
+    /// Since when our finalizer is off because a replica took it off, or the claim gone without anybody else having done so.
     pub released: Option<Duration>,
+    /// Whether somebody else took our finalizer off, and no replica has put it back.
+    pub stripped: bool,
     /// When somebody else last forced it.
     pub forced: Option<Duration>,
     /// Whether it lives for a time only.
@@ -145,6 +106,8 @@ pub struct Book {
     pub nodes: BTreeSet<String>,
     /// What others touched, like `nodeclaims/a`, and when last.
     pub meddled: BTreeMap<String, Duration>,
+    /// How often others forced claims, by name.
+    forcings: BTreeMap<String, u64>,
     /// How often each fault struck, and when last.
     pub struck: BTreeMap<&'static str, (u64, Duration)>,
     /// By number.
@@ -178,6 +141,7 @@ impl Book {
             registered: BTreeSet::new(),
             nodes: BTreeSet::new(),
             meddled: BTreeMap::new(),
+            forcings: BTreeMap::new(),
             struck: BTreeMap::new(),
             replicas: BTreeMap::new(),
             changed: Changed::default(),
@@ -259,6 +223,7 @@ impl Book {
         let Some(claim) = detail.strip_prefix("nodeclaims/").filter(|_| forces) else {
             return;
         };
+        *self.forcings.entry(claim.to_owned()).or_default() += 1;
         for facts in self.claims.values_mut() {
             if facts.name == claim && facts.gone.is_none() {
                 facts.forced = Some(at);
@@ -331,6 +296,7 @@ impl Book {
                 seen: at,
                 deleting: None,
                 released: None,
+                stripped: false,
                 forced: None,
                 expires: expires(&change.after),
                 gone: None,
@@ -341,15 +307,38 @@ impl Book {
             if is_true(&change.after, NODE_REGISTERED) {
                 self.registered.insert(object::uid(&change.after).to_owned());
             }
-            if change.releases() {
+            if change.is_held() {
+                (facts.released, facts.stripped) = (None, false);
+            } else if change.releases() {
+                facts.stripped = !is_ours(change, &self.open);
+            }
+            let released = change.releases() || change.deleted;
+            if released && !facts.stripped {
                 facts.released.get_or_insert(at);
             }
             if change.deleted {
-                facts.released.get_or_insert(at);
                 facts.deleting.get_or_insert(at);
                 facts.gone.get_or_insert(at);
             }
         }
+    }
+
+    /// Whether it is a replica that takes our finalizer off a claim.
+    pub fn releases_itself(&self, change: &Versions) -> bool {
+        change.releases() && is_ours(change, &self.open)
+    }
+
+    /// How often each claim lost something for which it is bought or given back for again, by name: machines that broke or
+    /// went by themselves, and what others forced.
+    pub fn losses(&self) -> BTreeMap<String, u64> {
+        let mut losses = self.forcings.clone();
+        for machine in self.machines.values().filter(|machine| machine.lost) {
+            let claim = machine.claim.as_ref().and_then(|uid| self.claims.get(uid));
+            if let Some(claim) = claim {
+                *losses.entry(claim.name.clone()).or_default() += 1;
+            }
+        }
+        losses
     }
 
     /// The machines that were bought for a claim, oldest first.
@@ -399,44 +388,6 @@ impl Book {
         self.struck
             .get(name)
             .is_some_and(|(_, last)| now.saturating_sub(*last) <= span)
-    }
-}
-
-impl Machine {
-    fn new(truth: &InstanceTruth, claim: Option<String>, now: Duration) -> Self {
-        let mut machine = Self {
-            id: truth.id.clone(),
-            name: truth.name.clone(),
-            claim,
-            status: truth.status,
-            reason: truth.reason.clone(),
-            profile: truth.profile,
-            zone: truth.zone.clone(),
-            class: truth.class,
-            address: None,
-            seen: now,
-            broken: None,
-            lost: false,
-            gone: None,
-        };
-        machine.update(truth, now);
-        machine
-    }
-
-    fn update(&mut self, truth: &InstanceTruth, now: Duration) {
-        if self.name != truth.name {
-            self.name.clone_from(&truth.name);
-        }
-        if self.address.is_none() {
-            self.address = truth.address.map(|address| address.to_string());
-        }
-        let fell = self.status == "running" && truth.status != "running";
-        (self.status, self.reason) = (truth.status, truth.reason.clone());
-        // A machine with another profile than asked for shows it when it runs.
-        (self.profile, self.class) = (truth.profile, truth.class);
-        if fell || !self.is_live() {
-            self.broken = Some(now);
-        }
     }
 }
 

@@ -35,10 +35,17 @@ impl Versions {
 
     /// Whether our finalizer was on before and is off now, or went with the object.
     pub fn releases(&self) -> bool {
-        let has = |claim: &Value| object::finalizers(claim).contains(&TERMINATION_FINALIZER);
-        let had = self.before.as_deref().is_some_and(has);
-        had && (self.deleted || !has(&self.after))
+        self.before.as_deref().is_some_and(is_held) && !self.is_held()
     }
+
+    /// Whether our finalizer is on now.
+    pub fn is_held(&self) -> bool {
+        !self.deleted && is_held(&self.after)
+    }
+}
+
+fn is_held(claim: &Value) -> bool {
+    object::finalizers(claim).contains(&TERMINATION_FINALIZER)
 }
 
 /// What changed since the last entry, oldest first.

@@ -17,6 +17,7 @@ mod holds;
 mod leases;
 mod leftovers;
 mod limits;
+mod machine;
 mod manners;
 mod overlap;
 mod ownership;
@@ -39,14 +40,15 @@ mod told;
 mod trust;
 mod writes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use book::{Book, ClaimFacts, Machine, Sent};
+pub use book::{Book, ClaimFacts, Sent};
 pub(super) use claims::is_true;
 pub(super) use limits::is_reached_exactly;
+pub use machine::Machine;
 pub(super) use manners::service;
 pub(super) use ownership::target;
 pub use plans::ILLEGAL_PLAN;
@@ -260,6 +262,11 @@ impl Judge {
     /// The names of claims to which nothing happened.
     pub fn sound(&self) -> BTreeSet<String> {
         self.book.sound()
+    }
+
+    /// How often each claim lost something, by name.
+    pub fn losses(&self) -> BTreeMap<String, u64> {
+        self.book.losses()
     }
 
     /// What rare things were seen.

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::book::{Book, Machine, Sent};
+use super::book::{Book, Sent};
+use super::machine::Machine;
 use super::purchases::bought_for;
 use super::{Check, Findings, Truth};
 use crate::sim::history::{Edge, Entry, What, Who};

@@ -9,7 +9,8 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::book::{Book, Machine};
+use super::book::Book;
+use super::machine::Machine;
 use super::ownership::target;
 use super::{Check, Findings, Truth};
 use crate::api::names::NODE_REGISTERED;

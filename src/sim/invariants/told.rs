@@ -9,7 +9,8 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::book::{Book, Machine};
+use super::book::Book;
+use super::machine::Machine;
 use super::ownership::target;
 use super::{Check, Findings, Truth};
 use crate::api::names::{REASON_SPOT_PREEMPTION, WITHHELD_STOPPING};

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::book::{Book, Machine};
+use super::book::Book;
 use super::claims::is_true;
+use super::machine::Machine;
 use super::{Check, Findings, Truth};
 use crate::api::names::{
     CAPACITY_TYPE, CAPACITY_TYPE_ON_DEMAND, CAPACITY_TYPE_SPOT, INSTANCE_TYPE, LAUNCHED, NODE_REGISTERED,

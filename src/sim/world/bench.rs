@@ -1,6 +1,6 @@
 //! The judge at his bench: shown every entry together with both servers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -72,6 +72,11 @@ impl Bench {
     /// The names of claims to which nothing happened.
     pub(super) fn sound(&self) -> BTreeSet<String> {
         self.judge().sound()
+    }
+
+    /// How often each claim lost something, by name.
+    pub(super) fn losses(&self) -> BTreeMap<String, u64> {
+        self.judge().losses()
     }
 
     fn truth(&self, since_start: Duration) -> Truth<'_> {

@@ -288,6 +288,7 @@ impl World {
             trace: history.hash(),
             counts: tally.deeds,
             sound: self.bench.sound(),
+            losses: self.bench.losses(),
             history,
         }
     }

@@ -105,6 +105,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// Claims that joined and to which nothing happened, by name.
     pub sound: BTreeSet<String>,
+    /// How often each claim lost something for which it is bought or given back for again, by name.
+    pub losses: BTreeMap<String, u64>,
     /// What is remembered.
     pub history: History,
 }

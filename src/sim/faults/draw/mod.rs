@@ -112,6 +112,7 @@ impl Plan {
             let often = rng.u8(1..=3);
             // Drawn for absent kinds too, so that a new kind at the end of the list changes no seed's others.
             let mut own = rng.fork();
+            let occurs = occurs && (!is_rarer(name) || own.bool());
             if occurs && side.has(name) {
                 for _ in 0..often {
                     let injection = injection(name, world, lasts, &mut own);
@@ -130,6 +131,15 @@ impl FaultName {
     pub fn expected() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied()
     }
+}
+
+/// Whether a kind occurs in half as many seeds as others do. There are enough of these in a campaign, and the histories of the
+/// other half stay what they were before there was such a kind.
+fn is_rarer(name: FaultName) -> bool {
+    matches!(
+        name,
+        FaultName::Meddling(MeddlingKind::OldVersion | MeddlingKind::ClassDeleted)
+    )
 }
 
 /// What must go wrong besides for a fault to show: a page can fail only where there are several, a machine is renamed
@@ -220,8 +230,8 @@ fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> 
 }
 
 /// In milliseconds: mostly short, sometimes a minute or two, seldom ten. A pause is mostly longer than a Lease, since
-/// nobody notices a shorter one; pages go wrong for longer than from one sweep of all machines to the next; and machines
-/// may not go for an hour, or until everything is put right.
+/// nobody notices a shorter one; pages go wrong for longer than from one sweep of all machines to the next; machines may
+/// not go for an hour, or until everything is put right; and a startup taint may stay for longer than anybody waits.
 fn span(fault: &Fault, rng: &mut Rng) -> u64 {
     match (fault.name(), rng.u8(..10)) {
         (_, 6..) if holds_machines(fault) => rng.u64(600_000..3_600_000),
@@ -234,6 +244,9 @@ fn span(fault: &Fault, rng: &mut Rng) -> u64 {
         // Machines begin to run half a minute after they were ordered; how a node is shows over minutes.
         (FaultName::Machine(MachineKind::Flaps), _) => rng.u64(300_000..1_200_000),
         (FaultName::Machine(_), _) => rng.u64(60_000..300_000),
+        // A claim must be made meanwhile and its Node be ready but for it; a Node has half an hour to become so.
+        (FaultName::Meddling(MeddlingKind::StartupTaintStays), 7..) => rng.u64(1_900_000..2_300_000),
+        (FaultName::Meddling(MeddlingKind::StartupTaintStays), _) => rng.u64(240_000..900_000),
         (FaultName::Meddling(kind), _) if kind.lasts() => rng.u64(30_000..300_000),
         // What is sold is read every ten minutes, what classes name every five.
         (FaultName::Cloud(kind), _) if is_withdrawal(kind) => rng.u64(300_000..1_200_000),

@@ -8,8 +8,9 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch,
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{Meddler, pods};
-use crate::api::names::GROUP;
+use super::agent::{self, Agent};
+use super::{Meddler, like, pods};
+use crate::api::names::{GROUP, IBM_GROUP};
 use crate::sim::faults::desk::Desk;
 use crate::sim::faults::names::MeddlingKind;
 
@@ -21,7 +22,7 @@ const LIMIT: (&str, &str) = ("cpu", "1");
 const TRIES: usize = 5;
 
 /// How something is taken back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Undo {
     /// The taint comes off this Node.
     Untaint(String),
@@ -29,6 +30,10 @@ pub enum Undo {
     Budget(String, String),
     /// This pool has these limits again, if it had any.
     Limits(String, Option<Value>),
+    /// This class is there again, as it was.
+    Class(Box<DynamicObject>),
+    /// New Nodes of this pool have these startup taints again, if any, and the agent is back.
+    StartupTaints(String, Value, Agent),
 }
 
 /// Does it, if it can be done; how it is taken back.
@@ -37,6 +42,8 @@ pub(super) async fn meddle(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Optio
         MeddlingKind::TaintNewNode => taint(meddler, rng).await,
         MeddlingKind::BudgetOfNone => forbid_evictions(meddler, rng).await,
         MeddlingKind::SecondBudget => double_budget(meddler, rng).await,
+        MeddlingKind::ClassDeleted => delete_class(meddler, rng).await,
+        MeddlingKind::StartupTaintStays => agent::meddle(meddler, rng).await,
         _ => lower_limits(meddler, rng).await,
     }
 }
@@ -45,7 +52,16 @@ pub(super) async fn meddle(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Optio
 pub(in crate::sim::faults) async fn take_back(desk: &Desk, undo: &Undo) {
     let client = desk.parts().server.admin();
     let done = match undo {
-        Undo::Untaint(node) => untaint(&Api::all(client), node).await,
+        Undo::Untaint(node) => untaint(&Api::all(client), node, AGENT_TAINT).await,
+        Undo::Class(class) => make_anew(&classes(client), class).await,
+        Undo::StartupTaints(pool, taints, agent) => {
+            agent.comes_back();
+            let patch = json!({"spec": {"template": {"spec": {"startupTaints": taints}}}});
+            pools(client)
+                .patch(pool, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .map(drop)
+        }
         Undo::Budget(namespace, name) => {
             let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, namespace);
             budgets.delete(name, &DeleteParams::default()).await.map(drop)
@@ -67,9 +83,17 @@ pub(in crate::sim::faults) async fn take_back(desk: &Desk, undo: &Undo) {
     }
 }
 
-fn pools(client: kube::Client) -> Api<DynamicObject> {
+pub(super) fn pools(client: kube::Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(GROUP, "v1", "NodePool");
     Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "nodepools"))
+}
+
+fn classes(client: kube::Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(IBM_GROUP, "v1alpha1", "IBMNodeClass");
+    Api::all_with(
+        client,
+        &ApiResource::from_gvk_with_plural(&kind, "ibmnodeclasses"),
+    )
 }
 
 /// The newest Node, as that is what such an agent waits for.
@@ -93,12 +117,13 @@ async fn taint(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kub
     Ok(Some(Undo::Untaint(name)))
 }
 
-async fn untaint(nodes: &Api<Node>, name: &str) -> Result<(), kube::Error> {
+/// Takes a taint off a Node, whoever else writes to it meanwhile.
+pub(super) async fn untaint(nodes: &Api<Node>, name: &str, key: &str) -> Result<(), kube::Error> {
     let mut tried = 0;
     loop {
         let node = nodes.get(name).await?;
         let mut taints = taints(&node);
-        taints.retain(|taint| taint["key"] != AGENT_TAINT);
+        taints.retain(|taint| taint["key"] != key);
         let patch = json!({
             "metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints},
         });
@@ -182,4 +207,38 @@ async fn lower_limits(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Und
         .await?;
     let before = pool.data["spec"].get("limits").cloned();
     Ok(Some(Undo::Limits(name, before)))
+}
+
+/// A class that a claim uses: its finalizer keeps it, and until it is there again nothing can be bought for the claim.
+async fn delete_class(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let claims = meddler.claims().list(&ListParams::default()).await?.items;
+    let is_used = |class: &DynamicObject| {
+        let uses = |claim: &DynamicObject| claim.data["spec"]["nodeClassRef"]["name"] == class.name_any();
+        claims.iter().any(uses)
+    };
+    let classes = classes(meddler.client.clone());
+    let mut there = classes.list(&ListParams::default()).await?.items;
+    there.retain(|class| class.metadata.deletion_timestamp.is_none() && is_used(class));
+    let Some(class) = meddler.meddling.pick(&there, ResourceExt::name_any, rng) else {
+        return Ok(None);
+    };
+    let name = class.name_any();
+    meddler.tell(&format!("ibmnodeclasses/{name}"));
+    classes.delete(&name, &DeleteParams::default()).await?;
+    Ok(Some(Undo::Class(Box::new(class))))
+}
+
+/// Whoever deleted a class by mistake cannot take that back: he forces it out, if it is still there, and applies his manifest,
+/// which says nothing of what others wrote on it.
+async fn make_anew(classes: &Api<DynamicObject>, class: &DynamicObject) -> Result<(), kube::Error> {
+    let name = class.name_any();
+    let there = classes.get_opt(&name).await?;
+    if there.is_some_and(|class| class.metadata.deletion_timestamp.is_some()) {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        // It may have gone by itself meanwhile.
+        let _ = classes.patch(&name, &PatchParams::default(), &patch).await;
+    }
+    let mut class = like(class, &name);
+    class.metadata.annotations = None;
+    classes.create(&PostParams::default(), &class).await.map(drop)
 }

@@ -16,7 +16,9 @@ use super::names::{FaultName, MeddlingKind};
 use crate::api::names::{CAPACITY_TYPE, DO_NOT_DISRUPT, GROUP};
 
 mod account;
+mod agent;
 mod lasting;
+mod older;
 mod pods;
 #[cfg(test)]
 mod tests;
@@ -78,6 +80,10 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> O
         MeddlingKind::StripFinalizer => meddler.strip_finalizer(rng).await,
         MeddlingKind::DeleteNode => meddler.delete_node(rng).await,
         MeddlingKind::ImpostorNode => meddler.pose_as_node(rng).await,
+        MeddlingKind::OldVersion => {
+            older::meddle(&meddler, rng);
+            Ok(())
+        }
         MeddlingKind::DeletePod | MeddlingKind::ForceDeletePod | MeddlingKind::UndisturbedPod => {
             pods::meddle(&meddler, rng).await
         }
@@ -88,7 +94,9 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> O
         MeddlingKind::TaintNewNode
         | MeddlingKind::BudgetOfNone
         | MeddlingKind::SecondBudget
-        | MeddlingKind::LimitsLowered => match lasting::meddle(&meddler, rng).await {
+        | MeddlingKind::LimitsLowered
+        | MeddlingKind::ClassDeleted
+        | MeddlingKind::StartupTaintStays => match lasting::meddle(&meddler, rng).await {
             Ok(undo) => return undo,
             Err(error) => Err(error),
         },

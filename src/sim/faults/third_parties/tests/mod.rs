@@ -1,14 +1,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, Taint};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::EvictParams;
 
 use super::*;
+use crate::api::NodeClaim;
 use crate::api::crd::definitions;
-use crate::api::{NodeClaim, NodePool};
 use crate::clock::Clock;
 use crate::cloud::InstanceName;
 use crate::sim::actors::kubelet::behavior::Oddities;
@@ -17,6 +15,9 @@ use crate::sim::history::What;
 use crate::sim::ibm::{self, Cloud};
 use crate::sim::kube::identity::Keys;
 use crate::sim::kube::{ApiServer, Options};
+
+mod lasting;
+mod older;
 
 struct Town {
     server: ApiServer,
@@ -174,30 +175,6 @@ async fn nodes_are_edited_and_deleted() {
     assert!(nodes.get_opt("n").await.unwrap().is_none());
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_newest_node_is_tainted_until_that_is_taken_back() {
-    let town = Town::new().await;
-    town.node("old").await;
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    town.node("new").await;
-    let nodes: Api<Node> = Api::all(town.server.admin());
-    let taints = |node: Node| node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-    let told = town.meddle(MeddlingKind::TaintNewNode).await;
-    assert_eq!(told, ["n5-no-execute-taint nodes/new"]);
-    town.meddle(MeddlingKind::AddTaint).await;
-    let effects = |taints: &[Taint]| taints.iter().filter(|it| it.effect == "NoExecute").count();
-    assert_eq!(effects(&taints(nodes.get("new").await.unwrap())), 1);
-    assert_eq!(
-        town.meddle(MeddlingKind::TaintNewNode).await,
-        [""; 0],
-        "it is there already"
-    );
-    town.desk.clear().await;
-    for name in ["old", "new"] {
-        assert_eq!(effects(&taints(nodes.get(name).await.unwrap())), 0, "{name}");
-    }
-}
-
 /// A pod that has been on a node for half an hour.
 async fn pod(town: &Town, name: &str, node: &str) {
     let pods: Api<Pod> = Api::namespaced(town.server.admin(), "default");
@@ -244,75 +221,6 @@ async fn pods_are_touched_on_nodes_that_go_if_any_does() {
     );
     let names = pods.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(names.len(), 2, "one is gone at once");
-}
-
-#[tokio::test(start_paused = true)]
-async fn pods_cannot_be_evicted_until_the_budget_goes() {
-    let town = Town::new().await;
-    assert_eq!(town.meddle(MeddlingKind::BudgetOfNone).await, [""; 0]);
-    pod(&town, "a", "goes").await;
-    let pods: Api<Pod> = Api::namespaced(town.server.admin(), "default");
-    // Nobody guards a pod that does not run yet.
-    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
-    let runs = Patch::Merge(json!({"status": ready}));
-    pods.patch_status("a", &PatchParams::default(), &runs)
-        .await
-        .unwrap();
-    let evict = || async { pods.evict("a", &EvictParams::default()).await };
-    let code = |refused: kube::Error| match refused {
-        kube::Error::Api(status) => status.code,
-        other => panic!("{other}"),
-    };
-    assert_eq!(
-        town.meddle(MeddlingKind::SecondBudget).await,
-        [""; 0],
-        "there is no first"
-    );
-    let told = town.meddle(MeddlingKind::BudgetOfNone).await;
-    assert!(told[0].starts_with("w2-budget-of-none poddisruptionbudgets/default/nobody-"));
-    let first = told[0].rsplit('/').next().unwrap().to_owned();
-    assert_eq!(code(evict().await.unwrap_err()), 429);
-    let told = town.meddle(MeddlingKind::SecondBudget).await;
-    assert!(told[0].contains(&format!("w2-second-budget poddisruptionbudgets/default/{first}-")));
-    assert_eq!(code(evict().await.unwrap_err()), 500);
-    town.desk.clear().await;
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(town.server.admin(), "default");
-    assert_eq!(budgets.list(&ListParams::default()).await.unwrap().items, []);
-    evict().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_limits_of_a_pool_are_lowered_and_come_back() {
-    for limits in [
-        Value::Null,
-        json!({"nodes": "3"}),
-        json!({"cpu": "8", "nodes": "3"}),
-    ] {
-        let town = Town::new().await;
-        assert_eq!(town.meddle(MeddlingKind::LimitsLowered).await, [""; 0]);
-        let pool = json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "general"},
-            "spec": {"limits": limits, "template": {"spec": {
-                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
-                "requirements": [],
-            }}},
-        });
-        let pools: Api<NodePool> = Api::all(town.server.admin());
-        let pool = serde_json::from_value(pool).unwrap();
-        let before = pools.create(&PostParams::default(), &pool).await.unwrap();
-        let told = town.meddle(MeddlingKind::LimitsLowered).await;
-        assert_eq!(told, ["m3-limits-lowered nodepools/general"]);
-        let lowered = json!(pools.get("general").await.unwrap().spec);
-        assert_eq!(lowered["limits"]["cpu"], "1");
-        assert_eq!(
-            town.meddle(MeddlingKind::LimitsLowered).await,
-            [""; 0],
-            "they are low"
-        );
-        town.desk.clear().await;
-        let after = pools.get("general").await.unwrap();
-        assert_eq!(json!(after.spec), json!(before.spec), "{limits}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
