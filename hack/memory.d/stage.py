@@ -104,9 +104,11 @@ class Cluster:
     def connection(self):
         """One for each thread, and another where it has been idle: the server closes those after half a minute."""
         if time.monotonic() - getattr(self.connections, "used", float("-inf")) >= IDLE_SECONDS_MAX:
-            host = self.server.removeprefix("https://")
-            self.connections.one = http.client.HTTPSConnection(host, context=self.tls)
+            self.connections.one = self.connect()
         return self.connections.one
+
+    def connect(self):
+        return http.client.HTTPSConnection(self.server.removeprefix("https://"), context=self.tls)
 
     def create(self, path, body):
         return self.call("POST", path, body)
@@ -150,6 +152,30 @@ class Cluster:
         with open(file, "w") as written:
             json.dump({**self.config, "users": users}, written)
         return file
+
+
+class Changes:
+    """Counts the writes to a cluster since it was made, and those to objects of one kind among them. Every write moves the
+    revision of the whole cluster by one."""
+
+    def __init__(self, cluster, path):
+        self.cluster, self.path, self.seen = cluster, path, []
+        self.since = int(cluster.call("GET", path)["metadata"]["resourceVersion"])
+        threading.Thread(target=self.follow, daemon=True).start()
+
+    def follow(self):
+        connection = self.cluster.connect()
+        connection.request("GET", f"{self.path}?watch=true&resourceVersion={self.since}")
+        for line in connection.getresponse():
+            self.seen.append(int(json.loads(line)["object"]["metadata"]["resourceVersion"]))
+
+    def until_now(self):
+        """How many there were, and how many of the kind."""
+        listed = self.cluster.call("GET", self.path)
+        now = int(listed["metadata"]["resourceVersion"])
+        last = max(int(it["metadata"]["resourceVersion"]) for it in listed["items"])
+        until("all changes were told", lambda: last <= self.since or last in self.seen)
+        return now - self.since, sum(revision <= now for revision in self.seen)
 
 
 class Account:
@@ -234,9 +260,17 @@ class Stage:
         return int(kib) / 1000
 
     def requests_sent(self):
+        """Those to the cloud."""
+        return self.counted("karpenter_ibm_api_requests_total")
+
+    def plans_made(self):
+        return self.counted("karpenter_ibm_provisioning_solve_duration_seconds_count")
+
+    def counted(self, name):
+        """What the operator says that it has counted, whatever the labels."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
-        counted = [line for line in lines if line.startswith("karpenter_ibm_api_requests_total{")]
+        counted = [line for line in lines if re.split(r"[{ ]", line)[0] == name]
         return sum(float(line.split()[-1]) for line in counted)
 
     def end(self):

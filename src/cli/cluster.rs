@@ -54,11 +54,11 @@ mod serving {
 #[cfg(feature = "sim")]
 mod serving {
     use anyhow::Context;
-    use tokio::signal::unix::{SignalKind, signal};
     use tokio_util::sync::CancellationToken;
 
     use super::ServeArgs;
     use crate::api::crd::definitions;
+    use crate::cli::signals::stop_on_signal;
     use crate::cli::{BadInput, kubeconfig, output};
     use crate::clock::Clock;
     use crate::sim::kube::identity::Keys;
@@ -71,8 +71,8 @@ mod serving {
     }
 
     async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let stop = CancellationToken::new();
+        stop_on_signal(&stop)?;
         let listener = serve::listen(args.listen)
             .await
             .map_err(|error| unusable_address(&error))?;
@@ -91,16 +91,6 @@ mod serving {
             &serve::kubeconfig(&server, &url),
         )?;
         output::data(format_args!("listening on {url}"))?;
-        let stop = CancellationToken::new();
-        let told = stop.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            told.cancel();
-        });
         serve::serve(&server, listener, stop).await?;
         Ok(())
     }

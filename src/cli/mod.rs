@@ -20,6 +20,8 @@ mod objects;
 pub mod offerings;
 pub mod output;
 mod planning;
+#[cfg(feature = "sim")]
+mod signals;
 pub mod solve;
 
 pub use bad_input::{BadInput, Interrupted};

@@ -6,6 +6,7 @@
 pub mod approver;
 pub mod capacity;
 pub mod compute;
+mod conditions;
 pub mod context;
 pub mod credentials;
 pub mod definitions;

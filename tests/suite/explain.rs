@@ -2,10 +2,11 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use karpenter_ibm::api::{IBMNodeClass, NodeClaim};
 use karpenter_ibm::sim::kube::write;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -82,6 +83,23 @@ fn pod(name: &str, cpu: &str, more: &Value) -> Value {
         .unwrap()
         .extend(more.as_object().unwrap().clone());
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")}, "spec": spec})
+}
+
+/// A claim of the pool `red`.
+fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "red"}},
+        "spec": {"requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"}},
+    })
+}
+
+/// One whose machine was not chosen yet, with room for so many processors.
+fn open_claim(name: &str, cpu: &str) -> Value {
+    let mut open = claim(name);
+    open["spec"]["resources"] = json!({"requests": {"cpu": cpu, "memory": "8Gi", "pods": "10"}});
+    open["spec"]["taints"] = json!([{"key": "team", "value": "red", "effect": "NoSchedule"}]);
+    open
 }
 
 fn tolerant() -> Value {
@@ -169,13 +187,6 @@ fn an_offering_that_is_withheld_is_told_with_the_time() {
 fn the_claim_that_a_pod_waits_for_is_told_with_how_far_it_has_come_and_since_when() {
     let simulator = cluster();
     let condition = |type_: &str, status: &str, message: &str| json!({"type": type_, "status": status, "reason": "X", "message": message, "lastTransitionTime": "2026-11-16T10:01:00Z"});
-    let claim = json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-        "metadata": {"name": "red-x", "labels": {"karpenter.sh/nodepool": "red"}},
-        "spec": {"nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
-            "requirements": [], "resources": {"requests": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
-            "taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]},
-    });
     let conditions = [
         condition("Launched", "True", "bought"),
         condition("Registered", "Unknown", "the machine has not joined"),
@@ -183,7 +194,7 @@ fn the_claim_that_a_pod_waits_for_is_told_with_how_far_it_has_come_and_since_whe
     status::<NodeClaim>(
         &simulator,
         "red-x",
-        Some(claim),
+        Some(open_claim("red-x", "4")),
         &json!({"conditions": conditions}),
     );
     write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
@@ -210,22 +221,11 @@ fn the_claim_that_a_pod_waits_for_is_told_with_how_far_it_has_come_and_since_whe
 #[test]
 fn a_pod_waits_for_the_claim_that_was_made_for_it() {
     let simulator = cluster();
-    let claim = |name: &str, cpu: &str, pods: &str| {
-        json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "red"},
-                "annotations": {"karpenter-ibm.sh/nominated-pods": pods}},
-            "spec": {"nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
-                "requirements": [], "resources": {"requests": {"cpu": cpu, "memory": "8Gi", "pods": "10"}},
-                "taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]},
-        })
-    };
     write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
     let made = pod_status(&simulator, "p", &json!({"phase": "Pending"}));
-    for claim in [
-        claim("red-a", "64", ""),
-        claim("red-b", "4", &made.uid().unwrap()),
-    ] {
+    let mut own = open_claim("red-b", "4");
+    own["metadata"]["annotations"] = json!({"karpenter-ibm.sh/nominated-pods": made.uid().unwrap()});
+    for claim in [open_claim("red-a", "64"), own] {
         write::insert(&simulator.cluster, claim);
     }
     let (said, _) = explain(&simulator, &["p"]);
@@ -348,18 +348,13 @@ fn a_node_that_has_joined_and_is_not_ready_for_work_is_told_with_its_claim() {
     let simulator = cluster();
     let own = json!({"karpenter.sh/nodepool": "red", "karpenter.sh/registered": "true"});
     node(&simulator, "red-a", &own);
-    let made = json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-        "metadata": {"name": "red-a", "labels": {"karpenter.sh/nodepool": "red"}},
-        "spec": {"requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"}},
-    });
     let done = |type_: &str| {
         json!({"type": type_, "status": "True", "reason": type_, "message": "",
             "lastTransitionTime": "2026-11-16T09:40:00Z"})
     };
     let fares = json!({"providerID": "ibm:///us-south/1", "nodeName": "red-a",
         "conditions": [done("Launched"), done("Registered")]});
-    status::<NodeClaim>(&simulator, "red-a", Some(made), &fares);
+    status::<NodeClaim>(&simulator, "red-a", Some(claim("red-a")), &fares);
     write::insert(&simulator.cluster, pod("p", "1", &json!({})));
     let (said, _) = explain(&simulator, &["p"]);
     assert!(
@@ -370,4 +365,46 @@ fn a_node_that_has_joined_and_is_not_ready_for_work_is_told_with_its_claim() {
         said.contains("which has since 2026-11-16T09:40:00Z to be ready for work"),
         "{said}"
     );
+}
+
+/// One machine of four processors for both pods is cheaper than two machines; for `p` alone a smaller one will do.
+#[test]
+fn a_pod_that_a_budget_holds_on_a_node_that_goes_has_no_part_in_what_is_bought() {
+    let simulator = cluster();
+    let own = json!({"karpenter.sh/nodepool": "red", "karpenter.sh/registered": "true"});
+    node(&simulator, "red-a", &own);
+    let mut going = claim("red-a");
+    going["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
+    write::insert(&simulator.cluster, going);
+    // The pod of an owner that is not there would be collected.
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r", "namespace": "default"}});
+    write::insert(&simulator.cluster, owner);
+    let owner = runtime().block_on(async {
+        let claims: Api<NodeClaim> = Api::all(simulator.cluster.admin());
+        claims.delete("red-a", &DeleteParams::default()).await.unwrap();
+        let sets: Api<ReplicaSet> = Api::default_namespaced(simulator.cluster.admin());
+        sets.get("r").await.unwrap().uid()
+    });
+    let mut held = pod("held", "2", &tolerant());
+    held["spec"]["nodeName"] = "red-a".into();
+    held["metadata"]["labels"] = json!({"app": "held"});
+    held["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": owner, "controller": true}]);
+    write::insert(&simulator.cluster, held);
+    write::insert(&simulator.cluster, pod("p", "1", &tolerant()));
+    let bought = |size: &str| {
+        let (said, _) = explain(&simulator, &["p"]);
+        let told = said.lines().next().unwrap_or_default();
+        assert!(
+            told.contains("can have a new node of NodePool red: a spot "),
+            "{said}"
+        );
+        assert!(told.contains(size), "{size}: {said}");
+    };
+    bought("-4x");
+
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "held", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "held"}}}});
+    write::insert(&simulator.cluster, budget);
+    bought("-2x");
 }

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::running::Announcement;
+use crate::cli::signals::stop_on_signal;
 use crate::cli::{BadInput, output};
 use crate::clock::Clock;
 use crate::ibm::builtin;
@@ -63,7 +63,8 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let server = Server::bind(cloud.clone(), args.listen)
         .await
         .map_err(|error| refusal(&error))?;
-    let stop = stop_on_signal()?;
+    let stop = CancellationToken::new();
+    stop_on_signal(&stop)?;
     let url = format!("http://{}", server.address());
     let _announcement = Announcement::publish(&url).inspect_err(|error| {
         output::talk(format_args!(
@@ -93,18 +94,4 @@ fn refusal(error: &ServeError) -> anyhow::Error {
             .hint("--listen 127.0.0.1:0 takes any port that is free")
             .into(),
     }
-}
-
-/// Canceled by the first SIGINT or SIGTERM.
-fn stop_on_signal() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut signals = signal(kind).context("listening for signals")?;
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            stop.cancel();
-        });
-    }
-    Ok(stop)
 }

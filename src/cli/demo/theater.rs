@@ -12,7 +12,6 @@ use anyhow::Context;
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +20,7 @@ use super::pace;
 use super::screen::Screen;
 use super::show::{Afterwards, Show, Tempo};
 use crate::cli::cloud::running::{Announcement, make_folder};
+use crate::cli::signals::stop_on_signal;
 use crate::cli::{BadInput, Interrupted, kubeconfig, output};
 use crate::clock::Clock;
 use crate::sim::ibm::{self, Answers, Cloud, Server};
@@ -96,19 +96,6 @@ fn unusable(flag: &str, error: &dyn std::error::Error) -> anyhow::Error {
     BadInput::new(format!("{flag}: {text}{cause}"))
         .hint("choose a port of 127.0.0.1 or [::1] that is free; port 0 takes any")
         .into()
-}
-
-/// Canceled by SIGINT and SIGTERM.
-fn stop_on_signal(stop: &CancellationToken) -> anyhow::Result<()> {
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut signals = signal(kind).context("listening for signals")?;
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            stop.cancel();
-        });
-    }
-    Ok(())
 }
 
 /// An empty cluster whose time begins now: clients compare its certificates with their own clocks.

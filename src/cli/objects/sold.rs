@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use crate::api::IBMNodeClass;
 use crate::controllers::node_class::Resolved;
 use crate::ibm::builtin::{self, Profile};
-use crate::ibm::prices::{Known, PriceTable, Source};
+use crate::ibm::prices::PriceTable;
 use crate::model::offerings::types_for;
 use crate::model::{
-    Cards, DiscountFactors, InstanceType, Kind, LocalDisk, PriceSource, Priced, Sold, SubnetFacts, Withheld,
+    Cards, DiscountFactors, InstanceType, Kind, LocalDisk, Priced, Sold, SubnetFacts, Withheld,
 };
 
 const GIB: i64 = 1 << 30;
@@ -62,20 +62,7 @@ fn kind(profile: &Profile, region: &str, prices: &PriceTable) -> Kind {
         spot: if profile.spot { Sold::Yes } else { Sold::No },
         on_demand: Sold::Yes,
         spot_price: None,
-        on_demand_price: prices.quote(profile.name).on_demand.map(priced),
-    }
-}
-
-fn priced(known: Known) -> Priced {
-    let source = match known.source {
-        Source::Catalogue { at } => PriceSource::Catalogue { at },
-        Source::BuiltIn { certainty } => PriceSource::BuiltIn {
-            certainty: certainty.as_str(),
-        },
-    };
-    Priced {
-        price: known.price,
-        source,
+        on_demand_price: prices.quote(profile.name).on_demand.map(Priced::from),
     }
 }
 

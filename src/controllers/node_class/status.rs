@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::judge::Verdict;
 use crate::api::{Condition, IBMNodeClass, IBMNodeClassStatus, names};
 use crate::cloud;
+use crate::controllers::conditions::{self, said};
 
 /// After a verdict: what was resolved, and whether the class can be used.
 pub(super) fn judged(class: &IBMNodeClass, verdict: Verdict, now: Timestamp) -> IBMNodeClassStatus {
@@ -74,31 +75,14 @@ pub(super) fn owned(class: &IBMNodeClass) -> IBMNodeClassStatus {
     status
 }
 
-fn said(type_: &str, status: &str, reason: &str, message: String) -> Condition {
-    Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
-        last_transition_time: Timestamp::UNIX_EPOCH.into(),
-        observed_generation: None,
-    }
-}
-
 /// With the class's generation, and with the time since when each holds.
 fn dated(
     class: &IBMNodeClass,
     conditions: impl IntoIterator<Item = Condition>,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let before = |type_: &str| class.status.as_ref().and_then(|it| it.condition(type_));
-    let date = |mut condition: Condition| {
-        let same = before(&condition.type_).filter(|it| it.status == condition.status);
-        condition.last_transition_time = same.map_or_else(|| now.into(), |it| it.last_transition_time);
-        condition.observed_generation = class.metadata.generation;
-        condition
-    };
-    conditions.into_iter().map(date).collect()
+    let before = class.status.as_ref().and_then(|it| it.conditions.as_ref());
+    conditions::dated(conditions, before, class.metadata.generation, now)
 }
 
 #[cfg(test)]

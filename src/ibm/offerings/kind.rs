@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::api::{CapacityType, OfferingKey};
 use crate::ibm::prices::{Known, Quote, Source};
 use crate::ibm::vpc::types::{AvailabilityClass, Capability, InstanceProfile, ProfileDisk};
-use crate::model::{Cards, Kind, LocalDisk, PriceSource, Priced, Sold};
+use crate::model::{Cards, Kind, LocalDisk, Priced, Sold};
 
 const GIB: i64 = 1 << 30;
 /// Disks are sold in decimal units, memory in binary ones.
@@ -38,7 +38,7 @@ pub(super) fn of(profile: &InstanceProfile, quote: Quote) -> Option<Kind> {
         spot,
         on_demand,
         spot_price: quote.spot.and_then(published),
-        on_demand_price: quote.on_demand.map(priced),
+        on_demand_price: quote.on_demand.map(Priced::from),
     })
 }
 
@@ -116,23 +116,10 @@ fn local_disk(disk: &ProfileDisk) -> Option<LocalDisk> {
     })
 }
 
-fn priced(known: Known) -> Priced {
-    let source = match known.source {
-        Source::Catalogue { at } => PriceSource::Catalogue { at },
-        Source::BuiltIn { certainty } => PriceSource::BuiltIn {
-            certainty: certainty.as_str(),
-        },
-    };
-    Priced {
-        price: known.price,
-        source,
-    }
-}
-
 /// A spot price only if somebody published it: what is computed from the price on demand is left to whoever knows the
 /// user's factors.
 fn published(known: Known) -> Option<Priced> {
-    matches!(known.source, Source::Catalogue { .. }).then(|| priced(known))
+    matches!(known.source, Source::Catalogue { .. }).then(|| known.into())
 }
 
 #[cfg(test)]
@@ -142,6 +129,7 @@ mod tests {
 
     use super::*;
     use crate::ibm::builtin::Certainty;
+    use crate::model::PriceSource;
     use crate::money::Price;
 
     /// A profile as the API shows it, with these fields changed or, where `null`, taken away.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::select::Published;
 use crate::clock;
 use crate::ibm::builtin::{self, Certainty};
+use crate::model::{PriceSource, Priced};
 use crate::money::Price;
 
 /// What a spot machine costs of the on-demand price. Measured on eight flex profiles and the H100 one: 0.2499 to
@@ -34,6 +35,21 @@ pub enum Source {
 pub struct Known {
     pub price: Price,
     pub source: Source,
+}
+
+impl From<Known> for Priced {
+    fn from(known: Known) -> Self {
+        let source = match known.source {
+            Source::Catalogue { at } => PriceSource::Catalogue { at },
+            Source::BuiltIn { certainty } => PriceSource::BuiltIn {
+                certainty: certainty.as_str(),
+            },
+        };
+        Self {
+            price: known.price,
+            source,
+        }
+    }
 }
 
 /// What is known of one profile's prices.

@@ -1,9 +1,7 @@
 //! A client of the Kubernetes API that mishears what it is told, or says it once too often.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -59,15 +57,24 @@ pub(super) fn with_any_address(inner: Client) -> Client {
     )
 }
 
+/// A client whose requests take `way`, which is given the client that they would have gone by.
+pub(super) fn through<A>(inner: Client, way: impl Fn(Client, Request<Body>) -> A + Send + 'static) -> Client
+where
+    A: Future<Output = Result<Response<Body>, BoxError>> + Send + 'static,
+{
+    let namespace = inner.default_namespace().to_owned();
+    let service = service_fn(move |request| way(inner.clone(), request));
+    Client::new(service, namespace)
+}
+
 /// A client whose reads of some paths are changed.
 pub(super) fn heard(
     inner: Client,
     on: impl Fn(&str) -> bool + Clone + Send + Sync + 'static,
     change: fn(&mut Value),
 ) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let (inner, on) = (inner.clone(), on.clone());
+    through(inner, move |inner, request| {
+        let on = on.clone();
         async move {
             let watches = request
                 .uri()
@@ -81,10 +88,28 @@ pub(super) fn heard(
             let (head, body) = answer.into_parts();
             let body = body.collect_bytes().await?;
             let body = changed(&body, change);
-            Ok::<_, BoxError>(Response::from_parts(head, Body::from(body)))
+            Ok(Response::from_parts(head, Body::from(body)))
         }
-    });
-    Client::new(service, namespace)
+    })
+}
+
+/// A client whose requests are changed before they are sent.
+pub(super) fn said(
+    inner: Client,
+    change: impl Fn(&mut http::request::Parts, Bytes) -> Bytes + Clone + Send + Sync + 'static,
+) -> Client {
+    through(inner, move |inner, request| {
+        let change = change.clone();
+        async move {
+            let (mut head, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let body = change(&mut head, body);
+            inner
+                .send(Request::from_parts(head, Body::from(body)))
+                .await
+                .map_err(BoxError::from)
+        }
+    })
 }
 
 pub(super) fn changed(body: &Bytes, change: fn(&mut Value)) -> Bytes {
@@ -95,59 +120,46 @@ pub(super) fn changed(body: &Bytes, change: fn(&mut Value)) -> Bytes {
     value.to_string().into()
 }
 
-fn tells(request: &Request<Body>) -> bool {
-    let path = request.uri().path();
-    request.method() == Method::PATCH && path.contains("/nodeclaims/") && path.ends_with("/status")
+/// Whether a request writes the status of a claim.
+fn tells(method: &Method, uri: &Uri) -> bool {
+    method == Method::PATCH && uri.path().contains("/nodeclaims/") && uri.path().ends_with("/status")
 }
 
 /// Each status of a claim is written twice.
 pub(super) fn with_repeated_writes(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        async move {
-            if !tells(&request) {
-                return inner.send(request).await.map_err(BoxError::from);
-            }
-            let (head, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            let once = Request::from_parts(head.clone(), Body::from(body.clone()));
-            let answer = inner.send(once).await?;
-            if answer.status().is_success() {
-                // Without the version, which has just become old.
-                let body = changed(&body, |object| {
-                    if let Some(metadata) = object["metadata"].as_object_mut() {
-                        metadata.remove("resourceVersion");
-                    }
-                });
-                return inner
-                    .send(Request::from_parts(head, Body::from(body)))
-                    .await
-                    .map_err(BoxError::from);
-            }
-            Ok(answer)
+    through(inner, |inner, request| async move {
+        if !tells(request.method(), request.uri()) {
+            return inner.send(request).await.map_err(BoxError::from);
         }
-    });
-    Client::new(service, namespace)
+        let (head, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let once = Request::from_parts(head.clone(), Body::from(body.clone()));
+        let answer = inner.send(once).await?;
+        if answer.status().is_success() {
+            // Without the version, which has just become old.
+            let body = changed(&body, |object| {
+                if let Some(metadata) = object["metadata"].as_object_mut() {
+                    metadata.remove("resourceVersion");
+                }
+            });
+            return inner
+                .send(Request::from_parts(head, Body::from(body)))
+                .await
+                .map_err(BoxError::from);
+        }
+        Ok(answer)
+    })
 }
 
 /// Each condition of a claim is said to hold since it was last written.
 pub(super) fn with_restless_times(inner: Client, clock: Clock) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let clock = Arc::new(clock);
-    let service = service_fn(move |request: Request<Body>| {
-        let (inner, clock) = (inner.clone(), Arc::clone(&clock));
-        async move {
-            if !tells(&request) {
-                return inner.send(request).await.map_err(BoxError::from);
-            }
-            let (head, body) = request.into_parts();
-            let body = dated(&body.collect_bytes().await?, &clock);
-            let request = Request::from_parts(head, Body::from(body));
-            inner.send(request).await.map_err(BoxError::from)
+    said(inner, move |head, body| {
+        if tells(&head.method, &head.uri) {
+            dated(&body, &clock)
+        } else {
+            body
         }
-    });
-    Client::new(service, namespace)
+    })
 }
 
 fn dated(body: &Bytes, clock: &Clock) -> Bytes {

@@ -8,29 +8,22 @@ use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
-use tower::{BoxError, service_fn};
+use tower::BoxError;
+
+use super::hearsay::{said, through};
 
 /// Writes, deletions and evictions without resourceVersions. Leases are left alone: whoever cannot renew the one that it holds by
 /// cannot lead, and does no harm at all.
 pub(super) fn without_resource_versions(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            let is_lease = head.uri.path().contains("/leases/");
-            let evicts = head.uri.path().ends_with("/eviction");
-            let body = match head.method {
-                Method::PATCH | Method::PUT | Method::DELETE if !is_lease => unconditional(&body),
-                Method::POST if evicts => unconditional(&body),
-                _ => body,
-            };
-            let request = Request::from_parts(head, Body::from(body));
-            inner.send(request).await.map_err(BoxError::from)
+    said(inner, |head, body| {
+        let is_lease = head.uri.path().contains("/leases/");
+        let evicts = head.uri.path().ends_with("/eviction");
+        match head.method {
+            Method::PATCH | Method::PUT | Method::DELETE if !is_lease => unconditional(&body),
+            Method::POST if evicts => unconditional(&body),
+            _ => body,
         }
-    });
-    Client::new(service, namespace)
+    })
 }
 
 /// A body without the version that a write rests on. Which object is meant it still says.
@@ -49,10 +42,9 @@ fn unconditional(body: &Bytes) -> Bytes {
 
 /// Consistent lists show what the first of them showed. Watches, and the lists in pages that begin them, are left alone.
 pub(super) fn with_stale_lists(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
     let first: Arc<Mutex<BTreeMap<String, Bytes>>> = Arc::default();
-    let service = service_fn(move |request: Request<Body>| {
-        let (inner, first) = (inner.clone(), Arc::clone(&first));
+    through(inner, move |inner, request| {
+        let first = Arc::clone(&first);
         async move {
             let Some(collection) = consistent_list(&request) else {
                 return inner.send(request).await.map_err(BoxError::from);
@@ -72,8 +64,7 @@ pub(super) fn with_stale_lists(inner: Client) -> Client {
             }
             Ok(Response::from_parts(head, Body::from(body)))
         }
-    });
-    Client::new(service, namespace)
+    })
 }
 
 /// The path of a list that asks for the latest state and all of it at once.

@@ -3,14 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Uri};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use tower::{BoxError, service_fn};
+use tower::BoxError;
 
-use super::hearsay::{changed, heard};
+use super::hearsay::{changed, heard, said, through};
 use crate::api::names::REASON_SPOT_PREEMPTION;
 
 /// Pods are deleted where they should be evicted, and no disruption budget is looked at.
@@ -87,38 +86,32 @@ pub(super) fn with_endless_holds(inner: Client) -> Client {
 
 /// Nothing more is heard of what is withheld, and what was written is taken for something else.
 pub(super) fn forgetful(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        async move {
-            let query = request.uri().query().unwrap_or_default();
-            let concerns = request.uri().path().contains("/unavailableofferings");
-            if concerns && query.contains("watch=") {
-                std::future::pending::<()>().await;
-            }
-            let writes = concerns && request.method() != Method::GET;
-            let answer = inner.send(request).await?;
-            if !writes || !answer.status().is_success() {
-                return Ok(answer);
-            }
-            let (head, body) = answer.into_parts();
-            let body = changed(&body.collect_bytes().await?, |hold| {
-                if hold["spec"]["key"].is_string() {
-                    hold["spec"]["key"] = json!("spot:bxf-2x8:us-south-9");
-                }
-            });
-            Ok::<_, BoxError>(Response::from_parts(head, Body::from(body)))
+    through(inner, |inner, request| async move {
+        let query = request.uri().query().unwrap_or_default();
+        let concerns = request.uri().path().contains("/unavailableofferings");
+        if concerns && query.contains("watch=") {
+            std::future::pending::<()>().await;
         }
-    });
-    Client::new(service, namespace)
+        let writes = concerns && request.method() != Method::GET;
+        let answer = inner.send(request).await?;
+        if !writes || !answer.status().is_success() {
+            return Ok(answer);
+        }
+        let (head, body) = answer.into_parts();
+        let body = changed(&body.collect_bytes().await?, |hold| {
+            if hold["spec"]["key"].is_string() {
+                hold["spec"]["key"] = json!("spot:bxf-2x8:us-south-9");
+            }
+        });
+        Ok(Response::from_parts(head, Body::from(body)))
+    })
 }
 
 /// Each time claims are listed, the first of them is told how often that was: a change each time.
 pub(super) fn with_a_diary(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
     let looked = Arc::new(AtomicU64::new(0));
-    let service = service_fn(move |request: Request<Body>| {
-        let (inner, looked) = (inner.clone(), Arc::clone(&looked));
+    through(inner, move |inner, request| {
+        let looked = Arc::clone(&looked);
         async move {
             let query = request.uri().query().unwrap_or_default();
             let lists = request.method() == Method::GET
@@ -140,10 +133,9 @@ pub(super) fn with_a_diary(inner: Client) -> Client {
                     .body(Body::from(seen.to_string().into_bytes()))?;
                 inner.send(note).await?;
             }
-            Ok::<_, BoxError>(Response::from_parts(head, Body::from(body)))
+            Ok(Response::from_parts(head, Body::from(body)))
         }
-    });
-    Client::new(service, namespace)
+    })
 }
 
 /// A list with one object that is no good is refused as a whole: here, claims of a class that nobody knows.
@@ -159,41 +151,31 @@ pub(super) fn poisoned_by_one(inner: Client) -> Client {
 
 /// Watches of claims begin, and then nothing more is heard.
 pub(super) fn deaf(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        async move {
-            let query = request.uri().query().unwrap_or_default();
-            if query.contains("watch=") && request.uri().path().ends_with("/nodeclaims") {
-                std::future::pending::<()>().await;
-            }
-            inner.send(request).await.map_err(BoxError::from)
+    through(inner, |inner, request| async move {
+        let query = request.uri().query().unwrap_or_default();
+        if query.contains("watch=") && request.uri().path().ends_with("/nodeclaims") {
+            std::future::pending::<()>().await;
         }
-    });
-    Client::new(service, namespace)
+        inner.send(request).await.map_err(BoxError::from)
+    })
 }
 
 /// Whoever tells that a machine was taken back hears that it was told before.
 pub(super) fn hushed(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            let event: Value = serde_json::from_slice(&body).unwrap_or_default();
-            if head.method == Method::POST && event["reason"] == REASON_SPOT_PREEMPTION {
-                let status = json!({
-                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409, "reason": "AlreadyExists",
-                });
-                let answer = Response::builder().status(StatusCode::CONFLICT);
-                return Ok(answer.body(Body::from(status.to_string().into_bytes()))?);
-            }
-            let request = Request::from_parts(head, Body::from(body));
-            inner.send(request).await.map_err(BoxError::from)
+    through(inner, |inner, request| async move {
+        let (head, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let event: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if head.method == Method::POST && event["reason"] == REASON_SPOT_PREEMPTION {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409, "reason": "AlreadyExists",
+            });
+            let answer = Response::builder().status(StatusCode::CONFLICT);
+            return Ok(answer.body(Body::from(status.to_string().into_bytes()))?);
         }
-    });
-    Client::new(service, namespace)
+        let request = Request::from_parts(head, Body::from(body));
+        inner.send(request).await.map_err(BoxError::from)
+    })
 }
 
 /// The last IAM token that was seen, shared between both edges.
@@ -215,25 +197,4 @@ pub(super) fn with_the_token(inner: Client, overheard: Overheard) -> Client {
         }
         object.to_string().into()
     })
-}
-
-/// A client whose requests are changed before they are sent.
-pub(super) fn said(
-    inner: Client,
-    change: impl Fn(&mut http::request::Parts, Bytes) -> Bytes + Clone + Send + Sync + 'static,
-) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let (inner, change) = (inner.clone(), change.clone());
-        async move {
-            let (mut head, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            let body = change(&mut head, body);
-            inner
-                .send(Request::from_parts(head, Body::from(body)))
-                .await
-                .map_err(BoxError::from)
-        }
-    });
-    Client::new(service, namespace)
 }

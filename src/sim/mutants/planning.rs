@@ -8,10 +8,9 @@ use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use tower::{BoxError, service_fn};
+use tower::BoxError;
 
-use super::hearsay::changed;
-use super::leaving::said;
+use super::hearsay::{changed, said, through};
 use crate::api::names::NODE_INITIALIZED;
 use crate::operator::Context;
 use crate::sim::invariants::is_true;
@@ -40,27 +39,22 @@ pub(super) fn crowding(mut context: Context) -> Context {
 
 /// Each claim that is made for pods is made twice, under two names.
 pub(super) fn doubled(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        async move {
-            let makes = request.method() == Method::POST && request.uri().path().ends_with("/nodeclaims");
-            if !makes {
-                return inner.send(request).await.map_err(BoxError::from);
-            }
-            let (head, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            let once = Request::from_parts(head.clone(), Body::from(body.clone()));
-            let answer = inner.send(once).await?;
-            let mut twin: Value = serde_json::from_slice(&body)?;
-            let name = twin["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            twin["metadata"]["name"] = json!(format!("{name}-2"));
-            let twice = Request::from_parts(head, Body::from(twin.to_string().into_bytes()));
-            inner.send(twice).await?;
-            Ok::<_, BoxError>(answer)
+    through(inner, |inner, request| async move {
+        let makes = request.method() == Method::POST && request.uri().path().ends_with("/nodeclaims");
+        if !makes {
+            return inner.send(request).await.map_err(BoxError::from);
         }
-    });
-    Client::new(service, namespace)
+        let (head, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let once = Request::from_parts(head.clone(), Body::from(body.clone()));
+        let answer = inner.send(once).await?;
+        let mut twin: Value = serde_json::from_slice(&body)?;
+        let name = twin["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        twin["metadata"]["name"] = json!(format!("{name}-2"));
+        let twice = Request::from_parts(head, Body::from(twin.to_string().into_bytes()));
+        inner.send(twice).await?;
+        Ok(answer)
+    })
 }
 
 /// Claims are made with a taint that no plan knew of, so that nobody can go where a place was bought for him.
@@ -79,10 +73,9 @@ pub(super) fn for_nobody(inner: Client) -> Client {
 
 /// The first claim of a life that takes pods is deleted at once.
 pub(super) fn discontent(inner: Client) -> Client {
-    let namespace = inner.default_namespace().to_owned();
     let content = Arc::new(AtomicBool::new(false));
-    let service = service_fn(move |request: Request<Body>| {
-        let (inner, content) = (inner.clone(), Arc::clone(&content));
+    through(inner, move |inner, request| {
+        let content = Arc::clone(&content);
         async move {
             let path = request.uri().path().to_owned();
             let claim = path
@@ -97,8 +90,7 @@ pub(super) fn discontent(inner: Client) -> Client {
             if is_true(&told, NODE_INITIALIZED) && !content.swap(true, Ordering::Relaxed) {
                 inner.send(Request::delete(claim).body(Body::empty())?).await?;
             }
-            Ok::<_, BoxError>(Response::from_parts(head, Body::from(body)))
+            Ok(Response::from_parts(head, Body::from(body)))
         }
-    });
-    Client::new(service, namespace)
+    })
 }

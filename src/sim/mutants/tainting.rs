@@ -9,8 +9,9 @@ use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
-use tower::{BoxError, service_fn};
+use tower::BoxError;
 
+use super::hearsay::{changed, through};
 use crate::api::names::DISRUPTED_TAINT;
 use crate::clock::Clock;
 
@@ -22,10 +23,9 @@ type Pretended = Arc<Mutex<BTreeMap<String, Value>>>;
 
 /// Nodes that are given up are tainted late, and read as if they were tainted already.
 pub(super) fn with_late_taints(inner: Client, clock: Clock) -> Client {
-    let namespace = inner.default_namespace().to_owned();
     let pretended = Pretended::default();
-    let service = service_fn(move |request: Request<Body>| {
-        let (inner, clock, pretended) = (inner.clone(), clock.clone(), pretended.clone());
+    through(inner, move |inner, request| {
+        let (clock, pretended) = (clock.clone(), pretended.clone());
         async move {
             let path = request.uri().path().to_owned();
             if !path.starts_with("/api/v1/nodes/") {
@@ -54,8 +54,7 @@ pub(super) fn with_late_taints(inner: Client, clock: Clock) -> Client {
             });
             pretend(node, Some(change)).await
         }
-    });
-    Client::new(service, namespace)
+    })
 }
 
 /// A Node as it is said to be: with the labels and taints that were asked for.
@@ -85,7 +84,7 @@ fn tainting(body: &Bytes) -> Option<Value> {
 
 /// The version will have become old.
 fn without_version(body: &Bytes) -> Bytes {
-    super::hearsay::changed(body, |patch| {
+    changed(body, |patch| {
         if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("resourceVersion");
         }

@@ -77,11 +77,7 @@ async fn no_node_bears_an_annotation_of_ours() {
         world.claim("a").await;
         world.until_launched("a").await;
         world.join("a").await;
-        world
-            .until("registered", Duration::from_mins(1), async || {
-                world.is_true("a", "Registered").await
-            })
-            .await;
+        world.until_registered("a").await;
         let nodes: Api<Node> = Api::all(world.kube.admin());
         let node = nodes.get("a").await.unwrap();
         assert!(node.annotations().is_empty(), "{:?}", node.annotations());

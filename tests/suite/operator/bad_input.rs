@@ -8,25 +8,32 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
-use karpenter_ibm::sim::ibm::{Fault, FaultKind};
+use karpenter_ibm::sim::ibm::{Fault, FaultKind, InstanceTruth};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{World, audited, joining, while_working};
 
+impl World {
+    /// A machine of another cluster, alive, in the very resource group that is ours too.
+    async fn machine_of_a_twin(&self) -> InstanceTruth {
+        let twin = self.twin();
+        while_working(twin.replica(), async {
+            twin.claim("theirs").await;
+            twin.until_launched("theirs").await;
+        })
+        .await;
+        let [theirs] = self.living().try_into().unwrap();
+        theirs
+    }
+}
+
 /// Row "NodeClaim hand-made, without pool, with foreign provider id, edited status".
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_status_names_a_foreign_machine_neither_gets_it_nor_deletes_it() {
     let world = World::new();
-    // A twin's machine, in the very resource group that is ours too.
-    let twin = world.twin();
-    while_working(twin.replica(), async {
-        twin.claim("theirs").await;
-        twin.until_launched("theirs").await;
-    })
-    .await;
-    let foreign = world.living().remove(0);
+    let foreign = world.machine_of_a_twin().await;
     let launched = json!({"type": "Launched", "status": "True", "reason": "Launched", "message": "",
         "lastTransitionTime": "2026-11-16T10:00:00Z"});
     for (name, conditions) in [("recorded", json!([])), ("launched", json!([launched]))] {
@@ -93,14 +100,7 @@ async fn a_claim_without_a_pool_is_bought_for_like_any_other() {
 #[tokio::test(start_paused = true)]
 async fn nodes_that_only_look_like_ours_are_left_alone_and_told_of() {
     let world = World::new();
-    // A machine of another cluster, alive, in the resource group that is ours too.
-    let twin = world.twin();
-    while_working(twin.replica(), async {
-        twin.claim("theirs").await;
-        twin.until_launched("theirs").await;
-    })
-    .await;
-    let [theirs] = world.living().try_into().unwrap();
+    let theirs = world.machine_of_a_twin().await;
     let of_twin = format!("ibm:///us-south/{}", theirs.id);
     let nodes: Api<Node> = Api::all(world.kube.admin());
     let ours = json!({"karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true",

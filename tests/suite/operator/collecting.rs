@@ -30,7 +30,7 @@ impl World {
         self.delete(name).await;
     }
 
-    async fn until_running(&self, machines: &[String]) {
+    pub(super) async fn until_running(&self, machines: &[String]) {
         self.until("run", Duration::from_mins(6), async || {
             machines
                 .iter()

@@ -147,11 +147,7 @@ async fn nothing_is_written_once_nothing_changes() {
         world.claim("a").await;
         world.until_launched("a").await;
         world.join("a").await;
-        world
-            .until("registered", Duration::from_mins(1), async || {
-                world.is_true("a", "Registered").await
-            })
-            .await;
+        world.until_registered("a").await;
         world.make_ready("a").await;
         world
             .until("initialized", Duration::from_mins(1), async || {

@@ -33,10 +33,7 @@ impl World {
     pub(super) async fn make_node(&self, name: &str) {
         self.until_launched(name).await;
         self.join(name).await;
-        self.until("registered", Duration::from_mins(1), async || {
-            self.is_true(name, "Registered").await
-        })
-        .await;
+        self.until_registered(name).await;
         self.make_ready(name).await;
         self.until("ready", Duration::from_mins(1), async || {
             self.is_true(name, "Ready").await

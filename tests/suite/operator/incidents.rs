@@ -51,10 +51,7 @@ impl World {
         })
         .await;
         self.join(name).await;
-        self.until("registered", Duration::from_mins(1), async || {
-            self.is_true(name, "Registered").await
-        })
-        .await;
+        self.until_registered(name).await;
         let status = Patch::Merge(json!({"status": {"capacity": amounts, "allocatable": amounts}}));
         let (nodes, params) = (self.nodes(), PatchParams::default());
         nodes.patch_status(name, &params, &status).await.unwrap();

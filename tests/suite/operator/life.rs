@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::Request;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use karpenter_ibm::api::CapacityType;
-use karpenter_ibm::cloud::{ClusterId, InstanceName, Order};
+use karpenter_ibm::cloud::{InstanceName, Order};
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -67,11 +67,7 @@ async fn a_node_that_agrees_with_its_claim_is_registered_and_initialized() {
         world.claim("a").await;
         world.until_launched("a").await;
         let nodes = world.join("a").await;
-        world
-            .until("registered", Duration::from_mins(1), async || {
-                world.is_true("a", "Registered").await
-            })
-            .await;
+        world.until_registered("a").await;
         assert!(!world.is_true("a", "Initialized").await, "it is not ready yet");
         world.make_ready("a").await;
         world
@@ -216,10 +212,7 @@ async fn a_claim_whose_machine_somebody_deleted_and_whose_name_a_stranger_took_i
 #[tokio::test(start_paused = true)]
 async fn a_machine_without_a_claim_is_collected_and_a_strangers_is_not() {
     let world = World::new();
-    let namespaces: Api<Namespace> = Api::all(world.kube.admin());
-    let system = namespaces.get("kube-system").await.unwrap().uid().unwrap();
-    let cluster = ClusterId::from_kube_system_uid(&system);
-    let cloud = world.seen();
+    let (cluster, cloud) = (world.cluster_id().await, world.seen());
     let demo = cloud.resource_group(Some("demo")).await.unwrap().unwrap();
     let named = |uid: &str| InstanceName::new(cluster, uid).unwrap().to_string();
     let orphan = named("00000000-0000-4000-8000-000000000001");

@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
 use karpenter_ibm::api::NodePool;
-use karpenter_ibm::cloud::ClusterId;
-use karpenter_ibm::controllers;
-use karpenter_ibm::operator;
+use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{World, while_working};
@@ -87,17 +83,7 @@ async fn a_pool_that_may_have_nothing_gets_nothing_and_a_lowered_limit_takes_not
 async fn what_two_leaders_promise_at_once_is_caught_before_it_is_bought() {
     let world = World::new();
     world.limited_pool(&json!({"nodes": 2})).await;
-    let namespaces: Api<Namespace> = Api::all(world.kube.admin());
-    let uid = namespaces.get("kube-system").await.unwrap().uid().unwrap();
-    let cluster = ClusterId::from_kube_system_uid(&uid);
-    let leader = |name: &str| {
-        let context = operator::context(&World::settings(name), world.edges()).unwrap();
-        Box::pin(controllers::run(context, cluster))
-    };
-    let both = async {
-        tokio::join!(biased; leader("one"), leader("two"));
-    };
-    while_working(both, async {
+    while_working(world.two_leaders().await, async {
         for name in ["a", "b", "c", "d"] {
             world.claim(name).await;
         }

@@ -273,6 +273,14 @@ impl World {
         .await;
     }
 
+    /// Until the Node of a machine that has joined is taken for its own.
+    async fn until_registered(&self, name: &str) {
+        self.until("registered", Duration::from_mins(1), async || {
+            self.is_true(name, "Registered").await
+        })
+        .await;
+    }
+
     async fn until_gone(&self, name: &str) {
         self.until("gone", Duration::from_mins(6), async || {
             self.read(name).await.is_none()

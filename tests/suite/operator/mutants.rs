@@ -294,11 +294,7 @@ async fn one_that_dates_conditions_anew_forgets_since_when_they_hold() {
         let before = since().await;
         world.clock.sleep(Duration::from_secs(30)).await;
         world.join("a").await;
-        world
-            .until("registered", Duration::from_mins(1), async || {
-                world.is_true("a", "Registered").await
-            })
-            .await;
+        world.until_registered("a").await;
         since().await == before
     });
     assert_eq!(kept.await, [true, false]);

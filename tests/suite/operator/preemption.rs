@@ -128,6 +128,13 @@ impl World {
         let order = self.order(&name.to_string(), capacity_type);
         self.seen().create(&order).await.unwrap().id
     }
+
+    /// One of those that may be taken back, once it runs.
+    pub(super) async fn running_orphan(&self) -> String {
+        let orphan = self.orphan(1, CapacityType::Spot).await;
+        self.until_running(std::slice::from_ref(&orphan)).await;
+        orphan
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,11 +233,7 @@ async fn a_preemption_before_the_node_registers_or_while_it_gets_ready_is_handle
             world.until_launched("a").await;
             if joins {
                 world.join("a").await;
-                world
-                    .until("registered", Duration::from_mins(1), async || {
-                        world.is_true("a", "Registered").await
-                    })
-                    .await;
+                world.until_registered("a").await;
             }
             world.preempt("a").await;
             world.until_gone("a").await;
@@ -278,12 +281,7 @@ async fn several_claims_in_a_row_may_be_preempted() {
 #[tokio::test(start_paused = true)]
 async fn a_preempted_machine_of_ours_without_a_claim_is_removed_and_its_offering_withheld() {
     let world = World::new();
-    let orphan = world.orphan(1, CapacityType::Spot).await;
-    world
-        .until("runs", Duration::from_mins(6), async || {
-            world.cloud.instance(&orphan).unwrap().status == "running"
-        })
-        .await;
+    let orphan = world.running_orphan().await;
     world.cloud.preempt(&orphan).unwrap();
     world.until_stopped(&orphan).await;
     while_working(world.replica(), async {

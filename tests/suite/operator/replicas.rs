@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Namespace;
-use karpenter_ibm::cloud::ClusterId;
 use karpenter_ibm::controllers;
 use karpenter_ibm::lifecycle::facts::Facts;
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::Answers;
-use kube::{Api, ResourceExt};
+use kube::Api;
 use tokio_util::sync::CancellationToken;
 
 use super::{NAMESPACE, World, audited, while_working};
@@ -27,6 +25,19 @@ impl World {
             self.leader().await.as_deref() == Some(&identity)
         })
         .await;
+    }
+
+    /// Two replicas that both believe they lead.
+    pub(super) async fn two_leaders(&self) -> impl Future<Output = ()> + use<> {
+        let cluster = self.cluster_id().await;
+        let leader = |name: &str| {
+            let context = operator::context(&Self::settings(name), self.edges()).unwrap();
+            Box::pin(controllers::run(context, cluster))
+        };
+        let (one, two) = (leader("one"), leader("two"));
+        async {
+            tokio::join!(biased; one, two);
+        }
     }
 }
 
@@ -95,17 +106,7 @@ async fn a_leader_that_is_asked_to_stop_between_order_and_record_leaves_its_mach
 #[tokio::test(start_paused = true)]
 async fn two_replicas_that_both_lead_buy_one_machine_for_each_claim() {
     let world = World::new();
-    let namespaces: Api<Namespace> = Api::all(world.kube.admin());
-    let uid = namespaces.get("kube-system").await.unwrap().uid().unwrap();
-    let cluster = ClusterId::from_kube_system_uid(&uid);
-    let leader = |name: &str| {
-        let context = operator::context(&World::settings(name), world.edges()).unwrap();
-        Box::pin(controllers::run(context, cluster))
-    };
-    let both = async {
-        tokio::join!(biased; leader("one"), leader("two"));
-    };
-    while_working(both, async {
+    while_working(world.two_leaders().await, async {
         for name in ["a", "b", "c"] {
             world.claim(name).await;
         }

@@ -353,11 +353,7 @@ async fn a_machine_of_an_earlier_choice_is_adopted_as_what_it_is() {
         };
         expected(world.read("a").await.unwrap().labels());
         world.join("a").await;
-        world
-            .until("registered", Duration::from_mins(1), async || {
-                world.is_true("a", "Registered").await
-            })
-            .await;
+        world.until_registered("a").await;
         expected(joining::node(&world, "a").await.unwrap().labels());
     })
     .await;

@@ -77,11 +77,7 @@ async fn a_kubelet_that_dresses_up_before_it_is_registered_becomes_what_its_clai
         world.until_launched("a").await;
         world.join("a").await;
         world.dress_up("a").await;
-        world
-            .until("registered", Duration::from_mins(1), async || {
-                world.is_true("a", "Registered").await
-            })
-            .await;
+        world.until_registered("a").await;
         let node = world.nodes().get("a").await.unwrap();
         for (label, value) in TRUTH {
             assert_eq!(node.labels()[label], value);
@@ -158,10 +154,7 @@ impl World {
         guarded(self).await;
         self.until_launched("a").await;
         self.join("a").await;
-        self.until("registered", Duration::from_mins(1), async || {
-            self.is_true("a", "Registered").await
-        })
-        .await;
+        self.until_registered("a").await;
         assert!(self.taints("a").await.contains(&"begin".to_owned()));
         self.make_ready("a").await;
         self.until("ready", Duration::from_mins(1), async || {

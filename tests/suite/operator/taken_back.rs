@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
-use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::ibm::http::{Exchange, ExchangeError};
 use karpenter_ibm::sim::mutants::Mutant;
 use serde_json::{Value, json};
@@ -194,12 +193,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn a_machine_of_nobody_that_was_started_again_since_it_was_listed_counts_for_nothing() {
     let world = World::new();
-    let orphan = world.orphan(1, CapacityType::Spot).await;
-    world
-        .until("runs", Duration::from_mins(6), async || {
-            world.cloud.instance(&orphan).unwrap().status == "running"
-        })
-        .await;
+    world.running_orphan().await;
     let replica = world.replica_that_lists(|instance| {
         instance["status"] = json!("stopped");
         instance["status_reasons"] = json!([{"code": "stopped_by_preemption", "message": "x"}]);

@@ -46,11 +46,7 @@ async fn a_machine_that_does_not_join_is_told_of_after_two_minutes_and_once() {
         world.clock.sleep(minutes(11)).await;
         assert_eq!(world.claim_version("a").await, before, "nothing new");
         world.join("a").await;
-        world
-            .until("registered", minutes(1), async || {
-                world.is_true("a", "Registered").await
-            })
-            .await;
+        world.until_registered("a").await;
         let (reason, _) = world.until_said("a", "Initialized", minutes(3)).await;
         assert_eq!(reason, "NodeNotReady");
     })

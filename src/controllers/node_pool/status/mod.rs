@@ -7,6 +7,7 @@ use kube::ResourceExt;
 
 use crate::api::{Condition, IBMNodeClass, NodeClaim, NodePool, NodePoolStatus, Violation, names};
 use crate::cluster::Index;
+use crate::controllers::conditions::{self, said};
 use crate::controllers::node_pool::health::Health;
 use crate::controllers::node_pool::readiness::{ClassProblem, class_problem, validity};
 use crate::controllers::provisioning::claim::written;
@@ -173,27 +174,10 @@ pub(in crate::controllers::node_pool) fn condition<'a>(
     status.conditions.iter().flatten().find(|it| it.type_ == type_)
 }
 
-fn said(type_: &str, status: &str, reason: &str, message: String) -> Condition {
-    Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
-        last_transition_time: Timestamp::UNIX_EPOCH.into(),
-        observed_generation: None,
-    }
-}
-
 /// With the pool's generation, and with the time since when each holds.
 fn dated(pool: &NodePool, conditions: impl IntoIterator<Item = Condition>, now: Timestamp) -> Vec<Condition> {
-    let before = |type_: &str| pool.status.as_ref().and_then(|it| condition(it, type_));
-    let date = |mut it: Condition| {
-        let same = before(&it.type_).filter(|known| known.status == it.status);
-        it.last_transition_time = same.map_or_else(|| now.into(), |known| known.last_transition_time);
-        it.observed_generation = pool.metadata.generation;
-        it
-    };
-    let mut all: Vec<Condition> = conditions.into_iter().map(date).collect();
+    let before = pool.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut all = conditions::dated(conditions, before, pool.metadata.generation, now);
     all.sort_by(|one, two| one.type_.cmp(&two.type_));
     all
 }

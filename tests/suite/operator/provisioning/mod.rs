@@ -289,11 +289,7 @@ async fn pods_of_a_node_that_goes_are_planned_for_before_they_are_evicted() {
         Box::pin(async {
             let name = world.launched_for_a_pod().await.name_any();
             world.join(&name).await;
-            world
-                .until("registered", SOON, async || {
-                    world.is_true(&name, "Registered").await
-                })
-                .await;
+            world.until_registered(&name).await;
             world.report(&name).await;
             world.make_ready(&name).await;
             world
