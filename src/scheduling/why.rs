@@ -142,6 +142,18 @@ pub enum Chooser {
     Another,
 }
 
+impl Chooser {
+    /// How few different values would be left, in words.
+    fn left_with(self, found: u32, key: &str) -> String {
+        match self {
+            Self::Own => format!("{found} values of {key} would be left"),
+            Self::Another => format!(
+                "with another node its limits would leave a claim that is not bought yet {found} values of {key}"
+            ),
+        }
+    }
+}
+
 impl Why {
     /// How near the pod came: what is looked at later has passed all that is looked at before.
     pub(super) fn nearness(&self) -> u8 {
@@ -227,23 +239,14 @@ impl fmt::Display for Why {
                 None => write!(f, "{offering} is not sold: {reason}"),
             },
             Self::MinValues {
-                who: Chooser::Own,
+                who,
                 key,
                 least,
                 found,
             } => write!(
                 f,
-                "{found} values of {key} would be left, and minValues asks for {least}"
-            ),
-            Self::MinValues {
-                who: Chooser::Another,
-                key,
-                least,
-                found,
-            } => write!(
-                f,
-                "with another node its limits would leave a claim that is not bought yet {found} values of {key}, and \
-                 minValues asks for {least}"
+                "{}, and minValues asks for {least}",
+                who.left_with(*found, key)
             ),
             Self::Limit {
                 resource,

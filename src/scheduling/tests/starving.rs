@@ -192,8 +192,11 @@ fn any_limited() -> impl Strategy<Value = Pool> {
             sort.allocatable.set(MEMORY, memory * GI);
         }
         let mut limits = Resources::new().with(CPU, cpu * 1000);
-        total.into_iter().for_each(|total| limits.set(MEMORY, total * GI));
-        nodes.into_iter().for_each(|nodes| limits.set("nodes", nodes));
+        for (name, amount) in [(MEMORY, total.map(|total| total * GI)), ("nodes", nodes)] {
+            if let Some(amount) = amount {
+                limits.set(name, amount);
+            }
+        }
         pool.limits = Some(limits);
         pool.types = Arc::new(types);
         pool
@@ -343,6 +346,26 @@ fn a_dearer_type_is_taken_where_the_cheapest_would_leave_another_claim_too_few_t
         .collect();
     names.sort();
     assert_eq!(names, [["dear", "dearer"], ["small", "large"]]);
+}
+
+/// With the third pod beside the second, one of the two dear types is too small, and the cheaper ones it must not be.
+#[test]
+fn a_claim_that_was_made_dearer_for_another_does_not_count_what_is_cheaper_when_it_grows() {
+    let mut tight = priced("dearer", 1, 0.5);
+    tight.allocatable.set(CPU, 600);
+    let types = [
+        priced("small", 2, 0.1),
+        priced("large", 4, 0.2),
+        priced("dear", 1, 0.4),
+        tight,
+    ];
+    let beside = neighbor("podAffinity", HOST, &json!({"who": "second"}));
+    let mut base = two_to_choose_from(&types, 5, &["1500m", "500m"]);
+    let second = json!({"app": "a", "who": "second"});
+    base.pending[1] = labelled(base.pending[1].clone(), &second);
+    let solved = base.with([pod_with("p2", "300m", &beside)]).solve();
+    assert_eq!(solved.types(), ["dear", "small"]);
+    assert!(solved.place("p1").is_some() && solved.place("p2").is_none());
 }
 
 #[test]

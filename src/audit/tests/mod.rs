@@ -1,5 +1,11 @@
 //! Every rule can fail: plans that are legal, and what is found once something in them or around them is changed.
 
+mod neighbors;
+mod places;
+mod purchases;
+mod storage;
+mod totals;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -96,6 +102,23 @@ fn broken(snapshot: &Snapshot, changed: &Plan) -> BTreeSet<Rule> {
         .into_iter()
         .map(|found| found.rule)
         .collect()
+}
+
+/// A plan that puts each pod on the node of this number.
+fn put(on: &[usize]) -> Plan {
+    let place = |(pod, node): (usize, &usize)| Placement {
+        pod,
+        on: Destination::Existing(*node),
+    };
+    Plan {
+        placements: on.iter().enumerate().map(place).collect(),
+        ..Plan::default()
+    }
+}
+
+/// What is found where a rule holds, or does not.
+fn found(held: bool, rule: Rule) -> BTreeSet<Rule> {
+    (!held).then_some(rule).into_iter().collect()
 }
 
 /// Puts every pod where the first one is.
