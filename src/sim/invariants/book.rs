@@ -328,17 +328,30 @@ impl Book {
         change.releases() && is_ours(change, &self.open)
     }
 
-    /// How often each claim lost something for which it is bought or given back for again, by name: machines that broke or
-    /// went by themselves, and what others forced.
+    /// How often each claim lost something for which it is bought or given back for again, by name: what others forced, and
+    /// machines that broke, went by themselves or were odd. One that is made again for the same pods has the name of the first:
+    /// so there is no more to it than that either, where the first was given up before there was a machine, or with one that
+    /// had had its time and never joined.
     pub fn losses(&self) -> BTreeMap<String, u64> {
         let mut losses = self.forcings.clone();
-        for machine in self.machines.values().filter(|machine| machine.lost) {
-            let claim = machine.claim.as_ref().and_then(|uid| self.claims.get(uid));
-            if let Some(claim) = claim {
-                *losses.entry(claim.name.clone()).or_default() += 1;
+        for (uid, facts) in &self.claims {
+            let is_lost = |machine: &&Machine| machine.lost || self.meddled.contains_key(&machine.name);
+            let lost = self.machines_of(uid).filter(is_lost).count();
+            let in_vain = u64::from(self.came_to_nothing(uid, facts));
+            let lost = u64::try_from(lost).unwrap_or(u64::MAX).max(in_vain);
+            if lost > 0 {
+                *losses.entry(facts.name.clone()).or_default() += lost;
             }
         }
         losses
+    }
+
+    fn came_to_nothing(&self, uid: &str, facts: &ClaimFacts) -> bool {
+        let had_its_time = |machine: &Machine| {
+            let given_up = facts.deleting.unwrap_or_default();
+            given_up >= machine.seen + self.settings.launch_limit
+        };
+        facts.deleting.is_some() && !self.registered.contains(uid) && self.machines_of(uid).all(had_its_time)
     }
 
     /// The machines that were bought for a claim, oldest first.
@@ -422,6 +435,35 @@ fn cluster(truth: &Truth<'_>) -> Option<ClusterId> {
 mod tests {
     use super::super::stage::Stage;
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_loses_machines_that_go_by_themselves_are_odd_or_never_come_or_join() {
+        let mut stage = Stage::new().await;
+        for name in ["kept", "broken", "odd", "unbought", "late", "hasty", "wanted"] {
+            let uid = stage.claim(name).await;
+            let machine = stage.name_of(&uid);
+            if !["unbought", "wanted"].contains(&name) {
+                stage.machine(&machine).await;
+            }
+            match name {
+                "odd" => stage.struck("n1-never-joins", &machine),
+                "broken" => {
+                    stage.pass(200).await;
+                    stage.cloud.stop(&machine).unwrap();
+                    stage.pass(60).await;
+                }
+                "unbought" | "hasty" => stage.delete(name).await,
+                "late" => {
+                    stage.pass(300).await;
+                    stage.delete(name).await;
+                }
+                _ => {}
+            }
+        }
+        stage.struck("k14-strip-finalizer", "nodeclaims/kept");
+        let losses = ["broken", "kept", "late", "odd", "unbought"].map(|name| (name.to_owned(), 1));
+        assert_eq!(stage.judge.losses(), losses.into());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_machine_that_goes_is_seen_to_go_though_no_replica_asks_the_cloud() {

@@ -112,7 +112,7 @@ impl Plan {
             let often = rng.u8(1..=3);
             // Drawn for absent kinds too, so that a new kind at the end of the list changes no seed's others.
             let mut own = rng.fork();
-            let occurs = occurs && (!is_rarer(name) || own.bool());
+            let occurs = occurs && is_its_turn(name, &mut own);
             if occurs && side.has(name) {
                 for _ in 0..often {
                     let injection = injection(name, world, lasts, &mut own);
@@ -133,13 +133,15 @@ impl FaultName {
     }
 }
 
-/// Whether a kind occurs in half as many seeds as others do. There are enough of these in a campaign, and the histories of the
-/// other half stay what they were before there was such a kind.
-fn is_rarer(name: FaultName) -> bool {
-    matches!(
-        name,
-        FaultName::Meddling(MeddlingKind::OldVersion | MeddlingKind::ClassDeleted)
-    )
+/// Whether a kind that came late occurs in a seed in which it may: in a third or a half of them, which is often enough for a
+/// campaign. The histories of the others stay what they were before there was such a kind; those of all seeds did that were
+/// recorded for mutants by then. A startup taint needs a world with pools, of which there are few.
+fn is_its_turn(name: FaultName, own: &mut Rng) -> bool {
+    match name {
+        FaultName::Meddling(MeddlingKind::OldVersion | MeddlingKind::ClassDeleted) => own.u8(..3) == 1,
+        FaultName::Meddling(MeddlingKind::StartupTaintStays) => own.bool(),
+        _ => true,
+    }
 }
 
 /// What must go wrong besides for a fault to show: a page can fail only where there are several, a machine is renamed
