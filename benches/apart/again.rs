@@ -1,118 +1,206 @@
-//! A second look at the claims that pods led to, by somebody who sees nothing but claims: each holds whole pods, has
-//! machines to choose from that hold them, and spreads them as asked; and together they have room for every pod, none of
-//! which is paid for twice. It knows the two sizes of pods that are made here, and nothing of how plans are.
+//! A second look at the claims that pods led to: they and the pods that they name are taken for one plan, which the audit
+//! judges as it judges every plan. Whoever came so late that no claim names it must have room on what is claimed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use karpenter_ibm::api::NodeClaim;
-use karpenter_ibm::api::names::INSTANCE_TYPE;
-use karpenter_ibm::ibm::builtin;
-use karpenter_ibm::resources::{CPU, MEMORY, PODS, Resources};
+use k8s_openapi::api::core::v1::Pod;
+use karpenter_ibm::api::names::{CAPACITY_TYPE, INSTANCE_TYPE, NOMINATED_PODS, ZONE};
+use karpenter_ibm::api::{IBMNodeClass, NodeClaim, NodePool};
+use karpenter_ibm::audit;
+use karpenter_ibm::clock::Clock;
+use karpenter_ibm::cluster::{Index, Types};
+use karpenter_ibm::controllers::node_class::{AllowLists, Resolved};
+use karpenter_ibm::entropy::Entropy;
+use karpenter_ibm::ibm::Transports;
+use karpenter_ibm::ibm::secret::Secret;
+use karpenter_ibm::model::offerings::types_for;
+use karpenter_ibm::model::{InstanceType, Requirements, Snapshot, Withheld};
+use karpenter_ibm::operator::{self, Edges, RawSettings, Settings};
+use karpenter_ibm::resources::Resources;
+use karpenter_ibm::scheduling::{
+    Cheapest, Destination, MinValues, NewClaim, Options, Placement, Plan, solve,
+};
+use kube::api::ListParams;
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 
-use crate::Spread;
-
-const MI: i64 = 1 << 20;
-/// Processors in thousandths and memory of a small pod and of a large one, as `pod` in `main.rs` writes them.
-const SMALL: (i64, i64) = (900, 3100 * MI);
-const LARGE: (i64, i64) = (3500, 28 * 1024 * MI);
-
-/// What a claim was made for, and what is left of the largest machine that it can be.
-struct Load {
-    small: i64,
-    large: i64,
-    cpu_left: i64,
-    memory_left: i64,
-}
+use super::place::Place;
 
 /// Looks at all claims that so many pods led to.
-pub(crate) fn look(claims: &[NodeClaim], pods: usize, spread: Spread) -> Result<()> {
-    let mut loads = Vec::with_capacity(claims.len());
-    for claim in claims {
-        let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let load = load(claim).with_context(|| format!("claim {name}"))?;
-        ensure!(
-            spread == Spread::No || load.small <= 1,
-            "claim {name} has {} pods that are to be spread",
-            load.small
-        );
-        loads.push(load);
+pub(crate) async fn look(place: &Place, pods: usize) -> Result<()> {
+    let (mut index, now) = (Index::default(), Clock::system().now());
+    for pod in all::<Pod>(place).await? {
+        index.apply_pod(&pod);
     }
-    let pods = i64::try_from(pods)?;
-    let paid = |of: fn(&Load) -> i64| loads.iter().map(of).sum::<i64>();
-    let small = pods - pods / 2 - paid(|load| load.small);
-    let large = pods / 2 - paid(|load| load.large);
+    for class in all::<IBMNodeClass>(place).await? {
+        index.apply(&class);
+    }
+    let mut types = Types::new();
+    for pool in all::<NodePool>(place).await? {
+        let class = index.classes.get(&pool.spec.template.spec.node_class_ref.name);
+        let class = class.context("a pool has no class")?.clone();
+        types.insert(pool.name_any(), Arc::new(sold(place, class).await?));
+        index.apply(&pool);
+    }
+    let claims = all::<NodeClaim>(place).await?;
+    let named: BTreeSet<&str> = claims.iter().flat_map(uids).collect();
+    let waiting = index.pods.waiting().map(|(uid, _)| uid);
+    let late: BTreeSet<String> = waiting
+        .filter(|uid| !named.contains(uid.as_str()))
+        .cloned()
+        .collect();
+
+    // Before there were claims.
+    let snapshot = index.situation(&types, &late, now).snapshot;
+    let counted = snapshot.pending.members.len() + late.len();
+    ensure!(counted == pods, "{counted} of {pods} pods wait");
+    judge(&snapshot, &plan_of(&snapshot, &claims)?)?;
+
+    for claim in &claims {
+        index.apply(claim);
+    }
+    let snapshot = index.situation(&types, &BTreeSet::new(), now).snapshot;
+    let plan = solve(&snapshot, Options::default(), &|| true);
     ensure!(
-        small >= 0 && large >= 0,
-        "{small} small and {large} large pods are paid for twice"
+        plan.claims.is_empty() && plan.left_out.is_empty(),
+        "of {} pods that came late some have no place",
+        late.len()
     );
-    // Pods that came later may go where there is room anyway.
-    let (small, large) = loads.iter_mut().fold((small, large), |(small, large), load| {
-        let more_large = load.take(LARGE, large);
-        let most = if spread == Spread::No {
-            small
-        } else {
-            small.min(1 - load.small)
-        };
-        (small - load.take(SMALL, most), large - more_large)
-    });
-    ensure!(
-        small == 0 && large == 0,
-        "{small} small and {large} large pods have no place"
-    );
+    judge(&snapshot, &plan)
+}
+
+fn judge(snapshot: &Snapshot, plan: &Plan) -> Result<()> {
+    let findings = audit::plan(snapshot, plan);
+    ensure!(findings.is_empty(), "what is claimed is not legal: {findings:?}");
     Ok(())
 }
 
-/// How many pods of each size ask for as much as a claim does, to the last byte, and that its machines have it.
-fn load(claim: &NodeClaim) -> Result<Load> {
+async fn all<K>(place: &Place) -> Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = Api::all(place.client.clone());
+    Ok(api.list(&ListParams::default()).await?.items)
+}
+
+/// What the account sells to a class, read as the operator reads it.
+async fn sold(place: &Place, class: IBMNodeClass) -> Result<Vec<InstanceType>> {
+    let settings = Settings::validate(&RawSettings {
+        api_key: Some(Secret::new("demo-api-key".to_owned())),
+        region: Some(class.spec.region.clone()),
+        ..RawSettings::default()
+    })?;
+    let exchange = Arc::new(place.cloud.exchange());
+    let edges = Edges {
+        kube: place.client.clone(),
+        ibm: Transports {
+            cloud: exchange.clone(),
+            metadata: exchange,
+        },
+        clock: Clock::system(),
+        entropy: Entropy::seeded(1),
+        registry: prometheus::Registry::new(),
+        stop: CancellationToken::new(),
+    };
+    let context = operator::context(&settings, edges)?;
+    let subnets = context.cloud.subnets(&class.spec.vpc).await?;
+    let resolved = Resolved::new(class, None, &AllowLists::default());
+    let facts = resolved.facts(resolved.subnets(&subnets, &BTreeSet::new()));
+    let (kinds, factors) = (context.cloud.kinds().await?, context.discounts.current());
+    Ok(types_for(
+        &facts,
+        &kinds,
+        &Withheld::default(),
+        &factors,
+        context.clock.now(),
+    ))
+}
+
+/// The plan that claims were made by, as far as they say.
+fn plan_of(snapshot: &Snapshot, claims: &[NodeClaim]) -> Result<Plan> {
+    let members = snapshot.pending.members.iter().enumerate();
+    let pods: BTreeMap<&str, usize> = members.map(|(at, member)| (member.uid.as_str(), at)).collect();
+    let mut plan = Plan::default();
+    for claim in claims {
+        let name = claim.name_any();
+        plan.claims
+            .push(new_claim(snapshot, claim, &pods).with_context(|| format!("claim {name}"))?);
+    }
+    // The first pod of each, then the second: so are pods spread that must not be two on a node before others have one.
+    let most = plan.claims.iter().map(|claim| claim.pods.len()).max();
+    for nth in 0..most.unwrap_or_default() {
+        for (at, claim) in plan.claims.iter().enumerate() {
+            let pod = claim.pods.get(nth);
+            plan.placements.extend(pod.map(|pod| Placement {
+                pod: *pod,
+                on: Destination::New(at),
+            }));
+        }
+    }
+    Ok(plan)
+}
+
+/// What a claim was before it was made, from the one pool that there is.
+fn new_claim(snapshot: &Snapshot, claim: &NodeClaim, pods: &BTreeMap<&str, usize>) -> Result<NewClaim> {
+    let pool = snapshot.pools.first().context("there is no pool")?;
+    let asked = Requirements::from_api(&claim.spec.requirements)?;
+    let types = asked.get(INSTANCE_TYPE).context("it names no types")?;
+    let requirements = asked.clone().without(&[INSTANCE_TYPE]);
+    let allowed = |key: &str, value: &str| requirements.get(key).is_none_or(|it| it.allows(value));
+    let mut options = Vec::new();
+    for (kind, known) in pool.types.iter().enumerate() {
+        let ways = known
+            .available()
+            .filter(|way| allowed(ZONE, &way.zone) && allowed(CAPACITY_TYPE, way.capacity_type.as_str()));
+        // A price that nobody knows is more than any.
+        let cheapest = ways.min_by_key(|way| (way.price.is_none(), way.price));
+        options.extend(
+            cheapest
+                .filter(|_| types.allows(&known.name))
+                .map(|way| (kind, way)),
+        );
+    }
+    options.sort_by_key(|(_, way)| (way.price.is_none(), way.price));
+    let (first, way) = options.first().context("no type is left")?;
+    let cheapest = Cheapest {
+        instance_type: *first,
+        zone: way.zone.clone(),
+        capacity_type: way.capacity_type,
+        price: way.price,
+    };
+    let listed = types.listed().map_or(0, BTreeSet::len);
+    ensure!(
+        options.len() == listed,
+        "of {listed} types {} are sold",
+        options.len()
+    );
     let requests = claim.spec.resources.as_ref().and_then(|it| it.requests.as_ref());
     let written = serde_json::to_value(requests.context("it asks for nothing")?)?;
-    let asked = Resources::parse(&serde_json::from_value::<
-        std::collections::BTreeMap<String, Quantity>,
-    >(written)?)?;
-    let (cpu, memory, pods) = (asked.get(CPU), asked.get(MEMORY), asked.get(PODS));
-    let large = (cpu - SMALL.0 * pods) / (LARGE.0 - SMALL.0);
-    let small = pods - large;
-    let sum = |of: fn((i64, i64)) -> i64| small * of(SMALL) + large * of(LARGE);
-    ensure!(
-        small >= 0 && large >= 0 && pods > 0 && sum(|size| size.0) == cpu && sum(|size| size.1) == memory,
-        "{cpu}m and {memory} bytes for {pods} pods are not what whole pods ask for"
-    );
-    let mut types = claim
-        .spec
-        .requirements
-        .iter()
-        .filter(|it| it.key == INSTANCE_TYPE);
-    let names = types
-        .find_map(|it| it.values.as_ref())
-        .context("it names no types")?;
-    let mut most = (0, 0);
-    for name in names {
-        let profile = builtin::find_profile(name).with_context(|| format!("there is no {name}"))?;
-        let has = (
-            i64::from(profile.vcpu) * 1000,
-            i64::from(profile.memory_gib) * 1024 * MI,
-        );
-        ensure!(has.0 >= cpu && has.1 >= memory, "{name} is too small");
-        most = (most.0.max(has.0), most.1.max(has.1));
-    }
-    ensure!(most.0 > 0, "no type is left");
-    Ok(Load {
-        small,
-        large,
-        cpu_left: most.0 - cpu,
-        memory_left: most.1 - memory,
+    let named = uids(claim).map(|uid| {
+        pods.get(uid)
+            .copied()
+            .context("it names a pod that does not wait")
+    });
+    Ok(NewClaim {
+        pool: 0,
+        requirements,
+        requests: Resources::parse(&serde_json::from_value(written)?)?,
+        pods: named.collect::<Result<_>>()?,
+        options: options
+            .iter()
+            .map(|(kind, _)| u32::try_from(*kind))
+            .collect::<Result<_, _>>()?,
+        cheapest,
+        min_values: MinValues::Kept,
     })
 }
 
-impl Load {
-    /// Takes in at most so many pods of a size; how many there was room for.
-    fn take(&mut self, size: (i64, i64), most: i64) -> i64 {
-        let taken = most
-            .min(self.cpu_left / size.0)
-            .min(self.memory_left / size.1)
-            .max(0);
-        self.cpu_left -= taken * size.0;
-        self.memory_left -= taken * size.1;
-        taken
-    }
+/// The pods that a claim was made for.
+fn uids(claim: &NodeClaim) -> impl Iterator<Item = &str> {
+    let named = claim.annotations().get(NOMINATED_PODS);
+    named.into_iter().flat_map(|uids| uids.split(','))
 }

@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench apart -- --claims=1000` buys a thousand machines at once; `--drain=100` lets a hundred nodes of
 //! thirty pods leave at once; `--pods=1000` (with `--spread` over hostnames) is the way from pods to claims, which are
-//! looked at a second time. The cluster is the embedded one, or where CONTROL_PLANE_URL is set (`hack/bench-control-plane`) a real one.
+//! audited as one plan. The cluster is the embedded one, or where CONTROL_PLANE_URL is set (`hack/bench-control-plane`) a real one.
 
 mod again;
 mod nodes;
@@ -184,8 +184,8 @@ async fn from_pods(place: &Place, operator: &Operator, count: usize, spread: Spr
         operator.cpu_seconds()? - before,
         operator.cost()?,
     ))?;
-    again::look(&claims.list(&ListParams::default()).await?.items, count, spread)?;
-    say("every pod has its place, and no machine is too small")
+    again::look(place, count).await?;
+    say("every pod has its place, and the audit finds nothing")
 }
 
 /// When the last of so many pods was told by the scheduler that there is no node for it: from then on it counts.
