@@ -13,7 +13,7 @@ use super::book::Book;
 use super::machine::Machine;
 use super::ownership::target;
 use super::{Check, Findings, Truth};
-use crate::api::names::NODE_REGISTERED;
+use crate::api::names::{NODE_INITIALIZED, NODE_REGISTERED};
 use crate::api::parse_duration;
 use crate::clock::later;
 use crate::sim::history::{Edge, Entry, Request, What, Who};
@@ -23,7 +23,8 @@ use crate::sim::kube::stored::ObjectKey;
 
 /// A machine that was broken so shortly before may have been seen so: a host that failed restarts its machines.
 const BROKEN_LATELY: Duration = Duration::from_mins(3);
-/// A node that has been unhealthy for so long may be given up; a little less than is tolerated, as clocks differ.
+/// A node that has been unhealthy for so long, or joined so long ago and is still not ready for use, may be given up; a little
+/// less than is tolerated, as clocks differ.
 const ILL_FOR: Duration = Duration::from_mins(25);
 
 pub(super) struct Removals;
@@ -109,8 +110,8 @@ fn is_healthy(machine: &Machine, now: Duration, book: &Book, truth: &Truth<'_>) 
     machine.is_live() && alive && !broken && !late
 }
 
-/// Whether a claim may go although its machine is well: it has lived as long as it may, or its Node is deleted, gone, or
-/// has been unhealthy for long. Or a Node of its name, that of another machine which is gone.
+/// Whether a claim may go although its machine is well: it has lived as long as it may, or its Node is deleted, gone, has
+/// been unhealthy for long, or kept a startup taint. Or a Node of its name, that of another machine which is gone.
 fn is_due(request: &Request, truth: &Truth<'_>) -> bool {
     let Some(target) = Target::parse(&request.path) else {
         return false;
@@ -151,7 +152,13 @@ fn is_due(request: &Request, truth: &Truth<'_>) -> bool {
         let since = ready.and_then(|it| time(&it["lastTransitionTime"]));
         since.is_some_and(|since| truth.now >= later(since, ILL_FOR))
     });
-    expired || (was_node && (lost || ill))
+    let registered = super::claims::conditions(&claim)
+        .iter()
+        .find(|it| it["type"] == NODE_REGISTERED);
+    let joined = registered.and_then(|it| time(&it["lastTransitionTime"]));
+    let unusable = !super::claims::is_true(&claim, NODE_INITIALIZED)
+        && joined.is_some_and(|joined| truth.now >= later(joined, ILL_FOR));
+    expired || (was_node && (lost || ill || unusable))
 }
 
 /// Whether a Node is what is left of a machine that is gone: that of an earlier claim of the name, which was forced out.
@@ -260,6 +267,29 @@ mod tests {
         stage.conditions("a", &[(NODE_REGISTERED, "True", 1)]).await;
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
         assert!(stage.blamed().contains(&"S3"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_never_became_usable_may_be_given_up_in_the_end() {
+        let mut stage = Stage::new().await;
+        running(&mut stage).await;
+        let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(stage.server.admin());
+        let node = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
+        nodes
+            .create(&kube::api::PostParams::default(), &node)
+            .await
+            .unwrap();
+        let claim = "/apis/karpenter.sh/v1/nodeclaims/a";
+        stage.conditions("a", &[(NODE_REGISTERED, "True", 1)]).await;
+        stage.sends(0, Edge::Kube, &Method::DELETE, claim, NAMED);
+        assert_eq!(stage.blamed(), ["S3"], "so soon");
+        stage.pass(30 * 60).await;
+        stage.sends(0, Edge::Kube, &Method::DELETE, claim, NAMED);
+        assert_eq!(stage.blamed(), ["S3"], "{:?}", stage.judge.violations());
+        let usable = [(NODE_REGISTERED, "True", 1), (NODE_INITIALIZED, "True", 1)];
+        stage.conditions("a", &usable).await;
+        stage.sends(0, Edge::Kube, &Method::DELETE, claim, NAMED);
+        assert_eq!(stage.blamed(), ["S3"; 2], "it is in use");
     }
 
     #[tokio::test(start_paused = true)]
