@@ -280,16 +280,17 @@ mod tests {
             .await
             .unwrap();
         let claim = "/apis/karpenter.sh/v1/nodeclaims/a";
+        let removals = |stage: &Stage| stage.blamed().iter().filter(|name| **name == "S3").count();
         stage.conditions("a", &[(NODE_REGISTERED, "True", 1)]).await;
         stage.sends(0, Edge::Kube, &Method::DELETE, claim, NAMED);
-        assert_eq!(stage.blamed(), ["S3"], "so soon");
+        assert_eq!(removals(&stage), 1, "so soon");
         stage.pass(30 * 60).await;
         stage.sends(0, Edge::Kube, &Method::DELETE, claim, NAMED);
-        assert_eq!(stage.blamed(), ["S3"], "{:?}", stage.judge.violations());
+        assert_eq!(removals(&stage), 1, "{:?}", stage.judge.violations());
         let usable = [(NODE_REGISTERED, "True", 1), (NODE_INITIALIZED, "True", 1)];
         stage.conditions("a", &usable).await;
         stage.sends(0, Edge::Kube, &Method::DELETE, claim, NAMED);
-        assert_eq!(stage.blamed(), ["S3"; 2], "it is in use");
+        assert_eq!(removals(&stage), 2, "it is in use");
     }
 
     #[tokio::test(start_paused = true)]
