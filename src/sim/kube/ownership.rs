@@ -73,8 +73,12 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Takes note of an object that was written.
+    /// Takes note of an object that was written. One that is as it was, and stays, was judged when its ties last changed:
+    /// heartbeats, of which there are more than of all other writes, need no second look.
     pub fn written(&mut self, table: &TableKey, key: &ObjectKey, before: Option<&Ties>, after: &Ties) {
+        if before == Some(after) && !after.deleting {
+            return;
+        }
         self.untie(table, key, before);
         for owner in &after.owners {
             let place = (table.clone(), key.clone());

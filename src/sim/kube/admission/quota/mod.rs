@@ -6,7 +6,7 @@
 mod usage;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
@@ -19,6 +19,9 @@ use crate::sim::kube::object;
 use crate::sim::kube::refusal::Refusal;
 use crate::sim::kube::server::{State, about};
 use crate::sim::kube::write::commit;
+
+/// Where quotas are; looked at after every write.
+static TABLE: LazyLock<TableKey> = LazyLock::new(|| TableKey::of("", "resourcequotas"));
 
 /// Refuses a write that takes more than a quota leaves.
 pub fn check(state: &State, admission: &Admission<'_>, object: &Value) -> Result<(), Refusal> {
@@ -54,8 +57,7 @@ pub fn check(state: &State, admission: &Admission<'_>, object: &Value) -> Result
 }
 
 fn quotas(state: &State, namespace: &str) -> Vec<Value> {
-    let table = TableKey::of("", "resourcequotas");
-    let all = state.store.list(&table, Some(namespace));
+    let all = state.store.list(&TABLE, Some(namespace));
     all.map(|stored| stored.value()).collect()
 }
 
@@ -151,17 +153,14 @@ pub fn recount(state: &mut State) {
     if state.counted == state.store.revision() {
         return;
     }
-    let table = TableKey::of("", "resourcequotas");
     let all: Vec<Value> = state
         .store
-        .list(&table, None)
+        .list(&TABLE, None)
         .map(|stored| stored.value())
         .collect();
-    let Some(kind) = state
-        .registry
-        .find("", "v1", "resourcequotas")
-        .filter(|_| !all.is_empty())
-    else {
+    // Nearly always: there is none.
+    let kind = (!all.is_empty()).then(|| state.registry.find("", "v1", "resourcequotas"));
+    let Some(kind) = kind.flatten() else {
         state.counted = state.store.revision();
         return;
     };

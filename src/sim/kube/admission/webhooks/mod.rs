@@ -14,6 +14,7 @@ mod review;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use futures::future::join_all;
 use serde_json::Value;
@@ -37,12 +38,15 @@ enum Power {
     Validate,
 }
 
+/// Where the configurations of both kinds are; asked for with every renewal of a Lease.
+static TABLES: LazyLock<[TableKey; 2]> = LazyLock::new(|| {
+    ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
+        .map(|plural| TableKey::of(GROUP, plural))
+});
+
 /// Whether there is a configuration of either kind.
 pub(super) fn are_configured(state: &State) -> bool {
-    let kinds = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
-    kinds
-        .iter()
-        .any(|plural| state.store.count(&TableKey::of(GROUP, plural)) > 0)
+    TABLES.iter().any(|table| state.store.count(table) > 0)
 }
 
 /// Asks the mutating webhooks; the object as they leave it.
