@@ -3,6 +3,7 @@
 use super::dims::Dims;
 use super::space::{ReqId, Space};
 use super::tolerance::Tolerance;
+use crate::model::node::Arrived;
 use crate::model::taint::{Preferring, untolerated};
 use crate::model::{Node, Pod, Snapshot, Standing};
 use crate::resources::Resources;
@@ -31,12 +32,12 @@ pub(super) fn hosts(
 ) -> Vec<Host> {
     let mut order: Vec<(usize, &Node)> = snapshot.nodes.iter().enumerate().collect();
     order.sort_by_key(|(_, node)| (node.standing, node.kind, node.stage, &node.name));
+    let daemons = daemons(&snapshot.daemons, space);
     let mut all = Vec::with_capacity(order.len());
     for (at, (index, node)) in order.into_iter().enumerate() {
         let req = labels(space, node);
-        let daemons = daemons_to_come(&snapshot.daemons, node, req, space);
         let mut taken = node.used.clone();
-        taken.add(&daemons);
+        taken.add(&to_come(&daemons, node, req, space));
         let has = dims.amounts(&node.allocatable);
         let taken = dims.amounts(&taken);
         all.push(Host {
@@ -62,20 +63,32 @@ fn labels(space: &mut Space, node: &Node) -> ReqId {
     space.intern(&set)
 }
 
-/// What daemons will still ask of a node. Some are there already, and some that nobody expected.
-fn daemons_to_come(daemons: &[Pod], node: &Node, req: ReqId, space: &mut Space) -> Resources {
-    let mut expected = Resources::new();
-    for daemon in daemons {
+/// A daemon with the labels of the nodes that it runs on: any of these.
+type Daemon<'a> = (&'a Pod, Vec<ReqId>);
+
+fn daemons<'a>(all: &'a [Pod], space: &mut Space) -> Vec<Daemon<'a>> {
+    let mut terms = |daemon: &Pod| {
+        let terms = daemon.node_terms.iter();
+        terms.filter_map(|term| space.id_of(term)).collect()
+    };
+    all.iter().map(|daemon| (daemon, terms(daemon))).collect()
+}
+
+/// What daemons will still ask of a node: of each that runs there, what its own pods there do not ask for already. A daemon
+/// that nobody expects, or one that asks for more than it will when it is made anew, leaves no more room for the others.
+fn to_come(daemons: &[Daemon<'_>], node: &Node, req: ReqId, space: &mut Space) -> Resources {
+    // Each counts once: DaemonSets that ask for the same are not told apart, and come one by one.
+    let mut there: Vec<&Arrived> = node.daemons.iter().collect();
+    let mut missing = Resources::new();
+    for (daemon, terms) in daemons {
         let tolerated = untolerated(&node.taints, &daemon.tolerations, Preferring::Ignored).is_none();
-        let mut wanted = daemon.node_terms.iter();
-        let here = wanted.any(|term| {
-            space
-                .id_of(term)
-                .is_some_and(|term| space.and(req, term).is_some())
-        });
-        if tolerated && here {
-            expected.add(&daemon.requests);
+        if !tolerated || !terms.iter().any(|term| space.and(req, *term).is_some()) {
+            continue;
+        }
+        match there.iter().position(|arrived| *arrived.of == **daemon) {
+            Some(at) => missing.add(&daemon.requests.minus(&there.remove(at).requests)),
+            None => missing.add(&daemon.requests),
         }
     }
-    expected.minus(&node.daemons)
+    missing
 }

@@ -10,6 +10,7 @@
 //! made, first fit among them, and the plan that leaves out fewest pods, then costs least, then has fewest nodes wins.
 
 mod after;
+mod alike;
 mod bins;
 mod bits;
 mod catalog;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
+use super::alike;
 use super::catalog;
 use super::class::{Class, Meanings, Reader, requirements_of};
 use super::dims::Dims;
@@ -78,6 +79,7 @@ impl<'a> Problem<'a> {
             classes,
         };
         problem.settle_counting(groups, &keeps);
+        problem.classes = alike::join(problem.classes, snapshot);
         problem
     }
 
@@ -239,10 +241,7 @@ fn classes(snapshot: &Snapshot, dims: &Dims) -> Vec<Class> {
     for (at, member) in snapshot.pending.members.iter().enumerate() {
         members[member.class].push(at);
     }
-    let name = |at: &usize| {
-        let member = &snapshot.pending.members[*at];
-        (&member.created, &member.namespace, &member.name, &member.uid)
-    };
+    let name = |at: &usize| snapshot.pending.members[*at].place_in_line();
     let mut all: Vec<Class> = Vec::with_capacity(members.len());
     for (source, mut members) in members.into_iter().enumerate() {
         if members.is_empty() {

@@ -39,6 +39,13 @@ pub struct Member {
     pub node: Option<String>,
 }
 
+impl Member {
+    /// What those who wait are ordered by: the oldest comes first, and no two are equal.
+    pub fn place_in_line(&self) -> impl Ord + use<'_> {
+        (&self.created, &self.namespace, &self.name, &self.uid)
+    }
+}
+
 impl PodSet {
     /// These pods, in classes.
     pub fn of<P: Borrow<ApiPod>>(pods: &[P]) -> Self {

@@ -1,6 +1,23 @@
 //! Daemons take their part of every node.
 
 use super::*;
+use crate::model::node::Arrived;
+
+/// The same node with a daemon of this DaemonSet on it that asks for so many thousandths of a processor.
+fn with_daemon(mut node: Node, of: &core::Pod, cpu: i64) -> Node {
+    let requests = Resources::new().with(CPU, cpu).with(PODS, 1);
+    node.used.add(&requests);
+    node.daemons.push(Arrived {
+        of: Arc::new(Pod::read(of, Reading::Daemon).unwrap()),
+        requests,
+    });
+    node
+}
+
+/// Where a pod that asks for this much goes.
+fn place(base: &Cluster, cpu: &str) -> Option<String> {
+    base.clone().with([pod("p", cpu)]).solve().place("p")
+}
 
 #[test]
 fn a_machine_has_room_for_its_daemons_too() {
@@ -103,19 +120,97 @@ fn ports_that_a_daemon_takes_are_taken() {
 
 #[test]
 fn daemons_that_are_there_already_are_not_expected_again() {
-    let mut half = node("n", 4, &[]);
-    half.used = Resources::new().with(CPU, 1000).with(PODS, 1);
-    half.daemons = half.used.clone();
+    let half = with_daemon(node("n", 4, &[]), &pod("d", "1"), 1000);
     let base = cluster().node(half).daemon(pod("d", "1"));
     assert_eq!(base.clone().with([pod("p", "3")]).solve().claims(), 0);
     let mut waiting = base.clone();
     waiting.nodes[0].used = Resources::new();
-    waiting.nodes[0].daemons = Resources::new();
+    waiting.nodes[0].daemons.clear();
     assert_eq!(
         waiting.with([pod("p", "4")]).solve().claims(),
         1,
         "the daemon will come"
     );
+}
+
+/// One of a DaemonSet that runs elsewhere by now, or of none that is known.
+#[test]
+fn a_daemon_that_nobody_expected_leaves_the_others_their_share() {
+    let elsewhere = pod_with("elsewhere", "500m", &node_in("team", &["a"]));
+    let strays = with_daemon(node("n", 2, &[]), &elsewhere, 500);
+    let mut of_nobody = strays.clone();
+    of_nobody.daemons.clear();
+    for there in [strays, of_nobody] {
+        let base = cluster().node(there);
+        let base = base.daemon(elsewhere.clone()).daemon(pod("d", "500m"));
+        assert_eq!(place(&base, "1").as_deref(), Some("n"), "two daemons and a pod");
+        assert_eq!(place(&base, "1200m").as_deref(), Some("new-0"));
+    }
+}
+
+/// It is there as it was before its DaemonSet was told to ask for less, or for more.
+#[test]
+fn a_daemon_counts_for_its_own_daemon_set_and_for_no_more_than_that_asks() {
+    let with = |there: i64| {
+        let there = with_daemon(node("n", 4, &[]), &pod("d", "500m"), there);
+        let base = cluster().node(there);
+        base.daemon(pod("d", "500m")).daemon(pod("other", "1"))
+    };
+    let more = with(1500);
+    assert_eq!(place(&more, "1500m").as_deref(), Some("n"));
+    assert_eq!(
+        place(&more, "1600m").as_deref(),
+        Some("new-0"),
+        "the other one has its share"
+    );
+    let less = with(200);
+    assert_eq!(place(&less, "2500m").as_deref(), Some("n"));
+    assert_eq!(
+        place(&less, "2600m").as_deref(),
+        Some("new-0"),
+        "it asks for more when it is made anew"
+    );
+}
+
+#[test]
+fn two_daemon_sets_that_ask_for_the_same_are_two() {
+    let one = with_daemon(node("n", 2, &[]), &pod("d", "500m"), 500);
+    let two = with_daemon(one.clone(), &pod("d", "500m"), 500);
+    for there in [one, two] {
+        let base = cluster()
+            .node(there)
+            .daemon(pod("d", "500m"))
+            .daemon(pod("d", "500m"));
+        assert_eq!(place(&base, "1").as_deref(), Some("n"));
+        assert_eq!(place(&base, "1100m").as_deref(), Some("new-0"));
+    }
+}
+
+#[test]
+fn a_daemon_has_no_share_of_a_node_that_it_does_not_run_on() {
+    let tolerant = json!({"tolerations": [{"operator": "Exists"}]});
+    let place = |there: &Node, daemon: &core::Pod| {
+        let base = cluster().node(there.clone()).daemon(daemon.clone());
+        base.with([pod_with("p", "2", &tolerant)]).solve().place("p")
+    };
+    let of_team = node("n", 2, &[("team", "a")]);
+    let mut tainted = of_team.clone();
+    tainted.taints.push(taint("gpu", "NoSchedule"));
+    let mut discouraging = of_team.clone();
+    discouraging.taints.push(taint("gpu", "PreferNoSchedule"));
+    let wants = |team: &str| pod_with("d", "1", &node_in("team", &[team]));
+    for (there, daemon, on) in [
+        (&of_team, wants("a"), "new-0"),
+        (&of_team, wants("b"), "n"),
+        (&node("n", 2, &[]), wants("a"), "n"),
+        (&of_team, pod("d", "1"), "new-0"),
+        (&tainted, pod("d", "1"), "n"),
+        (&tainted, pod_with("d", "1", &tolerant), "new-0"),
+        (&discouraging, pod("d", "1"), "new-0"),
+    ] {
+        let taints = &there.taints;
+        assert_eq!(place(there, &daemon).as_deref(), Some(on), "{taints:?} {daemon:?}");
+    }
 }
 
 #[test]

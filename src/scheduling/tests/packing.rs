@@ -245,16 +245,39 @@ fn twice_the_pods_cost_no_more_than_twice_as_much() {
         offering.price = Price::from_usd(1.6);
     }
     let types = vec![kind("type-02", 2), kind("type-04", 4), huge];
-    let of = |number: usize| {
-        let solved = cluster()
-            .types(types.clone())
-            .with(pods(number, |name| pod(name, "1200m")))
-            .solve();
+    let plan = |number: usize, make: &dyn Fn(&str) -> core::Pod| {
+        let solved = cluster().types(types.clone()).with(pods(number, make)).solve();
         (solved.plan.price_nanos(), solved.claims())
     };
-    let (once, twice) = (of(1002), of(2004));
+    let plain = |name: &str| pod(name, "1200m");
+    let (once, twice) = (plan(1002, &plain), plan(2004, &plain));
     assert_eq!(once.1, 334);
     assert_eq!(twice, (2 * once.0, 2 * once.1));
+    // As the pods of an indexed Job have it, each with a label of its own that nobody selects by.
+    let numbered = |name: &str| labelled(plain(name), &json!({"index": name}));
+    assert_eq!(plan(2004, &numbered), twice);
+    // As in a namespace for each of many small applications.
+    let apart = |name: &str| {
+        let mut pod = plain(name);
+        pod.metadata.namespace = Some(format!("of-{name}"));
+        pod
+    };
+    assert_eq!(plan(2004, &apart), twice);
+}
+
+#[test]
+fn pods_that_differ_in_what_somebody_selects_by_are_not_taken_for_alike() {
+    let far_from = |app: &str| {
+        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}},
+        ]}}})
+    };
+    let loud = labelled(pod("a-loud", "100m"), &json!({"app": "loud"}));
+    let calm = labelled(pod("b-calm", "100m"), &json!({"app": "calm"}));
+    let shy = pod_with("c-shy", "100m", &far_from("loud"));
+    let solved = cluster().with([loud, calm, shy]).solve();
+    assert!(solved.all_placed());
+    assert_eq!(solved.sizes(), [1, 2], "only the loud one keeps the shy one away");
 }
 
 /// A pool that asks for so many different values of a label, written with this operator.

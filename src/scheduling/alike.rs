@@ -1,0 +1,84 @@
+//! Classes that differ in nothing that a plan depends on become one.
+//!
+//! Each pod of an indexed Job or a StatefulSet has a label of its own, and so has each small Deployment, but hardly ever
+//! does anybody select by it. A plan is the better for it where pods that are alike to it are placed as one class: what
+//! is learnt from one of them serves the next.
+
+use std::collections::BTreeMap;
+
+use super::class::{Class, StageOf};
+use super::topology::GroupId;
+use crate::model::{HostPort, Pod, Snapshot};
+
+/// What the solver reads of a class, but for its pods.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Looks<'a> {
+    priority: i32,
+    size: usize,
+    groups: [&'a [GroupId]; 3],
+    stages: &'a [StageOf],
+    ports: &'a [HostPort],
+    volumes: &'a [(String, String)],
+}
+
+/// Joins classes that are alike. The first of them, by their order, is the one that stays.
+pub(super) fn join(classes: Vec<Class>, snapshot: &Snapshot) -> Vec<Class> {
+    let into = joined_into(&classes, snapshot);
+    let mut joined: Vec<Option<Class>> = Vec::with_capacity(classes.len());
+    for (class, into) in classes.into_iter().zip(into) {
+        match joined.get_mut(into) {
+            Some(Some(first)) => {
+                first.members.extend(class.members);
+                joined.push(None);
+            }
+            _ => joined.push(Some(class)),
+        }
+    }
+    let mut all: Vec<Class> = joined.into_iter().flatten().collect();
+    let name = |at: &usize| snapshot.pending.members[*at].place_in_line();
+    for class in &mut all {
+        class.members.sort_by(|one, two| name(one).cmp(&name(two)));
+    }
+    all
+}
+
+/// For each class the first that is like it: itself, if no other is.
+fn joined_into(classes: &[Class], snapshot: &Snapshot) -> Vec<usize> {
+    let mut firsts: BTreeMap<Looks<'_>, Vec<usize>> = BTreeMap::new();
+    let mut into = Vec::with_capacity(classes.len());
+    for (at, class) in classes.iter().enumerate() {
+        let (None, Ok(pod)) = (&class.trouble, &snapshot.pending.classes[class.source]) else {
+            into.push(at);
+            continue;
+        };
+        let alike = firsts.entry(Looks::of(class)).or_default();
+        let says_the_same = |first: &&usize| {
+            let first = &snapshot.pending.classes[classes[**first].source];
+            first.as_ref().is_ok_and(|first| reads_alike(first, pod))
+        };
+        let first = alike.iter().find(says_the_same).copied();
+        into.push(first.unwrap_or_else(|| {
+            alike.push(at);
+            at
+        }));
+    }
+    into
+}
+
+impl<'a> Looks<'a> {
+    fn of(class: &'a Class) -> Self {
+        Self {
+            priority: class.priority,
+            size: class.size,
+            groups: [&class.counted, &class.feared, &class.keeps],
+            stages: &class.stages,
+            ports: &class.ports,
+            volumes: &class.volumes,
+        }
+    }
+}
+
+/// Whether the words in which pods are told what stands in their way are the same.
+fn reads_alike(one: &Pod, two: &Pod) -> bool {
+    one.node_terms == two.node_terms && one.tolerations == two.tolerations
+}
