@@ -41,14 +41,17 @@ pub(super) fn all<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> Vec<Place<'a>> 
 
 fn of_node<'a>(snapshot: &'a Snapshot, node: &'a Node) -> Place<'a> {
     let labels = Labels::of_node(node);
-    let mut expected = Resources::new();
-    for daemon in daemons(snapshot, &labels, &node.taints, &[]) {
-        expected.add(&daemon.requests);
-    }
+    let expected = daemons(snapshot, &labels, &node.taints, &[]);
     let mut used = node.used.clone();
-    for (name, amount) in &expected {
-        let more = (*amount - node.daemons.get(name)).max(0);
-        used.add(&Resources::new().with(name, more));
+    for (at, daemon) in expected.iter().enumerate() {
+        // The second of two DaemonSets that ask for the same is there if two are.
+        let before = expected[..at].iter().filter(|other| *other == daemon).count();
+        let mut alike = node.daemons.iter().filter(|there| *there.of == **daemon);
+        let there = alike.nth(before);
+        for (name, amount) in &daemon.requests {
+            let taken = there.map_or(0, |there| there.requests.get(name));
+            used.add(&Resources::new().with(name, (amount - taken).max(0)));
+        }
     }
     Place {
         name: node.name.clone(),

@@ -10,6 +10,7 @@ use super::index::Index;
 use super::pods::{Keeper, Seen};
 use crate::api::{NodeClaim, names};
 use crate::lifecycle::facts::Facts;
+use crate::model::node::Arrived;
 use crate::model::storage::Storage;
 use crate::model::{InstanceType, Node, Pod, Requirements, Standing};
 use crate::resources::{CPU, MEMORY, Resources};
@@ -17,9 +18,12 @@ use crate::resources::{CPU, MEMORY, Resources};
 /// The types that machines of a pool can be of, by pool.
 pub type Types = BTreeMap<String, Arc<Vec<InstanceType>>>;
 
+/// One pod of every DaemonSet that can be read, by its namespace and name.
+type Daemons<'a> = BTreeMap<(&'a str, &'a str), Arc<Pod>>;
+
 /// Every node and every claim in flight.
 pub(super) fn places(index: &Index, types: &Types, storage: &Storage) -> Vec<Node> {
-    let everything = all_daemons(index);
+    let daemons = daemons(index);
     let mut all = Vec::new();
     for (name, claim) in index.claims.iter() {
         // A Node is believed to be the claim's once it was matched with its machine, and not because it says so.
@@ -27,7 +31,7 @@ pub(super) fn places(index: &Index, types: &Types, storage: &Storage) -> Vec<Nod
         let joined = node.filter(|_| claim.is(names::NODE_REGISTERED));
         let mut place = Node::from_api(joined, Some(claim));
         if joined.is_none() {
-            foresee(&mut place, claim, types, &everything);
+            foresee(&mut place, claim, types);
             if is_limited(index, &place) {
                 place.capacity = place.capacity.larger(&least(claim, &place, types));
             }
@@ -35,7 +39,7 @@ pub(super) fn places(index: &Index, types: &Types, storage: &Storage) -> Vec<Nod
         if leaves(Some(claim), node) {
             place.standing = Standing::Leaving;
         }
-        all.push(laden(index, storage, place));
+        all.push(laden(index, storage, &daemons, place));
     }
     for (name, node) in index.nodes.iter() {
         if index.claims.get(name).is_none() {
@@ -43,7 +47,7 @@ pub(super) fn places(index: &Index, types: &Types, storage: &Storage) -> Vec<Nod
             if leaves(None, Some(node)) {
                 place.standing = Standing::Leaving;
             }
-            all.push(laden(index, storage, place));
+            all.push(laden(index, storage, &daemons, place));
         }
     }
     all
@@ -74,17 +78,14 @@ fn leaves(claim: Option<&NodeClaim>, node: Option<&ApiNode>) -> bool {
 }
 
 /// What a machine that is not there yet will have and be called: what was chosen for it says so before it runs.
-fn foresee(place: &mut Node, claim: &NodeClaim, types: &Types, all_daemons: &Resources) {
+fn foresee(place: &mut Node, claim: &NodeClaim, types: &Types) {
     let types = place.pool.as_ref().and_then(|pool| types.get(pool));
     let profile = claim.allocation().map(|allocation| &allocation.profile);
     let chosen = types
         .zip(profile)
         .and_then(|(types, profile)| types.iter().find(|kind| kind.name == *profile));
-    let Some(chosen) = chosen else {
-        // What it asks for has room for the daemons that come everywhere already; which others come, the type decides.
-        place.daemons.add(all_daemons);
-        return;
-    };
+    // Until then it has what it asks for: room for the pods that it is made for, and for daemons.
+    let Some(chosen) = chosen else { return };
     for (key, values) in chosen.requirements.iter() {
         let single = values.listed().filter(|listed| listed.len() == 1);
         if let Some(value) = single.and_then(|listed| listed.first()) {
@@ -133,22 +134,21 @@ fn least(claim: &NodeClaim, place: &Node, types: &Types) -> Resources {
     smallest.map(|kind| kind.capacity.clone()).unwrap_or_default()
 }
 
-fn all_daemons(index: &Index) -> Resources {
-    let mut all = Resources::new();
-    for (_, daemon) in index.daemons.iter() {
-        if let Ok(daemon) = daemon {
-            all.add(&daemon.requests);
-        }
-    }
-    all
+fn daemons(index: &Index) -> Daemons<'_> {
+    let read = index.daemons.iter().filter_map(|(key, daemon)| {
+        let daemon = daemon.as_ref().ok()?;
+        Some((key.split_once('/')?, Arc::new(daemon.clone())))
+    });
+    read.collect()
 }
 
 /// With the pods that are on it.
-fn laden(index: &Index, storage: &Storage, mut place: Node) -> Node {
+fn laden(index: &Index, storage: &Storage, daemons: &Daemons<'_>, mut place: Node) -> Node {
     let name = place.name.clone();
     for (_, seen) in index.pods.on(&name) {
         if let Some(Ok(pod)) = index.pods.class(seen.class) {
             load(&mut place, seen, pod, storage);
+            note_daemon(&mut place, seen, pod, daemons);
         }
     }
     if let Some(limits) = index.volume_limits.get(&name) {
@@ -160,15 +160,31 @@ fn laden(index: &Index, storage: &Storage, mut place: Node) -> Node {
 /// Puts a pod on a place.
 pub(super) fn load(place: &mut Node, seen: &Seen, pod: &Pod, storage: &Storage) {
     place.used.add(&pod.requests);
-    if seen.keeper == Keeper::Daemon {
-        place.daemons.add(&pod.requests);
-    }
     place.ports.extend(pod.ports.iter().cloned());
     for volume in &pod.volumes {
-        let needs = storage.needs(&pod.namespace, volume).ok();
+        let needs = storage.needs(&seen.namespace, volume).ok();
         if let Some(driver) = needs.and_then(|needs| needs.driver) {
-            let name = format!("{}/{}", pod.namespace, volume.claim);
+            let name = format!("{}/{}", seen.namespace, volume.claim);
             place.volumes.entry(driver).or_default().insert(name);
         }
+    }
+}
+
+/// Counts a pod to its DaemonSet: while an update surges, a node has two of one. A pod whose DaemonSet is not known is
+/// nobody's whom a plan expects.
+fn note_daemon(place: &mut Node, seen: &Seen, pod: &Pod, daemons: &Daemons<'_>) {
+    let Keeper::DaemonSet(name) = &seen.keeper else {
+        return;
+    };
+    let Some(of) = daemons.get(&(seen.namespace.as_str(), name.as_str())) else {
+        return;
+    };
+    let mut known = place.daemons.iter_mut();
+    match known.find(|known| Arc::ptr_eq(&known.of, of)) {
+        Some(known) => known.requests.add(&pod.requests),
+        None => place.daemons.push(Arrived {
+            of: of.clone(),
+            requests: pod.requests.clone(),
+        }),
     }
 }

@@ -58,14 +58,16 @@ pub enum Ending {
 }
 
 /// Who looks after a pod, and so what becomes of it when its node goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keeper {
     /// A controller that makes another one at once.
     Controller,
     /// A StatefulSet, which makes another one when this one is gone.
     StatefulSet,
-    /// A DaemonSet: it belongs to its node.
-    Daemon,
+    /// The DaemonSet of this name: it belongs to its node.
+    DaemonSet(String),
+    /// Its node, to which it belongs too: a static pod, or one of a DaemonSet of another API group.
+    Node,
     /// Nobody: nothing is planned for it elsewhere.
     Nobody,
 }
@@ -85,7 +87,7 @@ impl Seen {
         if self.protection.holds(now) {
             return false;
         }
-        match (&self.place, self.keeper) {
+        match (&self.place, &self.keeper) {
             (Place::On { ending, .. }, Keeper::Controller) => *ending == Ending::No,
             (Place::On { .. }, Keeper::StatefulSet) => true,
             _ => false,
@@ -267,7 +269,7 @@ fn place(pod: &ApiPod) -> Option<Place> {
         .any(|it| it.type_ == "PodScheduled" && it.reason.as_deref() == Some("Unschedulable"));
     let counts = is_refused
         && pod.metadata.deletion_timestamp.is_none()
-        && !matches!(keeper(pod), Keeper::Daemon)
+        && !matches!(keeper(pod), Keeper::DaemonSet(_) | Keeper::Node)
         && !refuses_pools(spec);
     counts.then(|| Place::Waiting {
         preempting: status
@@ -278,12 +280,16 @@ fn place(pod: &ApiPod) -> Option<Place> {
 
 fn keeper(pod: &ApiPod) -> Keeper {
     let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
-    // A static pod is owned by its Node.
+    let mut daemon_sets = owners.iter().filter(|owner| owner.kind == "DaemonSet");
+    if let Some(own) = daemon_sets.find(|owner| owner.api_version.starts_with("apps/")) {
+        return Keeper::DaemonSet(own.name.clone());
+    }
+    // A static pod is owned by its Node, and other groups have kinds of the same name.
     if owners
         .iter()
         .any(|owner| owner.kind == "DaemonSet" || owner.kind == "Node")
     {
-        return Keeper::Daemon;
+        return Keeper::Node;
     }
     match owners.iter().find(|owner| owner.controller == Some(true)) {
         Some(owner) if owner.kind == "StatefulSet" => Keeper::StatefulSet,

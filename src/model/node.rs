@@ -1,11 +1,12 @@
 //! A node that exists, or a claim to one that is on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 
 use super::host_port::HostPort;
-use super::pod::NODE_NAME;
+use super::pod::{NODE_NAME, Pod};
 use super::requirements::Requirements;
 use super::taint::Taint;
 use crate::api::names::{
@@ -34,8 +35,8 @@ pub struct Node {
     pub allocatable: Resources,
     /// What the pods on it ask for, daemons included.
     pub used: Resources,
-    /// What the daemons among them ask for.
-    pub daemons: Resources,
+    /// The daemons among them, one entry for each DaemonSet that is known. Others take room like any pod.
+    pub daemons: Vec<Arrived>,
     /// The ports that they take.
     pub ports: Vec<HostPort>,
     /// How many volumes of each driver it can attach; no limit where a driver is not named.
@@ -46,6 +47,15 @@ pub struct Node {
     pub stage: Stage,
     /// Whether pods can still be planned for it.
     pub standing: Standing,
+}
+
+/// What is on a node of one DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The DaemonSet, as one pod of it, the same as among [`super::snapshot::Snapshot::daemons`].
+    pub of: Arc<Pod>,
+    /// What its pods here ask for. That is another amount than the template's where it has changed since they were made.
+    pub requests: Resources,
 }
 
 /// Whether there is a Node.

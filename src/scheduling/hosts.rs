@@ -67,11 +67,12 @@ fn labels(space: &mut Space, node: &Node) -> ReqId {
 type Daemon<'a> = (&'a Pod, Vec<ReqId>);
 
 fn daemons<'a>(all: &'a [Pod], space: &mut Space) -> Vec<Daemon<'a>> {
-    let mut terms = |daemon: &Pod| {
+    let read = |daemon: &'a Pod| {
         let terms = daemon.node_terms.iter();
-        terms.filter_map(|term| space.id_of(term)).collect()
+        let terms: Vec<ReqId> = terms.filter_map(|term| space.id_of(term)).collect();
+        (daemon, terms)
     };
-    all.iter().map(|daemon| (daemon, terms(daemon))).collect()
+    all.iter().map(read).collect()
 }
 
 /// What daemons will still ask of a node: of each that runs there, what its own pods there do not ask for already. A daemon

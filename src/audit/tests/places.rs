@@ -3,6 +3,7 @@
 use super::*;
 use crate::api::names::INITIALIZED;
 use crate::model::HostPort;
+use crate::model::node::Arrived;
 
 fn daemon(cpu: &str, fields: &Value) -> Pod {
     let mut spec = json!({"containers": [{"name": "d", "resources": {"requests": {"cpu": cpu}}}]});
@@ -47,6 +48,16 @@ fn a_claim_must_have_room_as_any_type_that_it_names_wherever_that_stands() {
     assert!(broken(&snapshot, &made).contains(&Rule::Room));
 }
 
+/// Puts a daemon of this DaemonSet on a node.
+fn put_daemon(node: &mut Node, of: &Pod, cpu: i64) {
+    let requests = Resources::new().with(CPU, cpu);
+    node.used.add(&requests);
+    node.daemons.push(Arrived {
+        of: Arc::new(of.clone()),
+        requests,
+    });
+}
+
 /// What daemons take beyond what those that are there do, on a node.
 #[test]
 fn daemons_that_are_missing_on_a_node_need_room_and_those_that_are_there_none() {
@@ -62,8 +73,7 @@ fn daemons_that_are_missing_on_a_node_need_room_and_those_that_are_there_none() 
         snapshot.daemons.push(daemon("1500m", &json!({})));
         let mut node = node("n", "z1");
         node.allocatable.set(CPU, allocatable);
-        node.used.set(CPU, there);
-        node.daemons.set(CPU, there);
+        put_daemon(&mut node, &daemon("1500m", &json!({})), there);
         snapshot.nodes.push(node);
         let expected = found(held, Rule::Room);
         assert_eq!(
@@ -71,6 +81,40 @@ fn daemons_that_are_missing_on_a_node_need_room_and_those_that_are_there_none() 
             expected,
             "{there} of {allocatable}"
         );
+    }
+}
+
+/// What is there of each DaemonSet, and how much of the node a pod of one processor then needs.
+#[test]
+fn daemons_that_are_there_stand_for_nobody_but_themselves() {
+    let here = daemon("500m", &json!({}));
+    let other = daemon("400m", &json!({}));
+    let elsewhere = daemon("500m", &terms(&[(ZONE, "In", &["z2"])]));
+    let unknown = daemon("300m", &json!({}));
+    for (expected, there, least) in [
+        (vec![&here], vec![(&here, 500)], 1500),
+        (vec![&here], vec![(&unknown, 500)], 2000),
+        (vec![&here, &elsewhere], vec![(&elsewhere, 500)], 2000),
+        (vec![&here, &other], vec![(&here, 900)], 2300),
+        (vec![&here, &other], vec![(&here, 100)], 1900),
+        (vec![&here, &here], vec![(&here, 500)], 2000),
+        (vec![&here, &here], vec![(&here, 500), (&here, 700)], 2200),
+    ] {
+        for (allocatable, held) in [(least, true), (least - 1, false)] {
+            let mut snapshot = snapshot(&[("a", json!({}))]);
+            snapshot.daemons = expected.iter().copied().cloned().collect();
+            let mut node = node("n", "z1");
+            node.allocatable.set(CPU, allocatable);
+            for (of, cpu) in &there {
+                put_daemon(&mut node, of, *cpu);
+            }
+            snapshot.nodes.push(node);
+            assert_eq!(
+                broken(&snapshot, &put(&[0])),
+                found(held, Rule::Room),
+                "{there:?} of {allocatable}"
+            );
+        }
     }
 }
 

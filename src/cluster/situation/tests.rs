@@ -42,7 +42,7 @@ pub(super) fn claim(name: &str, pods: &str, change: &Value) -> NodeClaim {
     serde_json::from_value(all).unwrap()
 }
 
-fn index(pods: &[ApiPod], claims: &[NodeClaim]) -> Index {
+pub(super) fn index(pods: &[ApiPod], claims: &[NodeClaim]) -> Index {
     let mut index = Index::default();
     for pod in pods {
         index.apply_pod(pod);
@@ -148,6 +148,44 @@ fn pods_that_nobody_makes_anew_or_that_must_stay_are_not_planned_for_elsewhere()
     let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
     let index = index(&[bare, stays, ending], &[claim("c", "", &going)]);
     assert!(pending(&seen(&index)).is_empty());
+}
+
+/// As upstream: a StatefulSet makes another one only when this one is gone, and its place is ready by then.
+#[test]
+fn a_pod_of_a_stateful_set_that_is_ending_is_planned_for_where_its_node_goes_and_nowhere_else() {
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let kept_by = |kind: &str| {
+        let mut ending = pod("a", Some("c"));
+        ending.metadata.owner_references.as_mut().unwrap()[0].kind = kind.to_owned();
+        ending.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T09:59:00Z")).unwrap();
+        ending
+    };
+    let planned = |kind: &str, change: &Value| {
+        let index = index(&[kept_by(kind)], &[claim("c", "", change)]);
+        let situation = seen(&index);
+        assert!(situation.snapshot.bound.members.is_empty(), "it counts nowhere");
+        !pending(&situation).is_empty()
+    };
+    assert!(planned("StatefulSet", &going));
+    assert!(!planned("StatefulSet", &json!({})), "its node stays");
+    assert!(!planned("ReplicaSet", &going), "another one waits already");
+}
+
+#[test]
+fn daemons_and_static_pods_go_with_their_node() {
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    for (group, kind) in [
+        ("apps/v1", "DaemonSet"),
+        ("example.com/v1", "DaemonSet"),
+        ("v1", "Node"),
+    ] {
+        let mut daemon = pod("a", Some("c"));
+        let owner = &mut daemon.metadata.owner_references.as_mut().unwrap()[0];
+        (owner.api_version, owner.kind) = (group.to_owned(), kind.to_owned());
+        let index = index(&[daemon], &[claim("c", "", &going)]);
+        assert!(pending(&seen(&index)).is_empty(), "{group} {kind}");
+        assert!(!index.has_needy(now(), &BTreeSet::new()), "{group} {kind}");
+    }
 }
 
 /// As upstream's "should not reschedule pods from a deleting node when pods are blocked due to fully blocking PDBs".

@@ -199,18 +199,17 @@ fn a_daemon_has_no_share_of_a_node_that_it_does_not_run_on() {
     let mut discouraging = of_team.clone();
     discouraging.taints.push(taint("gpu", "PreferNoSchedule"));
     let wants = |team: &str| pod_with("d", "1", &node_in("team", &[team]));
-    for (there, daemon, on) in [
-        (&of_team, wants("a"), "new-0"),
-        (&of_team, wants("b"), "n"),
-        (&node("n", 2, &[]), wants("a"), "n"),
-        (&of_team, pod("d", "1"), "new-0"),
-        (&tainted, pod("d", "1"), "n"),
-        (&tainted, pod_with("d", "1", &tolerant), "new-0"),
-        (&discouraging, pod("d", "1"), "new-0"),
-    ] {
+    let lands = |there: &Node, daemon: &core::Pod, on: &str| {
         let taints = &there.taints;
-        assert_eq!(place(there, &daemon).as_deref(), Some(on), "{taints:?} {daemon:?}");
-    }
+        assert_eq!(place(there, daemon).as_deref(), Some(on), "{taints:?} {daemon:?}");
+    };
+    lands(&of_team, &wants("a"), "new-0");
+    lands(&of_team, &wants("b"), "n");
+    lands(&node("n", 2, &[]), &wants("a"), "n");
+    lands(&of_team, &pod("d", "1"), "new-0");
+    lands(&tainted, &pod("d", "1"), "n");
+    lands(&tainted, &pod_with("d", "1", &tolerant), "new-0");
+    lands(&discouraging, &pod("d", "1"), "new-0");
 }
 
 #[test]
