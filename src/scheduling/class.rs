@@ -322,6 +322,15 @@ impl Class {
         }
     }
 
+    /// Whether pods of the class want to be on one node, or do not care, while all preferences are held to.
+    pub(super) fn shares_nodes(&self, groups: &[Group]) -> bool {
+        let apart = |ask: &Ask| ask.itself > 0 && groups[ask.group].over == Over::Hosts;
+        self.stages.first().is_some_and(|stage| {
+            let mut asks = stage.asks.spreads.iter().chain(&stage.asks.far);
+            !asks.any(apart)
+        })
+    }
+
     /// Whether a pod that finds no place now may find one after others have.
     pub(super) fn may_improve(&self) -> bool {
         self.stages.iter().any(|stage| stage.asks.may_improve())

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::problem::Problem;
-use super::run::{Done, Gait, Growth, Opening, Order, Policy, Rest, Run};
+use super::run::{Done, Filling, Gait, Growth, Opening, Order, Policy, Rest, Run};
 use super::{Budget, Options};
 use crate::model::Snapshot;
 
@@ -22,6 +22,9 @@ const LOOKS_MAX: usize = 500_000;
 
 /// With fewer classes than this a pass takes less than a millisecond, and there is no time to be saved.
 const CLASSES_PACED: usize = 64;
+
+/// With fewer pods than this a plan takes a few milliseconds, and what is behind a while may yet be ahead in the end.
+const PODS_PACED: usize = 2000;
 
 /// The policies that are tried, in this order, each by the next hand that is free. When time runs out, the passes made so
 /// far count, and if none was, as far as they came.
@@ -47,6 +50,16 @@ fn policies(snapshot: &Snapshot) -> Vec<Policy> {
         policy(Order::Size, Growth::Cheapest { look: LOOK }),
         first_fit,
     ];
+    let gait = if pods < PODS_PACED {
+        Gait::Free
+    } else {
+        Gait::Keeps
+    };
+    all.extend([Filling::Alike, Filling::Everybody].map(|filling| Policy {
+        opening: Opening::Roomy(filling),
+        gait,
+        ..policy(Order::Apart, Growth::Cheapest { look: LOOK })
+    }));
     // A claim from the pool that is cheapest for its first pod can only become what that pool has, so where there is a
     // choice of pools, first fit is made in the order of their names as well, either way round.
     let mut weights = BTreeSet::new();
@@ -55,6 +68,23 @@ fn policies(snapshot: &Snapshot) -> Vec<Policy> {
         all.extend([Opening::First, Opening::Last].map(from));
     }
     all
+}
+
+/// Whether what comes of a policy is known from another that comes before it.
+fn repeats(problem: &Problem<'_>, policy: Policy) -> bool {
+    match policy.opening {
+        // Where nobody wants to be apart, both orders are one.
+        Opening::Cheapest if policy.order == Order::Size && policy.growth != Growth::First => {
+            problem.classes.iter().all(|class| class.keeps.is_empty())
+        }
+        // Where nobody shares a node there is nobody to fill it with, and where all are alike everybody is.
+        Opening::Roomy(filling) => {
+            let mut classes = problem.classes.iter();
+            let is_one = problem.classes.len() == 1 && filling == Filling::Everybody;
+            is_one || !classes.any(|class| class.shares_nodes(&problem.groups))
+        }
+        Opening::Cheapest | Opening::First | Opening::Last => false,
+    }
 }
 
 /// How good a pass is; less is better. Of equals the first policy wins.
@@ -128,8 +158,8 @@ struct Made {
 struct Hand<'a> {
     problem: Problem<'a>,
     best: Option<Made>,
-    /// A pass that was made before the pace was known to which it is held.
-    unjudged: Option<Made>,
+    /// Passes that were made before the pace was known to which they are held.
+    unjudged: Vec<Made>,
 }
 
 /// All passes, one after another.
@@ -177,14 +207,11 @@ impl<'a, 'b> Work<'a, 'b> {
         let mut hand = Hand {
             problem: Problem::new(self.snapshot, self.options),
             best: None,
-            unjudged: None,
+            unjudged: Vec::new(),
         };
-        // Where nobody wants to be apart, both orders are one, and what is tried in it need not be tried again.
-        let one_order = hand.problem.classes.iter().all(|class| class.keeps.is_empty());
         loop {
             let (_, policy) = next;
-            let repeats = one_order && policy.order == Order::Size && policy.growth != Growth::First;
-            if !repeats && self.pass(&mut hand, next) == Time::Over {
+            if !repeats(&hand.problem, policy) && self.pass(&mut hand, next) == Time::Over {
                 return Some(hand);
             }
             let Some(other) = self.next() else {
@@ -215,7 +242,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let done = run.done();
         let made = Made { score, done, rest };
         if policy.gait == Gait::Keeps && self.best.pace.get().is_none() {
-            hand.unjudged = Some(made);
+            hand.unjudged.push(made);
             return time;
         }
         if policy.gait == Gait::Keeps && self.best.falls_behind(&made.rest.pace) == Some(true) {
@@ -232,7 +259,10 @@ impl<'a, 'b> Work<'a, 'b> {
     fn choose<const N: usize>(&self, hands: [Option<Hand<'a>>; N]) -> Option<Found<'a>> {
         let all = hands.into_iter().flatten().filter_map(|hand| {
             let in_time = |made: &Made| self.best.falls_behind(&made.rest.pace) != Some(true);
-            let made = hand.best.into_iter().chain(hand.unjudged.filter(in_time));
+            let made = hand
+                .best
+                .into_iter()
+                .chain(hand.unjudged.into_iter().filter(in_time));
             Some((made.min_by_key(|made| made.score)?, hand.problem))
         });
         all.min_by_key(|(made, _)| made.score)

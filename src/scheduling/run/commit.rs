@@ -31,6 +31,9 @@ impl Run<'_, '_> {
         }
         self.placed.push((pod, bin));
         let class = &self.problem.classes[turn.class];
+        for (left, asked) in self.unplaced.iter_mut().zip(&class.requests) {
+            *left = left.saturating_sub(*asked);
+        }
         self.bins.ports[bin].extend_from_slice(&class.ports);
         for (driver, name) in &class.volumes {
             self.volumes.insert((bin, driver.clone(), name.clone()));
@@ -67,6 +70,7 @@ impl Run<'_, '_> {
         let claim = bin - self.nodes();
         let template = self.claims[claim].template;
         self.count_limits(claim, template, becomes.kind);
+        self.reckon(claim, turn.class);
         let problem = &mut *self.problem;
         let class = &problem.classes[turn.class];
         let held = &mut self.claims[claim];
@@ -169,8 +173,8 @@ impl Run<'_, '_> {
             names.extend(node.volumes.get(driver).into_iter().flatten().map(String::as_str));
             let planned = self
                 .volumes
-                .iter()
-                .filter(|(on, of, _)| *on == bin && of == driver);
+                .range((bin, driver.clone(), String::new())..)
+                .take_while(|(on, of, _)| *on == bin && of == driver);
             names.extend(planned.map(|(_, _, name)| name.as_str()));
             if names.len() > *limit as usize {
                 return Some((driver.clone(), *limit));

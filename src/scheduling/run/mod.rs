@@ -8,6 +8,7 @@ mod commit;
 mod domains;
 mod offer;
 mod rest;
+mod roomy;
 mod search;
 mod shapes;
 mod values;
@@ -34,7 +35,7 @@ pub(super) struct Policy {
     pub(super) gait: Gait,
 }
 
-/// When a pass is given up before its end. Prices only grow, unless a limit is met.
+/// When a pass is given up before its end. What it is reckoned to cost only grows, unless a limit is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gait {
     /// Never: others are held to its pace.
@@ -76,6 +77,17 @@ pub(super) enum Opening {
     First,
     /// From the last by name that can have one.
     Last,
+    /// From the one where it costs least for each pod, if it is filled with so many of those that are left.
+    Roomy(Filling),
+}
+
+/// With whom a claim is expected to be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filling {
+    /// Pods of the same class.
+    Alike,
+    /// Everybody who has no place yet, as far as amounts go.
+    Everybody,
 }
 
 /// A pass.
@@ -104,6 +116,12 @@ pub(super) struct Run<'p, 'a> {
     types: Vec<u64>,
     /// What a claim would have to have room for; kept so that looking needs no memory of its own.
     total: Vec<i64>,
+    /// How many pods of the class whose turn it is have no place yet.
+    alike: i64,
+    /// What all pods without a place ask for together.
+    unplaced: Vec<i64>,
+    /// Where claims have room for more than came: what they cost at least, once they have not.
+    least: u64,
 }
 
 /// What a pass has done, without the problem.
@@ -225,6 +243,9 @@ impl<'p, 'a> Run<'p, 'a> {
             shapes: shapes::Shapes::default(),
             types: Vec::new(),
             total: Vec::new(),
+            alike: 0,
+            unplaced: Vec::new(),
+            least: 0,
             problem,
         }
     }
@@ -264,6 +285,9 @@ impl<'p, 'a> Run<'p, 'a> {
             shapes: shapes::Shapes::default(),
             types: Vec::new(),
             total: Vec::new(),
+            alike: 0,
+            unplaced: Vec::new(),
+            least: 0,
         };
         run.exchange_values();
         run
@@ -276,6 +300,7 @@ impl<'p, 'a> Run<'p, 'a> {
             .into_iter()
             .map(|class| (class, self.problem.classes[class].members.clone()))
             .collect();
+        self.unplaced = self.asked_for(&waiting);
         let mut done = Rest::default();
         let classes = waiting.len();
         let mut left_out = 0;
@@ -298,10 +323,10 @@ impl<'p, 'a> Run<'p, 'a> {
                     done.classes.push((class, rest));
                 }
                 if done.pace.len() < classes {
-                    done.pace.push(self.price);
+                    done.pace.push(self.reckoned());
                 }
                 // Where a limit was met, more may become possible later, and for less.
-                let beaten = || !self.met_limit.get() && best.beats(left_out, self.price);
+                let beaten = || !self.met_limit.get() && best.beats(left_out, self.reckoned());
                 let out_of_reach = match self.policy.gait {
                     Gait::Sets => false,
                     Gait::Keeps => beaten() || best.falls_behind(&done.pace) == Some(true),
@@ -322,6 +347,19 @@ impl<'p, 'a> Run<'p, 'a> {
         }
     }
 
+    /// What all these pods ask for together.
+    fn asked_for(&self, waiting: &[(usize, Vec<usize>)]) -> Vec<i64> {
+        let mut sum = vec![0_i64; self.problem.dims.len()];
+        for (class, pods) in waiting {
+            let count = i64::try_from(pods.len()).unwrap_or(i64::MAX);
+            let requests = &self.problem.classes[*class].requests;
+            for (sum, asked) in sum.iter_mut().zip(requests) {
+                *sum = sum.saturating_add(asked.saturating_mul(count));
+            }
+        }
+        sum
+    }
+
     fn order(&self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.problem.classes.len()).collect();
         if self.policy.order == Order::Apart {
@@ -339,6 +377,7 @@ impl<'p, 'a> Run<'p, 'a> {
         let stages = self.problem.classes[class].stages.len();
         let mut known = vec![Known::default(); stages];
         for (at, pod) in pods.iter().enumerate() {
+            self.alike = i64::try_from(pods.len() - at).unwrap_or(i64::MAX);
             let placed = (0..stages).any(|stage| self.place(class, stage, *pod, &mut known[stage]).is_ok());
             let Some((_, bin)) = self.placed.last().filter(|_| placed) else {
                 return pods[at..].to_vec();

@@ -111,7 +111,7 @@ impl Run<'_, '_> {
         (floor, floor.saturating_sub(held.price))
     }
 
-    /// A claim of its own, from the pools with most weight that can have one.
+    /// A claim of its own, from the pools with most weight that can have one, and what it costs for this pod.
     pub(super) fn open(&mut self, turn: &Turn<'_>) -> Option<(Spot, u64)> {
         if !turn.hosts.empty_will_do() {
             return None;
@@ -135,10 +135,14 @@ impl Run<'_, '_> {
         let opening = self.policy.opening;
         let open = |template: usize| {
             let becomes = self.open_from(turn, template)?;
-            Some((Spot::New { template, becomes }, becomes.price))
+            let (becomes, price) = match opening {
+                Opening::Roomy(filling) => self.roomier(turn, template, becomes, filling),
+                _ => (becomes, becomes.price),
+            };
+            Some((Spot::New { template, becomes }, price))
         };
         match opening {
-            Opening::Cheapest => among.filter_map(open).min_by_key(|(_, price)| *price),
+            Opening::Cheapest | Opening::Roomy(_) => among.filter_map(open).min_by_key(|(_, price)| *price),
             Opening::First => among.find_map(open),
             Opening::Last => among.rev().find_map(open),
         }

@@ -1,6 +1,6 @@
 //! What is done once all classes had their turn: what comes later can make room for what came before.
 //!
-//! Pods that are left out at a spread are measured anew (`domains`). And with limits, a claim that grows into a dearer type may count less against a limit, and then a pod that was left out may have a place
+//! Claims that were opened with room for more than came become the cheapest type that holds what did (`roomy`). Pods that are left out at a spread are measured anew (`domains`). And with limits, a claim that grows into a dearer type may count less against a limit, and then a pod that was left out may have a place
 //! after all, and a claim that had to be a dear type may be a cheaper one. Where no limit was met, none of this can be.
 
 use super::super::Budget;
@@ -16,6 +16,9 @@ pub(super) const NO_POD: usize = usize::MAX;
 impl Run<'_, '_> {
     /// Gives what became possible since its turn to whoever is left out, and then to the claims.
     pub(super) fn settle_rest(&mut self, rest: &mut Rest, budget: Budget<'_>) {
+        if self.opens_roomy() {
+            self.cheapen();
+        }
         loop {
             while std::mem::take(&mut self.freed) {
                 self.retry(rest, budget, |_| true);
@@ -71,7 +74,7 @@ impl Run<'_, '_> {
     fn cheaper(&self, claim: usize) -> Option<(usize, u64)> {
         let held = &self.claims[claim];
         let template = &self.problem.templates[held.template];
-        if self.left[held.template].is_empty() {
+        if self.left[held.template].is_empty() && !self.opens_roomy() {
             return None;
         }
         let row = template.known_row(self.bins.req[self.nodes() + claim]);

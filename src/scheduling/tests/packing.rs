@@ -265,6 +265,40 @@ fn twice_the_pods_cost_no_more_than_twice_as_much() {
     assert_eq!(plan(2004, &apart), twice);
 }
 
+/// Every machine keeps something for itself, so the smallest holds one such pod where twice as much would hold three; and the
+/// largest is bought dear. A claim never grows from one size to the next, though several sizes would be worth it.
+#[test]
+fn the_more_types_there_are_the_less_a_plan_costs() {
+    let types: Vec<InstanceType> = [(1, 1.0), (2, 2.02), (4, 4.04), (8, 8.08), (16, 40.0)]
+        .map(|(times, price)| {
+            let mut kind = kind(&format!("type-{times:02}"), 2 * times);
+            for offering in &mut kind.offerings {
+                offering.price = Price::from_usd(price);
+            }
+            kind
+        })
+        .to_vec();
+    let price = |types: &[InstanceType], number: usize| {
+        let solved = cluster()
+            .types(types.to_vec())
+            .with(pods(number, |name| pod(name, "1200m")))
+            .solve();
+        assert!(solved.all_placed());
+        solved.plan.price_nanos()
+    };
+    for number in [1, 2, 3, 5, 13, 14, 26, 40, 64, 100, 333] {
+        let all = price(&types, number);
+        for one in &types {
+            let alone = price(std::slice::from_ref(one), number);
+            assert!(
+                all <= alone,
+                "{number} pods: {all} with all types, {alone} with {}",
+                one.name
+            );
+        }
+    }
+}
+
 #[test]
 fn pods_that_differ_in_what_somebody_selects_by_are_not_taken_for_alike() {
     let far_from = |app: &str| {
