@@ -2,8 +2,9 @@
 //!
 //! A claim that is made for pods names them, in the write that makes it, so no crash lies between: whoever plans next, in
 //! this life of the process or another, leaves these pods to it. They stay with it until its node has been ready for work
-//! for a while. A pod that is not taken by the node that was made for it is given longer the more such nodes there are:
-//! a plan that is wrong about a node must not buy one after another.
+//! for a while. A pod that is not taken by the node that was made for it is given longer the more such nodes there are, and
+//! after the fourth it is given up: a plan that is wrong about a node must not buy one after another. It is planned for
+//! again when those nodes go, or when they drift, since then its pool or class is not what it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,8 +20,11 @@ use crate::lifecycle::facts::Facts;
 /// How long a node that is ready for work keeps the pods that it was made for: the scheduler looks at a pod that found
 /// no place after at most ten seconds again, and once a node is there at once.
 const FIRST: Duration = Duration::from_secs(30);
-/// A node that promises what it does not keep costs at most one more in this time.
+/// Claims that have drifted are as many as they are: a pod that they were made for is left to one of them for so long.
 const LAST: Duration = Duration::from_hours(1);
+/// So many nodes that are ready for work and were not taken by the pod that they were made for are enough: whatever is wrong
+/// with them will be wrong with the next.
+pub const IN_VAIN_MAX: u32 = 4;
 
 /// The pods that claims were made for.
 #[derive(Debug, Default)]
@@ -29,6 +33,8 @@ pub(super) struct Holds<'a> {
     claims: Vec<(&'a NodeClaim, Vec<&'a str>)>,
     /// How many claims name a pod.
     counts: BTreeMap<&'a str, u32>,
+    /// How many of them are ready for work, and are as they would be made now.
+    ready: BTreeMap<&'a str, u32>,
 }
 
 impl<'a> Holds<'a> {
@@ -42,11 +48,30 @@ impl<'a> Holds<'a> {
             .filter(|(_, pods)| !pods.is_empty())
             .collect();
         all.sort_by_key(|(claim, _)| (claim.creation_timestamp(), claim.name_any()));
-        let mut counts = BTreeMap::new();
-        for pod in all.iter().flat_map(|(_, pods)| pods) {
-            *counts.entry(*pod).or_default() += 1;
+        let (mut counts, mut ready) = (BTreeMap::new(), BTreeMap::new());
+        for (claim, pods) in &all {
+            let is_ready =
+                claim.since(names::NODE_INITIALIZED).is_some() && claim.since(names::DRIFTED).is_none();
+            for pod in pods {
+                *counts.entry(*pod).or_default() += 1;
+                *ready.entry(*pod).or_default() += u32::from(is_ready);
+            }
         }
-        Self { claims: all, counts }
+        Self {
+            claims: all,
+            counts,
+            ready,
+        }
+    }
+
+    /// How many nodes that are ready for work were made for a pod.
+    pub(super) fn made_ready(&self, pod: &str) -> u32 {
+        self.ready.get(pod).copied().unwrap_or_default()
+    }
+
+    /// Whether so many nodes were made for a pod that no other is.
+    pub(super) fn is_given_up(&self, pod: &str) -> bool {
+        self.made_ready(pod) >= IN_VAIN_MAX
     }
 
     /// For each pod that is held at `now` the claim that holds it: the youngest that names it.
@@ -169,5 +194,35 @@ mod tests {
         assert_eq!(held(&two, 59), pairs(&[("p", "bb")]));
         assert_eq!(held(&two, 60), []);
         assert_eq!(patience(40), LAST);
+    }
+
+    #[test]
+    fn a_pod_is_given_up_after_four_nodes_until_they_go_or_drift() {
+        let claims = |drifted: usize| -> Vec<NodeClaim> {
+            let status = |at: usize| {
+                let mut status = ready();
+                if at < drifted {
+                    let drift = json!({"type": "Drifted", "status": "True", "lastTransitionTime": READY});
+                    status["conditions"].as_array_mut().unwrap().push(drift);
+                }
+                status
+            };
+            (0..4)
+                .map(|at| claim(&"x".repeat(at + 1), "p", &status(at)))
+                .collect()
+        };
+        let is_given_up = |claims: &[NodeClaim]| {
+            let mut store = Store::default();
+            for claim in claims {
+                store.apply(&claim.name_any(), Revision::default(), claim.clone());
+            }
+            Holds::of(&store).is_given_up("p")
+        };
+        assert!(is_given_up(&claims(0)));
+        assert!(!is_given_up(&claims(1)));
+        assert!(!is_given_up(&claims(0)[1..]));
+        let mut on_its_way = claims(0);
+        on_its_way[0] = claim("x", "p", &json!({}));
+        assert!(!is_given_up(&on_its_way), "it may yet be taken");
     }
 }

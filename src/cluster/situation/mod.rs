@@ -28,6 +28,8 @@ pub struct Situation {
     pub daemons: Vec<String>,
     /// The pods that claims are on their way for, by uid, with the claim's name.
     pub held: BTreeMap<String, String>,
+    /// How many nodes were made in vain for pods that need a place, by uid; none for those that are not here.
+    pub in_vain: BTreeMap<String, u32>,
 }
 
 impl Index {
@@ -35,7 +37,7 @@ impl Index {
     pub fn has_needy(&self, now: Timestamp, but: &BTreeSet<String>) -> bool {
         let holds = Holds::of(&self.claims);
         let held = holds.at(now);
-        let is_needy = |uid: &str| !held.contains_key(uid) && !but.contains(uid);
+        let is_needy = |uid: &str| !held.contains_key(uid) && !but.contains(uid) && !holds.is_given_up(uid);
         self.pods
             .waiting()
             .any(|(uid, seen)| self.counts(seen) && is_needy(uid))
@@ -48,7 +50,10 @@ impl Index {
         let mut nodes = places(self, types, &storage);
         let holds = Holds::of(&self.claims);
         let held = self.kept_promises(&holds.at(now), &mut nodes, &storage);
-        let needy = self.needy(&held, but, now);
+        let mut needy = self.needy(&held, but, now);
+        needy.retain(|uid| !holds.is_given_up(uid));
+        let in_vain = needy.iter().map(|uid| (uid.clone(), holds.made_ready(uid)));
+        let in_vain = in_vain.filter(|(_, nodes)| *nodes > 0).collect();
         let bound = self.bound(&nodes, &held, &needy);
         let (pools, written) = self.usable_pools(types);
         let daemons = self.daemons.iter();
@@ -76,6 +81,7 @@ impl Index {
             pools: written,
             daemons: daemon_sets,
             held,
+            in_vain,
         }
     }
 
@@ -243,6 +249,8 @@ fn fits(place: &Node, pod: &Pod) -> bool {
     })
 }
 
+#[cfg(test)]
+mod daemons;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]

@@ -112,5 +112,6 @@ fn without_others(situation: &Situation, kept: &Kept) -> Situation {
         pools: part::some(&situation.pools, |at| kept.contains(&(Kind::Pool, at))),
         daemons: part::some(&situation.daemons, |at| kept.contains(&(Kind::Daemon, at))),
         held: situation.held.clone(),
+        in_vain: situation.in_vain.clone(),
     }
 }
