@@ -78,7 +78,7 @@ impl Events {
     /// Tells a story about an object that is known by its name, once.
     pub async fn tell_about(&self, about: ObjectReference, story: Story) {
         let (object, reason) = (about.name.clone(), story.reason);
-        if let Err(error) = self.write(about, story).await {
+        if let Err(error) = self.try_tell_about(about, story).await {
             tracing::warn!(%error, object, reason, "cannot write an event");
         }
     }
@@ -89,10 +89,11 @@ impl Events {
         about: &K,
         story: Story,
     ) -> kube::Result<Told> {
-        self.write(about.object_ref(&()), story).await
+        self.try_tell_about(about.object_ref(&()), story).await
     }
 
-    async fn write(&self, about: ObjectReference, story: Story) -> kube::Result<Told> {
+    /// The same about an object that is known by its name.
+    pub async fn try_tell_about(&self, about: ObjectReference, story: Story) -> kube::Result<Told> {
         let event = self.event(about, story);
         let namespace = event.namespace().unwrap_or_default();
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Error;
 use crate::api::{IBMNodeClass, NodePool};
-use crate::cloud::Subnet;
+use crate::cloud::{self, Subnet};
 use crate::cluster::Types;
 use crate::controllers::capacity;
 use crate::controllers::context::Context;
@@ -22,9 +22,15 @@ use crate::model::{ClassFacts, DiscountFactors, InstanceType, Kind, Withheld};
 /// How old the count of free addresses may be: launch counts them once more.
 const FRESH: Duration = Duration::from_secs(10);
 
+/// A pass so soon after the last one is most likely for pods that were left out: these are looked at again every 15 seconds
+/// (`AGAIN`), after a plan that may take half a minute.
+const SOON_AFTER: Duration = Duration::from_mins(1);
+
 /// What was read of subnets, by network, and the last price list of each class. A restart forgets both, which costs reads.
 #[derive(Default)]
 pub(super) struct Catalog {
+    /// When it was last asked what is sold.
+    asked_at: Option<Instant>,
     subnets: BTreeMap<String, (Instant, Arc<Vec<Subnet>>)>,
     lists: BTreeMap<String, PriceList>,
 }
@@ -60,7 +66,7 @@ impl Catalog {
         if pools.is_empty() {
             return Ok(all);
         }
-        let kinds = context.cloud.kinds().await?;
+        let kinds = self.kinds(context).await?;
         context.unavailable.known().await;
         let now = context.clock.now();
         let withheld = Arc::new(context.unavailable.snapshot(now).ok_or(Error::HoldsUnknown)?);
@@ -85,6 +91,20 @@ impl Catalog {
         }
         self.lists.retain(|name, _| by_class.contains_key(name));
         Ok(all)
+    }
+
+    /// What is sold. A first look takes what is at hand; where pods are left out, that may be because something was
+    /// withdrawn for some minutes when it was read.
+    async fn kinds(&mut self, context: &Context) -> Result<Arc<Vec<Kind>>, cloud::Error> {
+        let now = context.clock.instant();
+        let soon = context.clock.real(SOON_AFTER);
+        let before = self.asked_at.replace(now);
+        let is_again = before.is_some_and(|at| now.saturating_duration_since(at) < soon);
+        if is_again {
+            context.cloud.recent_kinds().await
+        } else {
+            context.cloud.kinds().await
+        }
     }
 
     /// The types of a class, made anew only where something is not as it was.

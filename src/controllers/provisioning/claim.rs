@@ -91,14 +91,25 @@ pub fn manifest(pool: &NodePool, name: String, wanted: &Wanted) -> Result<NodeCl
     })
 }
 
-/// What the pool requires and what its pods do, but for what only a node that is there can have.
+/// What the pool requires and what its pods do, but for what only a node that is there can have, and for labels that pods
+/// do without and the pool says nothing of: no node of it has them. To say so changes nothing, and a claim may neither name
+/// labels in Karpenter's own domain nor make more than a hundred requirements, so it would be refused for them, and with it
+/// every other pod that it is made for.
 fn requirements(pool: &NodePool, wanted: &Wanted) -> Result<Requirements, ClaimError> {
-    let mut all = Requirements::from_api(&pool.spec.template.spec.requirements)?;
-    all = all.and(&wanted.requirements);
+    let own = Requirements::from_api(&pool.spec.template.spec.requirements)?;
+    let mut all = own.and(&wanted.requirements);
     if !wanted.types.is_empty() {
         all.narrow(names::INSTANCE_TYPE, &Values::one_of(wanted.types.clone()));
     }
-    Ok(all.without(&[names::HOSTNAME, NODE_NAME]))
+    let is_said = |key: &str| own.get(key).is_some() || names::WELL_KNOWN_LABELS.contains(&key);
+    let needless = wanted
+        .requirements
+        .iter()
+        .filter(|(key, values)| !is_said(key) && values.allows_absence())
+        .map(|(key, _)| key.as_str());
+    let of_nodes = [names::HOSTNAME, NODE_NAME, names::REGISTERED, names::INITIALIZED];
+    let left_out: Vec<&str> = needless.chain(of_nodes).collect();
+    Ok(all.without(&left_out))
 }
 
 /// Labels that are the user's own need a value, and somebody must choose it: nobody else will.

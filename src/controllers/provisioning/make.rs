@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use kube::api::PostParams;
+use kube::core::Status;
 use kube::{Api, ResourceExt};
 
 use super::claim::{Wanted, manifest, name_for};
@@ -16,14 +17,27 @@ use crate::scheduling::NewClaim;
 
 /// Claims that are made at once: what an API server answers in a moment, and no more than it takes from one client.
 const AT_ONCE: usize = 32;
+const MAKING: &str = "making a claim";
+const READING: &str = "reading a claim that is there already";
 
 /// What came of it.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     /// The names of the claims that are there now, by their place in the plan.
     pub(super) claims: BTreeMap<usize, String>,
+    /// Why others are not, where their pods should know, by their place in the plan.
+    pub(super) unmade: BTreeMap<usize, Unmade>,
     /// How many are not there, as far as is known.
     pub(super) failed: usize,
+}
+
+/// Why a claim could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unmade {
+    /// What kind of trouble it is: the same for as long as that lasts.
+    pub(super) kind: String,
+    /// For people.
+    pub(super) why: String,
 }
 
 /// Makes every claim of a plan; one that cannot be made keeps none of the others back.
@@ -41,6 +55,7 @@ pub(super) async fn make(context: &Context, solved: &Solved) -> Made {
             Err(error) => {
                 tracing::warn!(%error, "a claim was not made");
                 made.failed += 1;
+                made.unmade.extend(Unmade::of(&error).map(|it| (at, it)));
             }
         }
     }
@@ -63,11 +78,10 @@ async fn make_one(context: &Context, solved: &Solved, new: &NewClaim) -> Result<
         return Err(Error::Unmade(1));
     };
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    let doing = "making a claim";
-    match timely(context, doing, claims.create(&PostParams::default(), &claim)).await {
+    match timely(context, MAKING, claims.create(&PostParams::default(), &claim)).await {
         // Made by somebody with the same plan, or by us in a request whose answer was lost.
         Err(Error::Kube { source, .. }) if is_there(&source) => {
-            timely(context, "reading a claim", claims.get(&name)).await
+            timely(context, READING, claims.get(&name)).await
         }
         made => made,
     }
@@ -75,6 +89,48 @@ async fn make_one(context: &Context, solved: &Solved, new: &NewClaim) -> Result<
 
 fn is_there(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_already_exists())
+}
+
+impl Unmade {
+    /// What there is to tell of an error. Who was slower than somebody else says nothing: the claim is there, or the
+    /// next pass finds out more.
+    pub(super) fn of(error: &Error) -> Option<Self> {
+        let (kind, why) = match error {
+            Error::Kube { doing, .. } | Error::Silent(doing) if *doing == READING => return None,
+            Error::Kube { source, .. } => match &**source {
+                kube::Error::Api(status) if status.is_conflict() => return None,
+                kube::Error::Api(status) => (status.code.to_string(), said(status)),
+                _ => no_answer(),
+            },
+            Error::Silent(_) => no_answer(),
+            Error::Unmade(_) => (
+                "meaning".to_owned(),
+                "a requirement of its NodePool has no meaning".to_owned(),
+            ),
+            _ => return None,
+        };
+        Some(Self { kind, why })
+    }
+}
+
+fn no_answer() -> (String, String) {
+    (
+        "answer".to_owned(),
+        "the API server gives no answer that can be read".to_owned(),
+    )
+}
+
+/// What the API server said. What it refuses it refuses in the same words; what it fails at it tells with addresses,
+/// ports and times of the moment, which are left to the log.
+fn said(status: &Status) -> String {
+    if (400..500).contains(&status.code) {
+        return status.message.clone();
+    }
+    // `failed calling webhook "name": failed to call webhook: Post "https://..."`: who it was comes first.
+    match status.message.split_once(": failed to call webhook") {
+        Some((who, _)) => who.to_owned(),
+        None => format!("the API server answers {} {}", status.code, status.reason),
+    }
 }
 
 /// What tells a claim from others of its pool: the pods it is made for, and the claims that were made for any of them

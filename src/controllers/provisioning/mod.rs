@@ -16,13 +16,13 @@ mod poison;
 mod quarantine;
 mod solve;
 mod tell;
+mod teller;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Api;
 use kube::api::{ListParams, ObjectList};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::context::Context;
@@ -36,7 +36,8 @@ use catalog::Catalog;
 use doubt::Doubt;
 use quarantine::Quarantine;
 use solve::Solved;
-use tell::{Telling, Tongue};
+use tell::Telling;
+use teller::Voice;
 
 /// When pods that found no place are looked at again although nothing has changed: prices, addresses and holds change
 /// without telling anybody.
@@ -80,9 +81,9 @@ pub enum Error {
 
 /// Looks after pods that wait, for as long as this is polled.
 pub async fn run(context: Context) {
-    let (tongue, told) = tell::channel();
-    let telling = tell::run(context.clone(), told);
-    let work = Provisioner::new(context, tongue).run();
+    let (voice, teller) = teller::channel();
+    let telling = teller.run(context.clone());
+    let work = Provisioner::new(context, voice).run();
     tokio::select! {
         biased;
         () = work => {}
@@ -105,12 +106,12 @@ struct Provisioner {
 }
 
 impl Provisioner {
-    fn new(context: Context, tongue: mpsc::Sender<Tongue>) -> Self {
+    fn new(context: Context, voice: Voice) -> Self {
         Self {
             catalog: Catalog::default(),
             pace: Pace::new(context.entropy.clone()),
             quarantine: Quarantine::default(),
-            telling: Telling::new(tongue),
+            telling: Telling::new(voice),
             doubt: Doubt::default(),
             seen: None,
             again_at: None,

@@ -1,96 +1,59 @@
 //! Tells each pod what it waits for, or why nothing is done for it: once for each transition.
 //!
-//! Telling is best effort and keeps nobody waiting: what there is to tell goes through a bounded queue, and what does not
-//! fit is told when the pod is looked at again.
+//! Telling is best effort and keeps nobody waiting: what there is to tell is left to the `teller`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::ObjectReference;
-use tokio::sync::mpsc;
-
-use super::make::Made;
+use super::make::{Made, Unmade};
 use super::part;
 use super::solve::{Poisoned, Solved};
+use super::teller::Voice;
 use crate::api::names;
-use crate::cluster::Situation;
-use crate::controllers::context::Context;
+use crate::cluster::{IN_VAIN_MAX, Situation};
 use crate::controllers::events::{Kind, Story};
-use crate::hash::fnv1a;
 use crate::model::pod::Member;
 use crate::model::{NodeKind, Snapshot};
 use crate::scheduling::{Chooser, Destination, Refusal, Where, Why};
 
-/// As many as there are pods in the largest batch that is counted with; a story is a few hundred bytes.
-const QUEUE: usize = 20_000;
-/// Events that are written at once.
-const AT_ONCE: usize = 16;
 /// The refusals that are told; the rest is counted.
 const REFUSALS_TOLD: usize = 6;
 
-/// Something to be told about an object.
-#[derive(Debug)]
-pub(super) struct Tongue {
-    about: ObjectReference,
-    story: Story,
-}
+/// What is told with the last node that is bought for a pod.
+const LAST_TRY: &str = ". Nodes were bought for this pod before, and it runs on none of them: this is the last until it, \
+                        its NodePool or its IBMNodeClass changes. The scheduler's own events say what it lacks";
 
-/// A bounded queue of things to tell.
-pub(super) fn channel() -> (mpsc::Sender<Tongue>, mpsc::Receiver<Tongue>) {
-    mpsc::channel(QUEUE)
-}
-
-/// Tells what comes, for as long as this is polled.
-pub(super) async fn run(context: Context, told: mpsc::Receiver<Tongue>) {
-    let stories = futures::stream::unfold(told, |mut told| async move { Some((told.recv().await?, told)) });
-    let events = context.events;
-    stories
-        .for_each_concurrent(AT_ONCE, move |tongue| {
-            let events = events.clone();
-            async move { events.tell_about(tongue.about, tongue.story).await }.boxed()
-        })
-        .await;
-}
-
-/// What was told last about each pod that waits, as a hash. A restart forgets it; events that are there already stay one.
-pub(super) struct Telling {
-    to: mpsc::Sender<Tongue>,
-    last: BTreeMap<String, u64>,
-}
+/// What there is to tell of plans.
+pub(super) struct Telling(Voice);
 
 impl Telling {
-    pub(super) fn new(to: mpsc::Sender<Tongue>) -> Self {
-        Self {
-            to,
-            last: BTreeMap::new(),
-        }
+    pub(super) fn new(voice: Voice) -> Self {
+        Self(voice)
     }
 
     /// Forgets pods that wait no more.
-    pub(super) fn keep(&mut self, situation: &Situation) {
-        let waiting: std::collections::BTreeSet<&str> = situation
-            .snapshot
-            .pending
-            .members
-            .iter()
-            .map(|pod| pod.uid.as_str())
-            .collect();
-        self.last
-            .retain(|uid, _| waiting.contains(uid.as_str()) || situation.held.contains_key(uid));
+    pub(super) fn keep(&self, situation: &Situation) {
+        let waiting = situation.snapshot.pending.members.iter();
+        let waiting: BTreeSet<&str> = waiting.map(|pod| pod.uid.as_str()).collect();
+        self.0
+            .keep(|uid| waiting.contains(uid) || situation.held.contains_key(uid));
     }
 
     /// Tells every pod of a plan what is new for it.
-    pub(super) fn tell(&mut self, solved: &Solved, made: &Made) {
+    pub(super) fn tell(&self, solved: &Solved, made: &Made) {
         let snapshot = &solved.situation.snapshot;
         self.keep(&solved.situation);
         for placement in &solved.plan.placements {
-            let pod = &snapshot.pending.members[placement.pod];
-            let target = match placement.on {
-                Destination::Existing(node) => Some(existing(snapshot, node)),
-                Destination::New(claim) => made.claims.get(&claim).map(|name| format!("nodeclaim/{name}")),
+            let story = match placement.on {
+                Destination::Existing(node) => Some(nominated(&existing(snapshot, node))),
+                Destination::New(claim) => promised(made, claim),
             };
-            if let Some(target) = target {
-                self.story(pod, nominated(&target));
+            let pod = &snapshot.pending.members[placement.pod];
+            if let Some(mut story) = story {
+                let in_vain = solved.situation.in_vain.get(&pod.uid);
+                if in_vain.is_some_and(|nodes| nodes + 1 >= IN_VAIN_MAX) {
+                    story.note.push_str(LAST_TRY);
+                }
+                self.story(pod, story);
             }
         }
         for left_out in &solved.plan.left_out {
@@ -100,22 +63,20 @@ impl Telling {
             }
         }
         for it in &solved.poisoned {
-            self.send(part::key(&it.object), it.object.clone(), poisoned(it));
+            self.0.say(part::key(&it.object), it.object.clone(), poisoned(it));
         }
     }
 
-    fn story(&mut self, pod: &Member, story: Story) {
-        self.send(pod.uid.clone(), part::pod(pod), story);
+    fn story(&self, pod: &Member, story: Story) {
+        self.0.say(pod.uid.clone(), part::pod(pod), story);
     }
+}
 
-    fn send(&mut self, key: String, about: ObjectReference, story: Story) {
-        let told = fnv1a(format!("{}\n{}", story.reason, story.transition).as_bytes());
-        if self.last.get(&key) == Some(&told) {
-            return;
-        }
-        if self.to.try_send(Tongue { about, story }).is_ok() {
-            self.last.insert(key, told);
-        }
+/// What became of a claim of the plan, if that is known.
+fn promised(made: &Made, claim: usize) -> Option<Story> {
+    match made.claims.get(&claim) {
+        Some(name) => Some(nominated(&format!("nodeclaim/{name}"))),
+        None => made.unmade.get(&claim).map(unmade),
     }
 }
 
@@ -137,7 +98,21 @@ fn nominated(target: &str) -> Story {
     }
 }
 
-fn refused(refusals: &[Refusal]) -> Story {
+fn unmade(it: &Unmade) -> Story {
+    Story {
+        kind: Kind::Warning,
+        reason: names::REASON_FAILED_SCHEDULING,
+        action: "Plan",
+        note: format!(
+            "No NodeClaim can be made for this pod, which is tried again: {}",
+            it.why
+        ),
+        // The words may differ from one time to the next; what is wrong does not.
+        transition: format!("unmade {}", it.kind),
+    }
+}
+
+pub(super) fn refused(refusals: &[Refusal]) -> Story {
     let told: Vec<String> = refusals
         .iter()
         .take(REFUSALS_TOLD)
@@ -155,6 +130,8 @@ fn refused(refusals: &[Refusal]) -> Story {
     if same.is_empty() {
         same = refusals.iter().map(gist).collect();
     }
+    // Which comes nearest hangs on amounts.
+    same.sort_unstable();
     Story {
         kind: Kind::Warning,
         reason: names::REASON_FAILED_SCHEDULING,

@@ -1,9 +1,14 @@
+use kube::core::Status;
 use serde_json::{Value, json};
 
+use super::Error;
 use super::claim::{Wanted, manifest, name_for};
+use super::make::Unmade;
+use super::tell::refused;
 use crate::api::{NodePool, names};
 use crate::model::{Requirements, Values};
 use crate::resources::Resources;
+use crate::scheduling::{Refusal, Where, Why};
 
 fn pool(name: &str, requirements: &Value) -> NodePool {
     serde_json::from_value(json!({
@@ -60,6 +65,31 @@ fn labels_of_the_users_own_get_a_value_and_what_only_a_node_can_have_is_left_out
     assert_eq!(requests, json!({"cpu": "1500m", "memory": "1Gi"}));
 }
 
+/// A claim may not name labels in Karpenter's own domain, nor make more than a hundred requirements.
+#[test]
+fn what_pods_do_without_and_no_node_of_the_pool_has_is_left_out_of_a_claim() {
+    let mut requirements = Requirements::new();
+    requirements.narrow(names::INITIALIZED, &Values::one_of(["true"]));
+    requirements.narrow("karpenter.sh/foo", &Values::none_of(["x"]));
+    requirements.narrow(names::ZONE, &Values::none_of(["us-south-1"]));
+    requirements.narrow("team", &Values::none_of(["a"]));
+    for number in 0..200 {
+        requirements.narrow(&format!("example.com/k{number}"), &Values::absent());
+    }
+    let wanted = Wanted {
+        requirements,
+        ..Wanted::default()
+    };
+    let own = json!([{"key": "team", "operator": "Exists"}]);
+    let claim = manifest(&pool("p", &own), "c".to_owned(), &wanted).unwrap();
+    let keys: Vec<&str> = claim.spec.requirements.iter().map(|it| it.key.as_str()).collect();
+    assert!(keys.contains(&names::ZONE) && keys.contains(&"team"), "{keys:?}");
+    assert!(
+        keys.iter().all(|key| [names::ZONE, "team"].contains(key)),
+        "{keys:?}"
+    );
+}
+
 /// What its pods tolerate is no part of it.
 #[test]
 fn a_claim_has_the_taints_of_its_pool_and_no_others() {
@@ -69,4 +99,67 @@ fn a_claim_has_the_taints_of_its_pool_and_no_others() {
     let taints = json!([{"key": "team", "effect": "NoExecute"}]);
     tainted.spec.template.spec.taints = serde_json::from_value(taints).unwrap();
     assert_eq!(claim(&tainted).spec.taints, tainted.spec.template.spec.taints);
+}
+
+#[test]
+fn pools_that_swap_places_are_nothing_new_to_tell() {
+    let limit = |pool: &str, used: i64| Refusal {
+        place: Where::Pool(pool.to_owned()),
+        why: Why::Limit {
+            resource: "cpu".to_owned(),
+            allowed: 10_000,
+            used,
+            wanted: 4000,
+        },
+    };
+    let before = refused(&[limit("a", 8000), limit("b", 9000)]);
+    let after = refused(&[limit("b", 7000), limit("a", 8000)]);
+    assert_eq!(before.transition, after.transition);
+    assert!(before.note.contains("bought: NodePool a"), "{}", before.note);
+    assert!(
+        after.note.contains("bought: NodePool b"),
+        "people read the nearest first: {}",
+        after.note
+    );
+    let fewer = refused(&[limit("a", 8000)]);
+    assert_ne!(before.transition, fewer.transition);
+}
+
+/// What the API server answers to a claim that is to be made.
+fn answered(code: u16, reason: &str, message: &str) -> Error {
+    let status = Status::failure(message, reason).with_code(code);
+    Error::Kube {
+        doing: "making a claim",
+        source: Box::new(kube::Error::Api(status.boxed())),
+    }
+}
+
+#[test]
+fn why_a_claim_is_not_made_is_told_without_what_differs_each_time() {
+    let forbidden = "nodeclaims.karpenter.sh is forbidden: exceeded quota";
+    let told = Unmade::of(&answered(403, "Forbidden", forbidden)).unwrap();
+    assert_eq!((told.kind.as_str(), told.why.as_str()), ("403", forbidden));
+    let webhook = |port: u16| {
+        let message = format!(
+            "Internal error occurred: failed calling webhook \"policy.example.com\": failed to call webhook: Post \
+             \"https://policy.example.svc:443/\": read tcp 10.0.0.1:{port}->10.0.0.2:443: connection reset by peer"
+        );
+        Unmade::of(&answered(500, "InternalError", &message)).unwrap()
+    };
+    assert_eq!(webhook(40_001), webhook(40_002));
+    assert!(
+        webhook(1).why.ends_with("webhook \"policy.example.com\""),
+        "{}",
+        webhook(1).why
+    );
+    let busy = Unmade::of(&answered(503, "ServiceUnavailable", "request 7f3a timed out")).unwrap();
+    assert_eq!(busy.why, "the API server answers 503 ServiceUnavailable");
+    let silent = Unmade::of(&Error::Silent("making a claim")).unwrap();
+    assert!(silent.why.contains("no answer"), "{}", silent.why);
+}
+
+#[test]
+fn who_was_slower_than_somebody_else_tells_nothing() {
+    let conflict = answered(409, "Conflict", "the object has been modified");
+    assert_eq!(Unmade::of(&conflict), None);
 }

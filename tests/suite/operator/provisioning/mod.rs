@@ -5,6 +5,7 @@ mod incidents;
 mod numbers;
 mod poison;
 mod quiet;
+mod told;
 mod troubles;
 mod window;
 
