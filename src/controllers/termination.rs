@@ -113,14 +113,19 @@ async fn serve(context: &Context, name: &str, absent_since: Option<Instant>) -> 
     }
 }
 
-/// Whether a claim answers for a Node. One that does not know its machine yet may.
+/// Whether a claim answers for a Node. A claim that is made again under the same name finds the Node of the one before it,
+/// which goes without it: what tells is the machine, and while that is not known, the Node's age. Times are cut to seconds,
+/// and a machine takes longer than one to boot, so a Node of the same second is not the claim's.
 fn is_of(node: &Node, claim: &NodeClaim) -> bool {
-    let own = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
-    let claimed = claim
-        .status
-        .as_ref()
-        .and_then(|status| status.provider_id.as_ref());
-    claimed.is_none() || own == claimed
+    let status = claim.status.as_ref();
+    if let Some(claimed) = status.and_then(|status| status.provider_id.as_ref()) {
+        let own = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
+        return own == Some(claimed);
+    }
+    match claim.allocation().and_then(|it| it.instance_id.as_ref()) {
+        Some(bought) => lost_node::machine_of(node).as_ref() == Some(bought),
+        None => node.metadata.creation_timestamp > claim.metadata.creation_timestamp,
+    }
 }
 
 /// Lets a Node go that no claim answers for, such as one whose claim was forced out, once its machine was found nowhere
@@ -159,4 +164,61 @@ async fn take_along(context: &Context, claim: &NodeClaim) -> Result<Outcome, Err
         context.metrics.ended(names::REASON_NODE_DELETED);
     }
     Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const MACHINE: &str = "0717_0d9c8b7a-6f5e-4d3c-8b2a-1908f7e6d5c4";
+    const OTHER: &str = "0717_1e8d7c6b-5a4f-4e3d-9c2b-0817f6e5d4c3";
+
+    fn node(machine: &str, made_at: &str) -> Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": "a", "creationTimestamp": made_at},
+            "spec": {"providerID": format!("ibm:///us-south/{machine}")},
+        }))
+        .unwrap()
+    }
+
+    /// A claim that was made at ten.
+    fn claim(status: Value) -> NodeClaim {
+        let mut claim = json!({
+            "metadata": {"name": "a", "uid": "u", "creationTimestamp": "2026-11-16T10:00:00Z"},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+        });
+        claim["status"] = status;
+        serde_json::from_value(claim).unwrap()
+    }
+
+    fn bought(machine: Option<&str>) -> Value {
+        json!({"allocation": {"profile": "bxf-4x16", "zone": "us-south-1", "capacityType": "spot", "subnet": "s",
+            "instanceName": "i", "instanceID": machine, "attempt": 1, "since": "2026-11-16T10:00:00Z"}})
+    }
+
+    #[test]
+    fn a_claim_answers_for_the_node_of_its_machine_whatever_their_ages() {
+        let launched = claim(json!({"providerID": format!("ibm:///us-south/{MACHINE}")}));
+        for claim in [launched, claim(bought(Some(MACHINE)))] {
+            for made_at in ["2026-11-16T09:00:00Z", "2026-11-16T10:05:00Z"] {
+                assert!(is_of(&node(MACHINE, made_at), &claim), "{made_at}");
+                assert!(!is_of(&node(OTHER, made_at), &claim), "{made_at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_claim_that_does_not_know_its_machine_answers_only_for_a_node_that_is_younger() {
+        for status in [json!({}), bought(None)] {
+            let new = claim(status);
+            assert!(!is_of(&node(OTHER, "2026-11-16T09:00:00Z"), &new));
+            assert!(
+                !is_of(&node(OTHER, "2026-11-16T10:00:00Z"), &new),
+                "nothing boots so fast"
+            );
+            assert!(is_of(&node(MACHINE, "2026-11-16T10:01:00Z"), &new));
+        }
+    }
 }

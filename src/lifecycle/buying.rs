@@ -12,7 +12,7 @@ use super::{
     Blocker, Choice, Credential, End, HeldBack, LastOrder, Limits, NoChoice, Observed, Sighting, Standing,
     Step, Withholding,
 };
-use super::{is_ours, leaving, stranger};
+use super::{is_ours, leaving, stranger, unrecorded};
 use crate::api::{self, Allocation, NodeClaim, WrittenPrice, names};
 use crate::clock::{earlier, later};
 use crate::model::{Machine, MachineStatus, StatusReason};
@@ -59,13 +59,14 @@ impl Buying<'_> {
     }
 
     fn exhausted(&self, why: &str) -> Step {
-        let Some(since) = self.claim.short_since() else {
-            return Step::NoteShortage(why.to_owned());
-        };
-        let turn = later(since, self.limits.between_attempts);
-        // A time in the future was written by a clock that was ahead; nobody waits for it.
-        if self.now < turn && since <= self.now {
+        if let Some(turn) = others_turn(self.claim, self.limits, self.now) {
             return Step::Wait(turn);
+        }
+        if let Some(step) = unrecorded::unproven(self.claim, self.observed, self.limits, self.now) {
+            return step;
+        }
+        if self.claim.short_since().is_none() {
+            return Step::NoteShortage(why.to_owned());
         }
         Step::GiveUp(End {
             condition: names::LAUNCHED,
@@ -283,6 +284,15 @@ impl Buying<'_> {
         }
         self.allocate(Some(allocation), allocation.attempt.saturating_add(1))
     }
+}
+
+/// Until when others have their turn, before it is tried once more for a claim that nothing is left for; `None` when they
+/// had it, or when it was not said yet that nothing is left.
+pub(super) fn others_turn(claim: &NodeClaim, limits: &Limits, now: Timestamp) -> Option<Timestamp> {
+    let since = claim.short_since()?;
+    let turn = later(since, limits.between_attempts);
+    // A time in the future was written by a clock that was ahead; nobody waits for it.
+    (now < turn && since <= now).then_some(turn)
 }
 
 fn allocation(choice: &Choice, before: Option<&Allocation>, attempt: i64, now: Timestamp) -> Allocation {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::Limits;
 use super::facts::Facts;
 use crate::api::{Expiry, NodeClaim, names, parse_expiry};
 use crate::clock::later;
@@ -15,12 +16,23 @@ use crate::clock::later;
 const LEAVES_WITHIN: Duration = Duration::from_mins(10);
 
 /// When a claim has lived as long as it may; `None` for one that may live for ever, or whose limit cannot be read.
+///
+/// One whose Node was never ready for work is given the time that joining may take: with a limit of a few seconds its
+/// machine would be bought and given back without anybody having used it.
 pub fn expires_at(claim: &NodeClaim) -> Option<Timestamp> {
     let born = claim.metadata.creation_timestamp.as_ref()?;
     match parse_expiry(claim.spec.expire_after.as_deref()?)? {
-        Expiry::After(length) => Some(later(born.0, length)),
+        Expiry::After(length) if claim.is(names::NODE_INITIALIZED) => Some(later(born.0, length)),
+        Expiry::After(length) => Some(later(born.0, length.max(joining_max()))),
         Expiry::Never => None,
     }
+}
+
+/// The longest way of a claim to a Node that is ready for work: an hour. Counted from the claim's birth, which the API
+/// server stamped, and not from its conditions, which bear the times of a clock that may have been wrong.
+fn joining_max() -> Duration {
+    let usual = Limits::USUAL;
+    usual.launch_gpu + usual.registration + usual.initialization
 }
 
 /// The claims that expire now, of each pool the oldest first.
@@ -94,6 +106,26 @@ mod tests {
         let claims = [claim("a", "p", "2026-11-16T10:00:00Z", "12h")];
         assert!(names_of(&claims, "2026-11-16T21:59:59Z").is_empty());
         assert_eq!(names_of(&claims, "2026-11-16T22:00:00Z"), ["a"]);
+    }
+
+    /// Its Node is ready for work.
+    fn initialized(mut claim: NodeClaim) -> NodeClaim {
+        let status = json!({"conditions": [{
+            "type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-16T10:03:00Z"}]});
+        claim.status = serde_json::from_value(status).unwrap();
+        claim
+    }
+
+    #[test]
+    fn a_claim_whose_node_was_never_ready_for_work_is_given_the_time_that_joining_may_take() {
+        for limit in ["0s", "30s", "6m", "59m"] {
+            let raw = [claim("a", "p", "2026-11-16T10:00:00Z", limit)];
+            assert!(names_of(&raw, "2026-11-16T10:59:59Z").is_empty(), "{limit}");
+            assert_eq!(names_of(&raw, "2026-11-16T11:00:00Z"), ["a"], "{limit}");
+        }
+        let ready = [initialized(claim("a", "p", "2026-11-16T10:00:00Z", "6m"))];
+        assert!(names_of(&ready, "2026-11-16T10:05:59Z").is_empty());
+        assert_eq!(names_of(&ready, "2026-11-16T10:06:00Z"), ["a"]);
     }
 
     #[test]

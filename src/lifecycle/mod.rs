@@ -11,6 +11,8 @@
 //! * the finalizer goes only when the machine was found nowhere twice, further apart than the visibility delay, and no
 //!   order can be carried out any more;
 //! * a failed read leads to no effect;
+//! * a claim that has nothing on record is told that nothing can be bought only when its name was looked up and nothing
+//!   was found;
 //! * a machine that is not provably ours is neither adopted nor touched;
 //! * a machine that lives and has a Node is deleted only after its pods have left and its volumes are detached, by lists
 //!   that were read long enough after the Node was tainted;
@@ -27,6 +29,7 @@ mod joining;
 mod leaving;
 pub mod status;
 mod step;
+mod unrecorded;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -45,6 +48,7 @@ use facts::{Doubt, Facts};
 pub use joining::{NodeChange, is_altered, is_overdue, other_machine};
 pub use leaving::{Remaining, is_marked, is_stopping, marked, needs_remaining};
 pub use step::{Blocker, End, Holdup, Step, Volumes, Withholding, Word};
+pub use unrecorded::needs_proof;
 pub use waiting::{blocked, needs_diagnosis};
 
 /// How long things may take.

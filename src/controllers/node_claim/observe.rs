@@ -16,7 +16,9 @@ use crate::controllers::context::Context;
 use crate::controllers::node_class::{self, ReadError, Resolved};
 use crate::lifecycle::diagnosis::diagnose;
 use crate::lifecycle::facts::Facts;
-use crate::lifecycle::{self, Observed, Sighting, Standing, needs_choice, needs_remaining, needs_standing};
+use crate::lifecycle::{
+    self, Observed, Sighting, Standing, needs_choice, needs_proof, needs_remaining, needs_standing,
+};
 use crate::model::InstanceType;
 
 /// A claim as the API server last told it.
@@ -134,6 +136,7 @@ async fn look_at_the_market(shared: &Shared, known: &Known, seen: &mut Seen) -> 
             .choose(context, shared.cluster, claim, class)
             .await?;
         (seen.observed.choice, seen.turn) = (Some(choice), turn);
+        look_before_giving_up(shared, claim, seen).await?;
     }
     if let (Sighting::Present(machine), Some(class)) = (&seen.observed.machine, &seen.class)
         && machine.status == MachineStatus::Running
@@ -141,6 +144,17 @@ async fn look_at_the_market(shared: &Shared, known: &Known, seen: &mut Seen) -> 
         let kind = market::instance_type(context, class, &machine.profile).await?;
         seen.observed.labels = kind.as_ref().map(market::labels).unwrap_or_default();
         seen.kind = kind;
+    }
+    Ok(())
+}
+
+/// Where nothing can be bought for a claim that has nothing on record, its machine may be there all the same.
+async fn look_before_giving_up(shared: &Shared, claim: &NodeClaim, seen: &mut Seen) -> Result<(), Error> {
+    let (limits, now) = (&shared.context.settings.limits, shared.context.clock.now());
+    if seen.observed.machine == Sighting::Unknown && needs_proof(claim, &seen.observed, limits, now) {
+        // Nothing was promised, so others may choose while the cloud is asked.
+        seen.turn = None;
+        seen.observed.machine = machine(shared, claim, seen.observed.followed_for).await?;
     }
     Ok(())
 }

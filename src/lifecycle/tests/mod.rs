@@ -2,6 +2,7 @@ mod ends;
 mod laws;
 mod leaving;
 mod orders;
+mod unrecorded;
 mod waiting;
 
 use kube::ResourceExt;

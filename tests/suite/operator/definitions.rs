@@ -9,8 +9,9 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use karpenter_ibm::controllers::definitions::Readiness;
 use karpenter_ibm::operator::{self, serve};
+use kube::api::{Patch, PatchParams};
 use prometheus::Registry;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -137,6 +138,62 @@ async fn it_is_ready_again_when_the_last_claim_that_suffered_is_gone() {
                 ready(&router).await.0 == StatusCode::OK
             })
             .await;
+    })
+    .await;
+}
+
+impl World {
+    async fn is_recorded(&self, name: &str) -> bool {
+        let status = self.read(name).await.and_then(|claim| claim.status);
+        let allocation = status.and_then(|status| status.allocation);
+        allocation.is_some_and(|it| it.instance_id.is_some())
+    }
+
+    /// Somebody writes to a claim while a definition that does not know allocations is installed.
+    async fn drop_allocation(&self, name: &str) {
+        let mut field = Value::Null;
+        let without = |definition: &mut Value| {
+            let status = definition.pointer_mut(STATUS).unwrap().as_object_mut().unwrap();
+            field = status.remove("allocation").unwrap();
+        };
+        self.redefine(NAME, without).await;
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"team": "bank"}}}));
+        let written = self.claims().patch(name, &PatchParams::default(), &patch).await;
+        written.unwrap();
+        let with = |definition: &mut Value| definition.pointer_mut(STATUS).unwrap()["allocation"] = field;
+        self.redefine(NAME, with).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_allocation_was_dropped_is_adopted_although_others_have_filled_the_pool() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim("b").await;
+        world.until_launched("b").await;
+        world.claim("a").await;
+        world
+            .until("bought", Duration::from_mins(1), async || {
+                world.is_recorded("a").await
+            })
+            .await;
+    })
+    .await;
+    let machine = world.machine_of("a").await;
+    assert!(!world.is_true("a", "Launched").await, "it is on its way");
+    world.drop_allocation("a").await;
+    assert!(!world.is_recorded("a").await && world.is_recorded("b").await);
+    world.limited_pool(&json!({"nodes": 1})).await;
+    while_working(world.replica(), async {
+        world.until_launched("a").await;
+        assert_eq!(world.machine_of("a").await, machine);
+        world.clock.sleep(Duration::from_mins(3)).await;
+        assert!(!world.is_deleting("a").await && !world.is_deleting("b").await);
+        assert_eq!((world.living().len(), world.orders()), (2, 2));
+        assert!(world.told("InsufficientCapacity").await.is_empty());
+        world.claim("c").await;
+        world.until_gone("c").await;
+        assert_eq!(world.orders(), 2, "nothing has its name, and the pool is full");
     })
     .await;
 }

@@ -34,8 +34,10 @@ mod mutants;
 mod outages;
 mod patience;
 mod permissions;
+mod pools;
 mod preemption;
 mod provisioning;
+mod recreated;
 mod refusals;
 mod replicas;
 mod shortage;
@@ -44,6 +46,7 @@ mod spoofing;
 mod taken_back;
 mod twins;
 mod unheard;
+mod withdrawals;
 mod words;
 
 use std::pin::Pin;
