@@ -54,8 +54,12 @@ pub trait Cloud: Send + Sync {
     /// Gives a machine another name, which frees the one it had.
     async fn rename(&self, id: &str, name: &str) -> Result<(), Error>;
 
-    /// Every kind of machine that is sold in the region, by name. It may be some minutes old.
+    /// Every kind of machine that is sold in the region, by name. It may be an hour old, and older while it cannot be read.
     async fn kinds(&self) -> Result<Arc<Vec<Kind>>, Error>;
+
+    /// The same, a few minutes old: for whoever finds nothing to buy in what was read before, or was refused it. To ask for
+    /// it often costs the cloud no more than to ask now and then.
+    async fn recent_kinds(&self) -> Result<Arc<Vec<Kind>>, Error>;
 
     /// Puts tags on a machine, for people to read: the same twice as once.
     async fn tag(&self, machine: &Machine, tags: &BTreeSet<String>) -> Result<(), Error>;

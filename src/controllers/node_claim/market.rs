@@ -101,11 +101,7 @@ impl Market {
             Ok(wish) => wish,
             Err(unreadable) => return unresolved(unreadable.to_string()),
         };
-        let kinds = context
-            .cloud
-            .kinds()
-            .await
-            .map_err(Error::cloud("reading what is sold"))?;
+        let kinds = sold_for(context, claim).await?;
         context.unavailable.known().await;
         let mut turn = self.promises.clone().lock_owned().await;
         let census = self.recent(context).await?;
@@ -217,6 +213,16 @@ impl Market {
         let free = self.addresses.free(context, &class.class.spec.vpc, census).await;
         free.map_err(Error::cloud("reading the subnets"))
     }
+}
+
+/// What is sold. For a claim that found nothing it is looked at anew before the claim ends: what was withdrawn for some
+/// minutes when it was read may be there again.
+async fn sold_for(context: &Context, claim: &NodeClaim) -> Result<Arc<Vec<Kind>>, Error> {
+    let kinds = match claim.short_since() {
+        None => context.cloud.kinds().await,
+        Some(_) => context.cloud.recent_kinds().await,
+    };
+    kinds.map_err(Error::cloud("reading what is sold"))
 }
 
 /// What a machine of a profile is for a class: its capacity and its labels.

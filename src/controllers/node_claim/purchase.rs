@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::api::{Allocation, CapacityType, Credential, Gpus, NodeClaim, OfferingKey, names};
 use crate::cloud::{self, Effect, Machine, Order};
+use crate::controllers::context::Context;
 use crate::controllers::credentials;
 use crate::controllers::definitions::DROPPED;
 use crate::controllers::events::{Kind, Story};
@@ -219,7 +220,9 @@ async fn refused(
         // The same order would be refused again, for ever.
         cloud::Error::BadRequest { .. } => {
             tell(shared, known, allocation, &source).await;
-            refuse(shared, known, &source.to_string()).await
+            let refused = refuse(shared, known, &source.to_string()).await;
+            doubt_what_is_sold(context).await;
+            refused
         }
         source => {
             tell(shared, known, allocation, &source).await;
@@ -228,6 +231,14 @@ async fn refused(
                 source,
             })
         }
+    }
+}
+
+/// A profile that is not sold any more, or not in that zone, is refused as a bad order is, and in words that differ: the
+/// next claim is to choose from what is sold now. This one has its answer, so a failed read is none of its business.
+async fn doubt_what_is_sold(context: &Context) {
+    if let Err(error) = context.cloud.recent_kinds().await {
+        tracing::warn!(%error, "what is sold could not be read after an order was refused");
     }
 }
 

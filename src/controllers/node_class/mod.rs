@@ -1,8 +1,9 @@
 //! Classes: what their names stand for is read from the cloud, judged, and written to their status.
 //!
-//! Observe (`facts`), decide (`judge`), act (`status`). A class is resolved when it changes and every few minutes;
-//! what comes out is written only when it differs. A failed read proves nothing: what was resolved before stands, and
-//! the status says that it is old. What the operator's owner does not allow is refused before the cloud is asked.
+//! Observe (`facts`), decide (`judge`), act (`status`). A class is resolved when it changes and every few minutes, or
+//! every minute while it cannot be used; what comes out is written only when it differs. A failed read proves nothing:
+//! what was resolved before stands, and the status says that it is old. What the operator's owner does not allow is
+//! refused before the cloud is asked.
 
 mod allow;
 mod facts;
@@ -45,6 +46,9 @@ use leaving::Leave;
 const MANAGER: &str = "karpenter-ibm-nodeclass";
 /// Classes that are worked on at once.
 const CONCURRENCY: u16 = 4;
+/// How long a class that cannot be used is left alone at most: pods wait for an image or a subnet to be there again, and
+/// nobody tells of that. It takes less than ten requests, where ten a second may be sent.
+const UNREADY_EVERY: Duration = Duration::from_mins(1);
 /// How often a class that is deleted is looked at: nobody watches the claims for it.
 const LEAVING_EVERY: Duration = Duration::from_secs(5);
 
@@ -80,8 +84,8 @@ struct Shared {
     context: Context,
     cluster: ClusterId,
     pace: Pace,
-    /// When each class, by uid, was last resolved. Only pacing hangs on it, so a restart may forget it.
-    resolved: Mutex<BTreeMap<String, Instant>>,
+    /// When each class, by uid, is to be resolved again. Only pacing hangs on it, so a restart may forget it.
+    again_at: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// Looks after all classes, for as long as this is polled.
@@ -94,7 +98,7 @@ pub async fn run(context: Context, cluster: ClusterId) {
         .map_ok(|class| ObjectRef::from_obj(&class));
     let shared = Arc::new(Shared {
         pace: Pace::new(context.entropy.clone()),
-        resolved: Mutex::default(),
+        again_at: Mutex::default(),
         context,
         cluster,
     });
@@ -134,16 +138,29 @@ async fn reconcile(cached: Arc<IBMNodeClass>, shared: Arc<Shared>) -> Result<Act
     let class = stamp::class(context, class).await?;
     stamp::claims(context, &class).await?;
     let now = context.clock.now();
-    match resolve(context, &class).await {
-        Ok(verdict) => write_status(context, &class, &status::judged(&class, verdict, now)).await?,
+    let rest = match resolve(context, &class).await {
+        Ok(verdict) => {
+            let rest = rest_after(&verdict, context.settings.resolve_every);
+            write_status(context, &class, &status::judged(&class, verdict, now)).await?;
+            rest
+        }
         Err(error) => {
             write_status(context, &class, &status::unread(&class, &error, now)).await?;
             return Err(error.into());
         }
-    }
+    };
     shared.pace.forget(&class.name_any());
-    shared.note(&class);
-    Ok(Action::requeue(context.settings.resolve_every))
+    shared.note(&class, rest);
+    Ok(Action::requeue(rest))
+}
+
+/// How long a verdict serves.
+fn rest_after(verdict: &Verdict, resolve_every: Duration) -> Duration {
+    if verdict.problems.is_empty() {
+        resolve_every
+    } else {
+        resolve_every.min(UNREADY_EVERY)
+    }
 }
 
 /// What the class stands for. The cloud is asked only about a class that may be used as it is written.
@@ -201,24 +218,24 @@ impl Shared {
         let is_settled = class.metadata.deletion_timestamp.is_none()
             && stamp::is_stamped(class)
             && class.readiness().is_some();
-        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = resolved.get(&class.uid()?).filter(|_| is_settled)?;
-        let age = self.context.clock.instant().saturating_duration_since(*at);
-        let rest = self.context.clock.real(self.context.settings.resolve_every);
-        rest.checked_sub(age).filter(|rest| !rest.is_zero())
+        let again_at = self.again_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = again_at.get(&class.uid()?).filter(|_| is_settled)?;
+        let rest = at.saturating_duration_since(self.context.clock.instant());
+        Some(rest).filter(|rest| !rest.is_zero())
     }
 
-    fn note(&self, class: &IBMNodeClass) {
-        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+    fn note(&self, class: &IBMNodeClass, rest: Duration) {
+        let mut again_at = self.again_at.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(uid) = class.uid() {
-            resolved.insert(uid, self.context.clock.instant());
+            let clock = &self.context.clock;
+            again_at.insert(uid, clock.instant() + clock.real(rest));
         }
     }
 
     fn forget(&self, class: &IBMNodeClass) {
-        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut again_at = self.again_at.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(uid) = class.uid() {
-            resolved.remove(&uid);
+            again_at.remove(&uid);
         }
         self.pace.forget(&class.name_any());
     }

@@ -161,6 +161,10 @@ impl Cloud for Machines {
         self.kinds.get().await
     }
 
+    async fn recent_kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        self.kinds.recent().await
+    }
+
     async fn tag(&self, machine: &Machine, tags: &BTreeSet<String>) -> Result<(), Error> {
         // The service refuses a whole request for one tag that it does not take.
         let tags: Vec<Tag> = tags.iter().filter_map(|tag| Tag::parse(tag)).collect();

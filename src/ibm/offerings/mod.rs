@@ -19,6 +19,11 @@ use crate::model::Kind;
 /// is ordered.
 const EVERY: Duration = Duration::from_hours(1);
 
+/// How old the list may be for whoever finds nothing in it, or was refused what is in it. Two pages each five minutes are
+/// nothing beside ten requests a second, also where a pod can never be placed; and what was withdrawn for some minutes while
+/// the list was read is not missed for an hour.
+const RECENT: Duration = Duration::from_mins(5);
+
 /// How long the last good list serves while it cannot be read: longer than most outages, and a profile that is
 /// withdrawn meanwhile is refused when it is ordered.
 const AT_MOST: Duration = Duration::from_hours(6);
@@ -38,7 +43,10 @@ pub struct Kinds {
 struct Shelf {
     profiles: Vec<InstanceProfile>,
     read_at: Instant,
+    /// When it is read again for anybody.
     again_at: Instant,
+    /// When it is read again for whoever doubts it.
+    recent_until: Instant,
     prices: Arc<PriceTable>,
     kinds: Arc<Vec<Kind>>,
 }
@@ -57,14 +65,25 @@ impl Kinds {
     /// Every kind of machine of the region, by name. Whoever asks while it is being read waits for the same answer. A
     /// failed read leaves the last good list, for as long as that may be relied upon.
     pub async fn get(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        self.read_when(|shelf| shelf.again_at).await
+    }
+
+    /// The same for whoever doubts what was read before: it is a few minutes old at most, unless it cannot be read.
+    pub async fn recent(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        self.read_when(|shelf| shelf.again_at.min(shelf.recent_until))
+            .await
+    }
+
+    /// What is on the shelf, read anew if it is time to.
+    async fn read_when(&self, due: impl Fn(&Shelf) -> Instant + Send) -> Result<Arc<Vec<Kind>>, Error> {
         let mut shelf = self.shelf.lock().await;
         let now = self.clock.instant();
-        if shelf.as_ref().is_none_or(|shelf| now >= shelf.again_at) {
+        if shelf.as_ref().is_none_or(|shelf| now >= due(shelf)) {
             match (self.vpc.list_instance_profiles().await, shelf.as_mut()) {
                 (Ok(profiles), _) => *shelf = Some(self.shelf(profiles)),
                 (Err(error), Some(old)) if now < old.read_at + self.clock.real(AT_MOST) => {
                     tracing::warn!(%error, "the profiles could not be read; the last list serves");
-                    old.again_at = now + self.clock.real(AGAIN_AFTER);
+                    old.put_off(now, &self.clock);
                 }
                 (Err(error), _) => return Err(error),
             }
@@ -83,12 +102,21 @@ impl Kinds {
             profiles,
             read_at: now,
             again_at: now + self.clock.real(EVERY),
+            recent_until: now + self.clock.real(RECENT),
             prices,
         }
     }
 }
 
 impl Shelf {
+    /// It could not be read. Whoever only doubts it does not make others wait for another try so soon.
+    fn put_off(&mut self, now: Instant, clock: &Clock) {
+        if now >= self.again_at {
+            self.again_at = now + clock.real(AGAIN_AFTER);
+        }
+        self.recent_until = now + clock.real(RECENT);
+    }
+
     /// What was read, at these prices.
     fn at(&mut self, prices: Arc<PriceTable>) -> Arc<Vec<Kind>> {
         if !Arc::ptr_eq(&self.prices, &prices) {

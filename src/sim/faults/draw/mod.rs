@@ -250,7 +250,8 @@ fn span(fault: &Fault, rng: &mut Rng) -> u64 {
         (FaultName::Meddling(MeddlingKind::StartupTaintStays), 7..) => rng.u64(1_900_000..2_300_000),
         (FaultName::Meddling(MeddlingKind::StartupTaintStays), _) => rng.u64(240_000..900_000),
         (FaultName::Meddling(kind), _) if kind.lasts() => rng.u64(30_000..300_000),
-        // What is sold is read every ten minutes, what classes name every five.
+        // What is sold is read every hour, or every five minutes while something is not to be had; what classes name every
+        // five minutes.
         (FaultName::Cloud(kind), _) if is_withdrawal(kind) => rng.u64(300_000..1_200_000),
         (_, 0..=4) => rng.u64(1_000..20_000),
         (_, 5..=8) => rng.u64(20_000..120_000),

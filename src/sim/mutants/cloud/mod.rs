@@ -246,6 +246,10 @@ impl Cloud for Flawed {
         self.inner.kinds().await
     }
 
+    async fn recent_kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        self.inner.recent_kinds().await
+    }
+
     async fn tag(&self, machine: &Machine, tags: &BTreeSet<String>) -> Result<(), Error> {
         self.inner.tag(machine, tags).await
     }

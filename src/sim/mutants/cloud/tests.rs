@@ -85,6 +85,10 @@ impl Cloud for Fake {
         Ok(Arc::default())
     }
 
+    async fn recent_kinds(&self) -> Result<Arc<Vec<Kind>>, Error> {
+        Ok(Arc::default())
+    }
+
     async fn tag(&self, _: &Machine, _: &BTreeSet<String>) -> Result<(), Error> {
         Ok(())
     }
