@@ -16,6 +16,7 @@ use super::{schema, wire};
 use crate::quantity::WrittenQuantity;
 
 mod hash;
+mod schedule;
 mod validation;
 
 pub(super) use validation::quantities;

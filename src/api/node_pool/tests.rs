@@ -221,6 +221,8 @@ fn runtime_validation_finds_what_the_crd_lets_pass() {
             "spec.template.spec.taints[0].value",
         ),
         (json!({"expireAfter": "2562048h"}), "spec"),
+        (json!({"expireAfter": "0s"}), "spec"),
+        (json!({"expireAfter": "4m59s"}), "spec"),
         (
             json!({"terminationGracePeriod": "2562048h"}),
             "spec.template.spec.terminationGracePeriod",
@@ -230,6 +232,31 @@ fn runtime_validation_finds_what_the_crd_lets_pass() {
         assert_eq!(pool.validate(), Ok(()), "{template}");
         assert_eq!(runtime_fields(&pool), [expected], "{template}");
     }
+}
+
+#[test]
+fn nodes_may_live_for_five_minutes_or_more_or_for_ever_and_not_for_less_than_joining_takes() {
+    for sound in ["5m", "300s", "12h", "Never"] {
+        let pool = with_template(&json!({"expireAfter": sound}));
+        assert_eq!(pool.validate_runtime(), Ok(()), "{sound}");
+    }
+    let older = with_disruption(
+        &json!({}),
+        &json!({"consolidateAfter": "0s", "expireAfter": "1m"}),
+    );
+    let found = older.validate_runtime().unwrap_err();
+    assert_eq!(older.validate(), Ok(()), "the CRD is upstream's");
+    assert!(found[0].message.contains("less than 5m"), "{found:?}");
+    assert!(found[0].message.contains("takes minutes to join"), "{found:?}");
+}
+
+#[test]
+fn a_budget_whose_schedule_no_cron_reads_is_blamed_by_its_place() {
+    let budget = |schedule: &str| json!({"nodes": "1", "schedule": schedule, "duration": "1h"});
+    let budgets = json!([budget("@daily"), budget("99 99 * * *"), budget("0 9 * * mon-fri")]);
+    let pool = with_disruption(&json!({}), &json!({"consolidateAfter": "0s", "budgets": budgets}));
+    assert_eq!(pool.validate(), Ok(()));
+    assert_eq!(runtime_fields(&pool), ["spec.disruption.budgets[1].schedule"]);
 }
 
 #[test]

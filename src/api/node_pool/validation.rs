@@ -1,10 +1,11 @@
 //! The verdict on a NodePool: what its CRD says, and what a CRD cannot say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{
     BUDGET_REASONS, BUDGET_REASONS_MAX, BUDGETS_MAX, Budget, CONSOLIDATION_POLICIES, DEFAULT_EXPIRE_AFTER,
-    Disruption, NodePool, NodePoolSpec, TemplateMetadata, TemplateSpec, WEIGHT_MAX,
+    Disruption, NodePool, NodePoolSpec, TemplateMetadata, TemplateSpec, WEIGHT_MAX, schedule,
 };
 use crate::api::condition::{self, Detail, at_most};
 use crate::api::names;
@@ -14,8 +15,12 @@ use crate::api::schema::{LABEL_VALUE_LENGTH_MAX, LABELS_MAX};
 use crate::api::taint;
 use crate::api::violation::{Field, Violation, Violations};
 use crate::api::wanted_node::WantedNode;
-use crate::api::{parse_duration, parse_expiry};
+use crate::api::{Expiry, parse_duration, parse_expiry};
 use crate::quantity::WrittenQuantity;
+
+/// A machine joins within two or three minutes, so what lives for less than this is bought for nobody, and its successor
+/// too. The CRD is upstream's and lets `0s` pass.
+const EXPIRE_AFTER_MIN: Duration = Duration::from_mins(5);
 
 impl NodePool {
     /// The verdict of the CRD on a new object.
@@ -90,6 +95,7 @@ impl NodePool {
             );
         }
         self.spec.runtime_amounts(spec, &mut found);
+        self.spec.runtime_schedules(spec, &mut found);
         found.verdict()
     }
 }
@@ -155,7 +161,14 @@ impl NodePoolSpec {
             }
         }
         let too_long = "is longer than 292 years";
-        found.require(self.expiry().is_some(), at, "the expiry is longer than 292 years");
+        match self.expiry() {
+            None => found.blame(at, "the expiry is longer than 292 years"),
+            Some(Expiry::After(length)) if length < EXPIRE_AFTER_MIN => found.blame(
+                at,
+                "'expireAfter' is less than 5m: a machine takes minutes to join and would be given back before it has worked",
+            ),
+            Some(_) => {}
+        }
         let (template, disruption) = (at.at("template"), at.at("disruption"));
         let spec = template.at("spec");
         let grace = self.template.spec.termination_grace_period.as_deref();
@@ -167,6 +180,20 @@ impl NodePoolSpec {
             .and_then(|disruption| disruption.consolidate_after.as_deref());
         let sound = wait.is_none_or(|wait| parse_expiry(wait).is_some());
         found.require(sound, disruption.at("consolidateAfter"), too_long);
+    }
+
+    /// Schedules of budgets that no cron can read: nobody could say when such a budget applies.
+    fn runtime_schedules(&self, at: Field<'_>, found: &mut Violations) {
+        let written = self.disruption.as_ref();
+        let budgets = written.and_then(|disruption| disruption.budgets.as_deref());
+        let disruption = at.at("disruption");
+        let at = disruption.at("budgets");
+        for (index, budget) in budgets.unwrap_or_default().iter().enumerate() {
+            if let Some(problem) = budget.schedule.as_deref().and_then(schedule::problem) {
+                let budget = at.nth(index);
+                found.blame(budget.at("schedule"), problem);
+            }
+        }
     }
 }
 

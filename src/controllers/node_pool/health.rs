@@ -1,13 +1,15 @@
 //! Whether the machines that a pool bought lately have joined.
 //!
 //! Of the last four machines that joined, or were given up before they did, two failures are too many. What was found
-//! stands in the pool's condition; the count itself is memory that a restart may lose.
+//! stands in the pool's condition, and is carried on from there after a restart, as upstream; which machines told it is
+//! memory. Pool and class as they were before a change say nothing of how they are now.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kube::ResourceExt;
 
-use crate::api::{NodeClaim, names};
+use super::status;
+use crate::api::{Condition, IBMNodeClass, NodeClaim, NodePool, names};
 use crate::lifecycle::facts::Facts;
 
 /// So many machines are looked back at.
@@ -28,15 +30,23 @@ pub(super) enum Health {
 #[derive(Debug, Default)]
 pub(super) struct Record(BTreeMap<String, Ring>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ring {
+    of: Generations,
     last: VecDeque<Outcome>,
-    /// Claims that are there and were counted.
+    /// Claims that are there and were counted, or tell of something else.
     counted: BTreeSet<String>,
 }
 
+/// Which pool and which class machines are bought from. What was found of others says nothing of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Generations {
+    pool: Option<i64>,
+    class: Option<i64>,
+}
+
 /// What became of a machine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Outcome {
     /// It has joined.
     Joined,
@@ -46,21 +56,23 @@ enum Outcome {
 
 impl Record {
     /// Counts what became of the claims of a pool since the last look; says how it stands, if anything is known.
-    pub(super) fn look(&mut self, pool: &str, claims: &[&NodeClaim]) -> Option<Health> {
-        let ring = self.0.entry(pool.to_owned()).or_default();
-        let present: BTreeSet<String> = claims.iter().filter_map(|claim| claim.uid()).collect();
-        ring.counted.retain(|uid| present.contains(uid));
-        for claim in claims {
-            let Some((uid, outcome)) = claim.uid().zip(outcome(claim)) else {
-                continue;
-            };
-            if ring.counted.insert(uid) {
-                ring.last.push_back(outcome);
-            }
+    pub(super) fn look(
+        &mut self,
+        pool: &NodePool,
+        class: Option<&IBMNodeClass>,
+        claims: &[&NodeClaim],
+    ) -> Option<Health> {
+        let of = Generations {
+            pool: pool.metadata.generation,
+            class: class.and_then(|class| class.metadata.generation),
+        };
+        let uid = pool.uid().unwrap_or_default();
+        if self.0.get(&uid).is_none_or(|ring| ring.of != of) {
+            let known = status::registration_known(pool, class);
+            self.0.insert(uid.clone(), Ring::begin(of, known, claims));
         }
-        while ring.last.len() > LOOK_BACK {
-            ring.last.pop_front();
-        }
+        let ring = self.0.get_mut(&uid)?;
+        ring.count(claims, |claim| is_from(claim, pool));
         ring.health()
     }
 
@@ -71,6 +83,42 @@ impl Record {
 }
 
 impl Ring {
+    /// Carries on what the condition says. Machines whose outcome is known by now told it before: they are part of that,
+    /// or of what no longer holds. Where nothing is known of pool and class as they are, what was bought by now was
+    /// bought from what they were.
+    fn begin(of: Generations, known: Option<&Condition>, claims: &[&NodeClaim]) -> Self {
+        let failed = |it: &Condition| Outcome::Failed(it.message.clone().unwrap_or_default());
+        let last = match known {
+            Some(it) if it.status == "True" => vec![Outcome::Joined],
+            Some(it) if it.status == "False" => vec![failed(it); FAILURES_MAX],
+            Some(_) | None => Vec::new(),
+        };
+        let is_of_before =
+            |claim: &&&NodeClaim| outcome(claim).is_some() || known.is_none() && is_bought(claim);
+        let before = claims.iter().filter(is_of_before);
+        Self {
+            of,
+            last: last.into(),
+            counted: before.filter_map(|claim| claim.uid()).collect(),
+        }
+    }
+
+    fn count(&mut self, claims: &[&NodeClaim], tells: impl Fn(&NodeClaim) -> bool) {
+        let present: BTreeSet<String> = claims.iter().filter_map(|claim| claim.uid()).collect();
+        self.counted.retain(|uid| present.contains(uid));
+        for claim in claims {
+            let Some((uid, outcome)) = claim.uid().zip(outcome(claim)) else {
+                continue;
+            };
+            if self.counted.insert(uid) && tells(claim) {
+                self.last.push_back(outcome);
+            }
+        }
+        while self.last.len() > LOOK_BACK {
+            self.last.pop_front();
+        }
+    }
+
     fn health(&self) -> Option<Health> {
         let failures = self.last.iter().filter_map(|outcome| match outcome {
             Outcome::Joined => None,
@@ -96,9 +144,22 @@ fn outcome(claim: &NodeClaim) -> Option<Outcome> {
         .then(|| Outcome::Failed(format!("{}: {}", end.reason, end.message)))
 }
 
+/// Whether a machine was bought for a claim.
+fn is_bought(claim: &NodeClaim) -> bool {
+    let has_id = claim.allocation().is_some_and(|it| it.instance_id.is_some());
+    has_id || claim.is_launched()
+}
+
+/// Whether a claim was made from the pool as it is now, as far as it bears its hash. One that waited when the pool
+/// changed is bought as it says itself, so it tells of what the pool was.
+fn is_from(claim: &NodeClaim, pool: &NodePool) -> bool {
+    let stamp = claim.annotations().get(names::NODE_POOL_HASH);
+    stamp.is_none_or(|hash| *hash == pool.hash())
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -122,36 +183,160 @@ mod tests {
         claim(uid, "Registered", "False", names::REASON_REGISTRATION_TIMEOUT)
     }
 
+    fn pool(generation: i64, taints: &Value) -> NodePool {
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "uid": "p", "generation": generation},
+            "spec": {"template": {"spec": {
+                "requirements": [], "taints": taints,
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            }}},
+        }))
+        .unwrap()
+    }
+
+    fn class(generation: i64, image: &str) -> IBMNodeClass {
+        serde_json::from_value(json!({
+            "metadata": {"name": "default", "generation": generation},
+            "spec": {"region": "us-south", "vpc": "v", "image": image},
+        }))
+        .unwrap()
+    }
+
+    /// A pool as it was first written, and the record of somebody who has seen it since then.
+    fn watched() -> (NodePool, Record) {
+        let (pool, mut record) = (pool(1, &json!([])), Record::default());
+        assert_eq!(record.look(&pool, None, &[]), None);
+        (pool, record)
+    }
+
+    fn is_unhealthy(health: Option<&Health>) -> bool {
+        matches!(health, Some(Health::Unhealthy(_)))
+    }
+
     #[test]
     fn nothing_is_said_before_a_machine_has_joined_or_failed() {
-        let mut record = Record::default();
+        let (pool, mut record) = watched();
         let open = claim("a", "Launched", "True", "Launched");
-        assert_eq!(record.look("p", &[&open]), None);
-        assert_eq!(record.look("p", &[&joined("a")]), Some(Health::Healthy));
+        assert_eq!(record.look(&pool, None, &[&open]), None);
+        assert_eq!(record.look(&pool, None, &[&joined("a")]), Some(Health::Healthy));
     }
 
     #[test]
     fn two_failures_among_the_last_four_are_too_many_and_later_success_makes_up_for_them() {
-        let mut record = Record::default();
+        let (pool, mut record) = watched();
         assert_eq!(
-            record.look("p", &[&failed("a")]),
+            record.look(&pool, None, &[&failed("a")]),
             None,
             "one failure alone says little"
         );
-        let unhealthy = record.look("p", &[&failed("a"), &failed("b")]);
-        assert!(matches!(unhealthy, Some(Health::Unhealthy(_))), "{unhealthy:?}");
+        let unhealthy = record.look(&pool, None, &[&failed("a"), &failed("b")]);
+        assert!(is_unhealthy(unhealthy.as_ref()), "{unhealthy:?}");
         let all: Vec<NodeClaim> = ["c", "d", "e"].map(joined).into();
         assert_eq!(
-            record.look("p", &all.iter().collect::<Vec<_>>()),
+            record.look(&pool, None, &all.iter().collect::<Vec<_>>()),
             Some(Health::Healthy)
         );
     }
 
     #[test]
     fn each_machine_counts_once() {
-        let mut record = Record::default();
+        let (pool, mut record) = watched();
         for _ in 0..5 {
-            assert_eq!(record.look("p", &[&failed("a")]), None);
+            assert_eq!(record.look(&pool, None, &[&failed("a")]), None);
         }
+    }
+
+    #[test]
+    fn failures_of_a_pool_or_class_as_they_were_are_not_those_of_what_they_are_and_one_success_then_is_enough()
+     {
+        let first = pool(1, &json!([]));
+        let changes = [
+            (pool(2, &json!([])), class(7, "i")),
+            (first.clone(), class(8, "i")),
+        ];
+        for (pool, class_now) in changes {
+            let (mut record, class_before) = (Record::default(), class(7, "i"));
+            record.look(&first, Some(&class_before), &[]);
+            let (a, b) = (failed("a"), failed("b"));
+            let told = record.look(&first, Some(&class_before), &[&a, &b]);
+            assert!(is_unhealthy(told.as_ref()), "{told:?}");
+            assert_eq!(record.look(&pool, Some(&class_now), &[&a, &b]), None);
+            let told = record.look(&pool, Some(&class_now), &[&a, &b, &joined("c")]);
+            assert_eq!(told, Some(Health::Healthy));
+        }
+    }
+
+    #[test]
+    fn machines_on_their_way_when_pool_or_class_change_tell_of_what_these_were() {
+        let (old, seventh) = (pool(1, &json!([])), class(7, "i"));
+        for (pool, class) in [
+            (pool(2, &json!([])), seventh.clone()),
+            (old.clone(), class(8, "j")),
+        ] {
+            let mut record = Record::default();
+            let open = ["a", "b"].map(|uid| {
+                let mut claim = claim(uid, "Launched", "True", "Launched");
+                claim.status.as_mut().unwrap().provider_id = Some(format!("ibm:///us-south/{uid}"));
+                claim
+            });
+            assert_eq!(record.look(&old, Some(&seventh), &[]), None);
+            assert_eq!(record.look(&pool, Some(&class), &[&open[0], &open[1]]), None);
+            let late = ["a", "b"].map(failed);
+            assert_eq!(record.look(&pool, Some(&class), &[&late[0], &late[1]]), None);
+            let own = ["c", "d"].map(failed);
+            let told = record.look(&pool, Some(&class), &[&own[0], &own[1]]);
+            assert!(is_unhealthy(told.as_ref()), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_that_was_made_from_another_template_says_nothing_of_this_one() {
+        let (old, new) = (
+            pool(1, &json!([])),
+            pool(2, &json!([{"key": "t", "effect": "NoSchedule"}])),
+        );
+        let made_from = |pool: &NodePool, uid: &str| {
+            let mut claim = failed(uid);
+            claim.metadata.annotations = Some([(names::NODE_POOL_HASH.to_owned(), pool.hash())].into());
+            claim
+        };
+        let mut record = Record::default();
+        record.look(&new, None, &[]);
+        let others = ["a", "b"].map(|uid| made_from(&old, uid));
+        assert_eq!(record.look(&new, None, &[&others[0], &others[1]]), None);
+        let own = ["c", "d"].map(|uid| made_from(&new, uid));
+        let told = record.look(&new, None, &[&own[0], &own[1]]);
+        assert!(is_unhealthy(told.as_ref()), "{told:?}");
+    }
+
+    fn with_condition(mut pool: NodePool, status: &str, generation: i64) -> NodePool {
+        let status = json!({"conditions": [{
+            "type": "NodeRegistrationHealthy", "status": status, "reason": "R", "message": "no route",
+            "lastTransitionTime": "2026-11-16T10:00:00Z", "observedGeneration": generation,
+        }]});
+        pool.status = serde_json::from_value(status).unwrap();
+        pool
+    }
+
+    #[test]
+    fn after_a_restart_what_was_found_is_carried_on_and_machines_that_had_joined_before_tell_nothing_new() {
+        let all: Vec<NodeClaim> = ["a", "b", "c", "d"].map(joined).into();
+        let there: Vec<&NodeClaim> = all.iter().collect();
+        let told = |pool: &NodePool| Record::default().look(pool, None, &there);
+        let pool = pool(3, &json!([]));
+        let no_route = Some(Health::Unhealthy("no route".to_owned()));
+        assert_eq!(told(&pool), None);
+        assert_eq!(told(&with_condition(pool.clone(), "Unknown", 3)), None);
+        assert_eq!(told(&with_condition(pool.clone(), "False", 2)), None);
+        assert_eq!(told(&with_condition(pool.clone(), "False", 3)), no_route);
+        let healthy = with_condition(pool.clone(), "True", 3);
+        assert_eq!(told(&healthy), Some(Health::Healthy));
+        let mut record = Record::default();
+        record.look(&healthy, None, &there);
+        let (e, f) = (failed("e"), failed("f"));
+        let one = record.look(&healthy, None, &[there.clone(), vec![&e]].concat());
+        assert_eq!(one, Some(Health::Healthy), "one failure after a success");
+        let two = record.look(&healthy, None, &[there.clone(), vec![&e, &f]].concat());
+        assert!(is_unhealthy(two.as_ref()), "{two:?}");
     }
 }

@@ -23,7 +23,7 @@ use super::guard::Guard;
 use super::pace::Pace;
 use super::provisioning::claim::{Wanted, manifest};
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
-use crate::cluster::State;
+use crate::cluster::{Index, State};
 use health::{Health, Record};
 
 /// Who owns what is written here.
@@ -119,16 +119,17 @@ async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace, gua
 }
 
 async fn look_after(context: &Context, pool: &NodePool, record: &mut Record) -> Result<(), Error> {
-    let uid = pool.uid().unwrap_or_default();
-    let health = context
-        .cluster
-        .with(|index| record.look(&uid, &status::claims_of(index, &pool.name_any())));
+    let class = class_of(context, pool);
+    let health = context.cluster.with(|index| {
+        let claims = status::claims_of(index, &pool.name_any());
+        record.look(pool, class.as_ref(), &claims)
+    });
     if pool.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
     stamp::pool(context, pool).await?;
     stamp::claims(context, pool).await?;
-    write_status(context, pool, health.as_ref()).await?;
+    write_status(context, pool, class.as_ref(), health.as_ref()).await?;
     keep_replicas(context, pool).await
 }
 
@@ -138,14 +139,23 @@ fn class_of(context: &Context, pool: &NodePool) -> Option<IBMNodeClass> {
     context.cluster.with(|index| index.classes.get(name).cloned())
 }
 
-/// Writes what this controller owns of the status, if it differs from what is there.
-async fn write_status(context: &Context, known: &NodePool, health: Option<&Health>) -> Result<(), Error> {
-    let class = class_of(context, known);
+/// Writes what this controller owns of the status, if it differs from what is there. That a pool is not valid is told
+/// first: whoever is cut off between the two tells it again, which is the same event.
+async fn write_status(
+    context: &Context,
+    known: &NodePool,
+    class: Option<&IBMNodeClass>,
+    health: Option<&Health>,
+) -> Result<(), Error> {
     let used = context
         .cluster
         .with(|index| status::used(index, &known.name_any()));
     let now = context.clock.now();
-    let wanted = |pool: &NodePool| status::status(pool, class.as_ref(), &used, health.cloned(), now);
+    let wanted = |pool: &NodePool| {
+        // What was found of a pool says nothing of what somebody has made of it since.
+        let health = health.filter(|_| pool.metadata.generation == known.metadata.generation);
+        status::status(pool, class, &used, health.cloned(), now)
+    };
     if wanted(known) == status::owned(known) {
         return Ok(());
     }
@@ -158,6 +168,9 @@ async fn write_status(context: &Context, known: &NodePool, health: Option<&Healt
     if status == status::owned(&pool) {
         context.cluster.with(|index| index.note(&pool));
         return Ok(());
+    }
+    if let Some(story) = status::news(&pool, &status) {
+        context.events.tell(&pool, story).await;
     }
     let body = json!({
         "apiVersion": NodePool::api_version(&()),
@@ -185,9 +198,12 @@ async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> 
     // One consistent read: what others made or deleted counts.
     let listed = claims.list(&kube::api::ListParams::default()).await;
     let listed = listed.map_err(Error::kube("listing the claims"))?;
+    let now = context.clock.now();
     let change = context.cluster.with(|index| {
         index.settle(&listed);
-        replicas::change(pool, &status::claims_of(index, &pool.name_any()))
+        let index: &Index = index;
+        let claims = status::claims_of(index, &pool.name_any());
+        replicas::change(pool, &claims, |claim| replicas::burden(index, claim, now))
     });
     for name in change.make {
         make(context, &claims, pool, name).await?;

@@ -1,7 +1,13 @@
 //! Whether nodes can be made from a NodePool, and if not, what must be mended. Pure.
 
-use crate::api::{IBMNodeClass, NodePool, Violation, names};
-use crate::model::Requirements;
+use std::collections::BTreeMap;
+
+use crate::api::names::current_label;
+use crate::api::{IBMNodeClass, NodePool, Requirement, Violation, names};
+use crate::model::{Requirements, Values};
+
+/// Where a pool says which labels its nodes may have.
+const REQUIREMENTS: &str = "spec.template.spec.requirements";
 
 /// Whether a pool can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,16 +87,43 @@ pub fn is_ours(pool: &NodePool) -> bool {
 pub fn validity(pool: &NodePool) -> Result<(), Vec<Violation>> {
     let mut found = pool.validate().err().unwrap_or_default();
     found.extend(pool.validate_runtime().err().unwrap_or_default());
-    if let Err(meaningless) = Requirements::from_api(&pool.spec.template.spec.requirements)
-        && found.is_empty()
-    {
-        found.push(Violation {
-            field: "spec.template.spec.requirements".to_owned(),
+    let requirements = &pool.spec.template.spec.requirements;
+    match Requirements::from_api(requirements) {
+        Ok(all) if all.iter().any(|(_, values)| values.is_never()) => {
+            found.extend(contradictions(requirements));
+        }
+        Err(meaningless) if found.is_empty() => found.push(Violation {
+            field: REQUIREMENTS.to_owned(),
             message: meaningless.to_string(),
-        });
+        }),
+        Ok(_) | Err(_) => {}
     }
     found.extend(negative_limits(pool));
     if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// Requirements that leave a label no state together with those before them: no node is possible. Each label is told
+/// once.
+fn contradictions(requirements: &[Requirement]) -> Vec<Violation> {
+    let mut before: BTreeMap<&str, Values> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (index, requirement) in requirements.iter().enumerate() {
+        let meaning = requirement.operator();
+        let Some(wanted) = meaning.and_then(|operator| Values::of(operator, requirement.values())) else {
+            continue;
+        };
+        let key = current_label(&requirement.key);
+        let left = before.entry(key).or_insert_with(Values::anything);
+        let both = left.and(&wanted);
+        if both.is_never() && !left.is_never() && !wanted.is_never() {
+            found.push(Violation {
+                field: format!("{REQUIREMENTS}[{index}]"),
+                message: format!("label {key} must be {wanted}, and before that {left}: no node can be both"),
+            });
+        }
+        *left = both;
+    }
+    found
 }
 
 /// A limit below nothing closes the pool, and nobody can have meant that.
@@ -193,6 +226,13 @@ mod tests {
             json!({"template": {"spec": {"requirements": [
                 {"key": "size", "operator": "Gt", "values": ["1"]}, {"key": "size", "operator": "Lt", "values": ["9"]},
             ]}}}),
+            json!({"template": {"spec": {"requirements": [
+                {"key": "a", "operator": "In", "values": ["x", "y"]}, {"key": "a", "operator": "In", "values": ["y"]},
+                {"key": "a", "operator": "NotIn", "values": ["x"]}, {"key": "a", "operator": "Exists"},
+            ]}}}),
+            json!({"template": {"spec": {"requirements": [
+                {"key": "a", "operator": "DoesNotExist"}, {"key": "a", "operator": "NotIn", "values": ["x"]},
+            ]}}}),
         ];
         for spec in sound {
             assert_eq!(
@@ -200,6 +240,60 @@ mod tests {
                 Verdict::Ready,
                 "{spec}"
             );
+        }
+    }
+
+    #[test]
+    fn requirements_on_one_label_that_no_node_can_meet_are_told_with_both_and_once() {
+        let of = |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
+        for (requirements, field, words) in [
+            (
+                json!([
+                    of("a", "In", &["x"]),
+                    of("b", "Exists", &[]),
+                    of("a", "In", &["y"])
+                ]),
+                "spec.template.spec.requirements[2]",
+                "label a must be in [y], and before that in [x]: no node can be both",
+            ),
+            (
+                json!([
+                    of("size", "Gt", &["9"]),
+                    of("size", "Lt", &["2"]),
+                    of("size", "In", &["3"])
+                ]),
+                "spec.template.spec.requirements[1]",
+                "label size must be at most 1, and before that at least 10: no node can be both",
+            ),
+            (
+                json!([of("a", "Exists", &[]), of("a", "DoesNotExist", &[])]),
+                "spec.template.spec.requirements[1]",
+                "label a must be absent, and before that present: no node can be both",
+            ),
+            (
+                json!([
+                    of("beta.kubernetes.io/arch", "In", &["amd64"]),
+                    of("kubernetes.io/arch", "In", &["s390x"])
+                ]),
+                "spec.template.spec.requirements[1]",
+                "label kubernetes.io/arch must be in [s390x], and before that in [amd64]: no node can be both",
+            ),
+            (
+                json!([
+                    of("a", "In", &["x", "y"]),
+                    of("a", "NotIn", &["x"]),
+                    of("a", "NotIn", &["y"])
+                ]),
+                "spec.template.spec.requirements[2]",
+                "label a must be not in [y], and before that in [y]: no node can be both",
+            ),
+        ] {
+            let pool = pool(&json!({"template": {"spec": {"requirements": requirements}}}));
+            let violation = Violation {
+                field: field.to_owned(),
+                message: words.to_owned(),
+            };
+            assert_eq!(validity(&pool), Err(vec![violation]), "{requirements}");
         }
     }
 
@@ -218,6 +312,9 @@ mod tests {
             json!({"limits": {"cpu": "-1"}}),
             json!({"limits": {"cpu": "many"}}),
             json!({"disruption": {"budgets": [{"nodes": "101%"}]}}),
+            json!({"disruption": {"consolidateAfter": "0s", "budgets": [
+                {"nodes": "1", "schedule": "99 99 * * *", "duration": "1h"}]}}),
+            json!({"template": {"spec": {"expireAfter": "0s"}}}),
         ];
         for spec in bad {
             let verdict = judge(&pool(&spec), Some(&class("True")));

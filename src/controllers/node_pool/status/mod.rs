@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use crate::api::{Condition, IBMNodeClass, NodeClaim, NodePool, NodePoolStatus, Violation, names};
 use crate::cluster::Index;
 use crate::controllers::conditions::{self, said};
+use crate::controllers::events::{Kind, Story};
 use crate::controllers::node_pool::health::Health;
 use crate::controllers::node_pool::readiness::{ClassProblem, class_problem, validity};
 use crate::controllers::provisioning::claim::written;
@@ -20,6 +21,8 @@ use crate::resources::{Resources, quantity_of};
 const NODES: &str = "nodes";
 /// What a message of a condition may have at most is 32,768 characters; nobody reads more than this.
 const MESSAGE_MAX: usize = 2000;
+/// Why a pool is not valid: its own words, in the condition and in the event about it.
+const INVALID: &str = "NodePoolValidationFailed";
 
 /// The claims of a pool.
 pub(in crate::controllers::node_pool) fn claims_of<'a>(index: &'a Index, pool: &str) -> Vec<&'a NodeClaim> {
@@ -81,11 +84,10 @@ fn validation(found: Option<Vec<Violation>>) -> Condition {
         ),
         Some(found) => {
             let words: Vec<String> = found.iter().map(ToString::to_string).collect();
-            let reason = "NodePoolValidationFailed";
             said(
                 names::VALIDATION_SUCCEEDED,
                 "False",
-                reason,
+                INVALID,
                 shortened(words.join("; ")),
             )
         }
@@ -150,11 +152,7 @@ fn registration(
 ) -> (Condition, Option<i64>) {
     let type_ = names::NODE_REGISTRATION_HEALTHY;
     let generation = class.and_then(|class| class.metadata.generation);
-    let status = pool.status.as_ref();
-    let known = status.and_then(|status| condition(status, type_));
-    let is_about_this = status.is_some_and(|status| status.node_class_observed_generation == generation)
-        && known.is_some_and(|known| known.observed_generation == pool.metadata.generation);
-    let found = match (health, known.filter(|_| is_about_this)) {
+    let found = match (health, registration_known(pool, class)) {
         (Some(Health::Healthy), _) => said(type_, "True", "RegistrationSucceeded", String::new()),
         (Some(Health::Unhealthy(why)), _) => said(type_, "False", "RegistrationFailed", shortened(why)),
         (None, Some(known)) => known.clone(),
@@ -164,6 +162,37 @@ fn registration(
         }
     };
     (found, generation)
+}
+
+/// What was found about joining, if it was found of pool and class as they are now.
+pub(in crate::controllers::node_pool) fn registration_known<'a>(
+    pool: &'a NodePool,
+    class: Option<&IBMNodeClass>,
+) -> Option<&'a Condition> {
+    let status = pool.status.as_ref()?;
+    let generation = class.and_then(|class| class.metadata.generation);
+    let known = condition(status, names::NODE_REGISTRATION_HEALTHY)?;
+    let is_about_these = status.node_class_observed_generation == generation
+        && known.observed_generation == pool.metadata.generation;
+    is_about_these.then_some(known)
+}
+
+/// What people are told of a pool that is about to get this status: that it is not valid, if that is news.
+pub(in crate::controllers::node_pool) fn news(pool: &NodePool, status: &NodePoolStatus) -> Option<Story> {
+    let verdict = condition(status, names::VALIDATION_SUCCEEDED).filter(|it| it.status == "False")?;
+    let before = pool.status.as_ref();
+    let known = before.and_then(|before| condition(before, names::VALIDATION_SUCCEEDED));
+    if known.is_some_and(|known| known.status == verdict.status && known.message == verdict.message) {
+        return None;
+    }
+    let message = verdict.message.clone().unwrap_or_default();
+    Some(Story {
+        kind: Kind::Warning,
+        reason: INVALID,
+        action: "Validate",
+        note: message.clone(),
+        transition: message,
+    })
 }
 
 /// What a status says of one thing.

@@ -146,6 +146,32 @@ fn what_machines_tell_about_joining_is_said_for_the_class_as_it_is_now() {
     );
 }
 
+#[test]
+fn that_a_pool_is_not_valid_is_told_when_it_turns_so_or_for_another_reason() {
+    let limited = |cpu: &str, status: &Value| {
+        let mut pool = pool(status);
+        pool.spec.limits = serde_json::from_value(json!({"cpu": cpu})).unwrap();
+        pool
+    };
+    let of = |pool: &NodePool| super::status(pool, None, &Resources::new(), None, now());
+    let sound = limited("4", &json!({}));
+    assert_eq!(news(&sound, &of(&sound)), None);
+    let first = limited("-1", &serde_json::to_value(of(&sound)).unwrap());
+    let story = news(&first, &of(&first)).unwrap();
+    assert_eq!(
+        (story.kind, story.reason),
+        (Kind::Warning, "NodePoolValidationFailed")
+    );
+    let said = condition(&of(&first), "ValidationSucceeded").cloned().unwrap();
+    assert_eq!(Some(&story.note), said.message.as_ref());
+    assert_eq!(story.transition, story.note);
+    let stored = serde_json::to_value(of(&first)).unwrap();
+    let again = limited("-1", &stored);
+    assert_eq!(news(&again, &of(&again)), None, "it is told already");
+    let other = limited("1e1.5", &stored);
+    assert!(news(&other, &of(&other)).is_some());
+}
+
 fn claim(name: &str, pool: &str, conditions: &[&str], provider: Option<&str>) -> NodeClaim {
     let condition =
         |type_: &&str| json!({"type": type_, "status": "True", "lastTransitionTime": "2026-11-16T10:00:00Z"});

@@ -1,0 +1,134 @@
+//! NodePools and claims that nobody can have meant as they are written: nothing is bought for them again and again.
+
+use std::time::Duration;
+
+use karpenter_ibm::api::NodePool;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{World, while_working};
+
+impl World {
+    async fn change_pool(&self, name: &str, spec: &Value) {
+        let pools: Api<NodePool> = Api::all(self.kube.admin());
+        let patch = Patch::Merge(json!({"spec": spec}));
+        pools.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Until the pods that wait have their claim: they are looked at every quarter of a minute.
+    async fn until_bought_for(&self) {
+        self.until("claimed", Duration::from_mins(1), async || {
+            self.all_claims().await.len() == 1
+        })
+        .await;
+    }
+
+    /// What is wrong with a pool, in its own words; nothing if it is valid.
+    async fn invalid(&self, name: &str) -> Option<String> {
+        let pools: Api<NodePool> = Api::all(self.kube.admin());
+        let conditions = pools.get(name).await.unwrap().status?.conditions?;
+        let mut verdicts = conditions
+            .into_iter()
+            .filter(|it| it.type_ == "ValidationSucceeded");
+        let verdict = verdicts.find(|it| it.status == "False")?;
+        verdict.message
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_whose_nodes_would_expire_before_they_work_buys_nothing_and_is_told_of_once() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let lives = |length: &str| json!({"template": {"spec": {"expireAfter": length}}});
+            world.pool("hasty", lives("0s")).await;
+            world.waiting("a", json!({})).await;
+            world.clock.sleep(Duration::from_mins(10)).await;
+            assert!(world.all_claims().await.is_empty());
+            assert_eq!(world.orders(), 0);
+            let why = world.invalid("hasty").await.unwrap();
+            assert!(why.contains("less than 5m"), "{why}");
+            let told = world.told("NodePoolValidationFailed").await;
+            assert_eq!(
+                told,
+                [("NodePool hasty".to_owned(), "Warning".to_owned(), why.clone())]
+            );
+            world.change_pool("hasty", &lives("4m")).await;
+            world.clock.sleep(Duration::from_mins(6)).await;
+            let again = world.told("NodePoolValidationFailed").await;
+            assert_eq!(again.len(), 1, "the same is told once: {again:?}");
+            world.change_pool("hasty", &lives("5m")).await;
+            world.until_bought_for().await;
+            world
+                .until("valid", Duration::from_mins(1), async || {
+                    world.invalid("hasty").await.is_none()
+                })
+                .await;
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_node_can_be_and_what_no_cron_can_read_is_told_of_on_the_pool() {
+    let world = World::new();
+    while_working(world.replica(), Box::pin(async {
+        let zone =
+            |zone: &str| json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+        let both = json!([zone("us-south-1"), zone("us-south-2")]);
+        world
+            .pool("torn", json!({"template": {"spec": {"requirements": both}}}))
+            .await;
+        let budgets = json!([{"nodes": "1", "schedule": "99 99 * * *", "duration": "1h"}]);
+        let disruption = json!({"consolidateAfter": "0s", "budgets": budgets});
+        world.pool("unread", json!({"disruption": disruption})).await;
+        world.waiting("a", json!({})).await;
+        world.clock.sleep(Duration::from_mins(2)).await;
+        assert!(world.all_claims().await.is_empty());
+        let told = world.told("NodePoolValidationFailed").await;
+        let [(torn, _, two), (unread, _, schedule)] = told.as_slice() else {
+            panic!("{told:?}");
+        };
+        assert_eq!(
+            (torn.as_str(), unread.as_str()),
+            ("NodePool torn", "NodePool unread")
+        );
+        assert!(
+            two.contains("topology.kubernetes.io/zone")
+                && two.contains("us-south-1")
+                && two.contains("us-south-2"),
+            "{two}"
+        );
+        assert!(schedule.contains("budgets[0].schedule"), "{schedule}");
+        world
+            .change_pool(
+                "torn",
+                &json!({"template": {"spec": {"requirements": [zone("us-south-2")]}}}),
+            )
+            .await;
+        world.until_bought_for().await;
+    }))
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_may_not_live_at_all_goes_only_when_its_node_was_ready_for_work() {
+    let world = World::new();
+    while_working(world.replica(), async {
+        world.claim_that_expires("a", "0s").await;
+        world.until_launched("a").await;
+        world.clock.sleep(Duration::from_mins(5)).await;
+        let claim = world.read("a").await.unwrap();
+        assert_eq!(claim.metadata.deletion_timestamp, None);
+        assert!(world.told("Expired").await.is_empty());
+        world.join("a").await;
+        world.until_registered("a").await;
+        world.make_ready("a").await;
+        world.until_gone("a").await;
+        assert_eq!(world.told("Expired").await.len(), 1);
+        assert!(world.cloud.instances().is_empty());
+    })
+    .await;
+}
