@@ -8,15 +8,19 @@ use comfy_table::{Table, presets};
 
 use super::objects::read::Reader;
 use super::objects::sold;
+use super::planning::Policies;
 use super::{BadInput, output};
 use crate::audit;
 use crate::clock::Clock;
 use crate::model::{DiscountFactors, Snapshot, Withheld};
 use crate::money::Price;
-use crate::scheduling::{Destination, NewClaim, Options, Plan, Preferences, remedy, solve};
+use crate::scheduling::{Destination, LeftOut, NewClaim, Options, Plan, Preferences, remedy, solve};
 
 /// Names of so many pods are printed; the rest is counted.
 const NAMES_MAX: usize = 4;
+/// For so many kinds of pods without a place the smallest change is looked for: each look makes plans anew for every pool,
+/// some milliseconds, and nobody reads more.
+const REMEDIES_MAX: usize = 20;
 
 /// Prints where the pods of some files would go, what would be bought for them and for how much, and why some would stay
 /// without a node. Nothing is asked of a cluster or a cloud: machines and prices are built in.
@@ -32,9 +36,21 @@ pub struct Args {
     /// The share of the on-demand price that spot costs, of all machines or of a family: 0.3, bxf=0.25
     #[arg(long, value_name = "FACTOR")]
     spot_discount_factor: Vec<String>,
-    /// Do not look at what pods only prefer
+    /// Do not look at what pods only prefer: the same as --preference-policy Ignore
     #[arg(long)]
     ignore_preferences: bool,
+    #[command(flatten)]
+    policies: Policies,
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        let mut options = self.policies.options();
+        if self.ignore_preferences {
+            options.preferences = Preferences::Ignore;
+        }
+        options
+    }
 }
 
 /// Prints the plan.
@@ -53,17 +69,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let now = Clock::system().now();
     let seen = objects.see(&|class| sold::types(class, &withheld, &factors, now), now);
     let snapshot = &seen.situation.snapshot;
-    for (pool, why) in &seen.passed_over {
+    for (pool, why) in seen.passed_over.iter().chain(&snapshot.closed) {
         output::talk(format_args!("NodePool {pool} is passed over: {why}"));
     }
-    let options = Options {
-        preferences: if args.ignore_preferences {
-            Preferences::Ignore
-        } else {
-            Preferences::Respect
-        },
-        ..Options::default()
-    };
+    let options = args.options();
     let plan = solve(snapshot, options, &|| true);
     if let Some(finding) = audit::plan(snapshot, &plan).first() {
         bail!("the plan is not legal, which is a mistake in this program: {finding}");
@@ -101,24 +110,33 @@ fn told(snapshot: &Snapshot, options: Options, plan: &Plan) -> String {
         counted(plan.claims.len(), "node"),
         price.map_or_else(|| "$0".to_owned(), |price| price.to_string())
     ));
-    for left in &plan.left_out {
+    for (at, left) in plan.left_out.iter().enumerate() {
         let pods: Vec<String> = left.pods.iter().map(|pod| name(snapshot, *pod)).collect();
         told.push(format!("\nno place for {}:\n", shortened(&pods)));
         for refusal in &left.refusals {
             told.push(format!("  {refusal}\n"));
         }
-        let first = left.pods.first().copied();
-        let remedy = first.and_then(|pod| remedy(snapshot, plan, options, pod));
-        if let Some(remedy) = remedy {
-            let changes: Vec<String> = remedy.changes.iter().map(ToString::to_string).collect();
-            told.push(format!(
-                "  to get in at NodePool {}: {}\n",
-                remedy.pool,
-                changes.join("; ")
-            ));
+        if at < REMEDIES_MAX {
+            told.extend(change(snapshot, options, plan, left));
         }
     }
+    let more = plan.left_out.len().saturating_sub(REMEDIES_MAX);
+    if more > 0 {
+        let kinds = counted(more, "more kind");
+        told.push(format!("\nwhat would let in pods of {kinds} was not looked at\n"));
+    }
     told.concat()
+}
+
+/// What would let in the pods of a class that has no place, if any change would.
+fn change(snapshot: &Snapshot, options: Options, plan: &Plan, left: &LeftOut) -> Option<String> {
+    let remedy = remedy(snapshot, plan, options, *left.pods.first()?)?;
+    let changes: Vec<String> = remedy.changes.iter().map(ToString::to_string).collect();
+    let pool = remedy.pool;
+    Some(format!(
+        "  to get in at NodePool {pool}: {}\n",
+        changes.join("; ")
+    ))
 }
 
 fn bought(snapshot: &Snapshot, plan: &Plan) -> Table {

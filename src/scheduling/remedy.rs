@@ -18,6 +18,7 @@ use crate::model::{
     Availability, InstanceType, Pod, PodSet, Pool, Requirements, Snapshot, Standing, Taint, Toleration,
     Values,
 };
+use crate::resources::PODS;
 
 /// More changes than this are another pod.
 const CHANGES_MAX: usize = 6;
@@ -187,8 +188,14 @@ fn change_pod(pod: &mut Pod, why: &Why) -> Option<Change> {
             let (key, wanted) = (conflict.key.clone(), conflict.wanted.clone());
             Some(Change::Unrequire { key, wanted })
         }
-        Why::Resource { shortage, .. } => {
+        Why::Resource {
+            shortage, daemons, ..
+        } => {
             let (resource, then) = (shortage.resource.clone(), shortage.available.max(0));
+            // A pod is one pod, whatever it asks for; and where daemons leave nothing, there is no room for work.
+            if resource == PODS || (then == 0 && *daemons > 0) {
+                return None;
+            }
             let less = pod.requests.get(&resource) - then;
             pod.requests.set(&resource, then);
             (less > 0).then_some(Change::AskLess { resource, less, then })

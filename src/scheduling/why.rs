@@ -53,6 +53,8 @@ pub enum Why {
     Taint(Taint),
     /// A label cannot be what the pod asks for.
     Requirement(Conflict),
+    /// A label cannot be what the pod's volumes need.
+    VolumePlace(Conflict),
     /// Each label can be had, but no type has them all.
     NoType {
         /// What the pod asks of labels, in words.
@@ -73,6 +75,8 @@ pub enum Why {
         shortage: Shortage,
         /// Where.
         nearest: String,
+        /// How much of it daemons take there, so that nobody else has it.
+        daemons: i64,
     },
     /// What fits cannot be bought now.
     Withheld {
@@ -160,7 +164,7 @@ impl Why {
         match self {
             Self::Invalid(_) | Self::Volume(_) | Self::Devices(_) | Self::Closed(_) | Self::NothingThere => 0,
             Self::Taint(_) => 1,
-            Self::Requirement(_) => 2,
+            Self::Requirement(_) | Self::VolumePlace(_) => 2,
             Self::NoType { .. } => 3,
             Self::Port(_) => 4,
             Self::VolumeLimit { .. } => 5,
@@ -217,19 +221,19 @@ impl fmt::Display for Why {
             Self::NothingThere => f.write_str("there is neither a node nor a ready NodePool"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::Requirement(conflict) => write!(f, "{conflict}"),
+            Self::VolumePlace(Conflict { key, offered, wanted }) => {
+                write!(f, "its volumes need label {key} {wanted}, but it is {offered}")
+            }
             Self::NoType { wanted } => write!(f, "no instance type has all of {wanted}"),
             Self::Port(port) => write!(f, "port {}/{} of the host is taken", port.port, port.protocol),
             Self::VolumeLimit { driver, limit } => {
                 write!(f, "no more than {limit} volumes of {driver} can be attached")
             }
-            Self::Resource { shortage, nearest } => write!(
-                f,
-                "{} is short by {} on {nearest}, which has {} of {}",
-                shortage.resource,
-                amount(&shortage.resource, shortage.wanted - shortage.available),
-                amount(&shortage.resource, shortage.available),
-                amount(&shortage.resource, shortage.wanted),
-            ),
+            Self::Resource {
+                shortage,
+                nearest,
+                daemons,
+            } => short(f, shortage, nearest, *daemons),
             Self::Withheld {
                 offering,
                 until,
@@ -277,6 +281,22 @@ impl fmt::Display for Why {
     }
 }
 
+fn short(f: &mut fmt::Formatter<'_>, shortage: &Shortage, nearest: &str, daemons: i64) -> fmt::Result {
+    let amount = |of: i64| amount(&shortage.resource, of);
+    write!(
+        f,
+        "{} is short by {} on {nearest}, which has {} of {}",
+        shortage.resource,
+        amount(shortage.wanted - shortage.available),
+        amount(shortage.available),
+        amount(shortage.wanted),
+    )?;
+    if daemons > 0 {
+        write!(f, " beside the {} that daemons take", amount(daemons))?;
+    }
+    Ok(())
+}
+
 /// An amount as people write it.
 pub(super) fn amount(resource: &str, amount: i64) -> String {
     const KI: i64 = 1024;
@@ -308,6 +328,7 @@ mod tests {
                 available: (15 << 30) + 1,
             },
             nearest: "bxf-4x16".to_owned(),
+            daemons: 0,
         };
         assert_eq!(
             why.to_string(),

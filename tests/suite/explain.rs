@@ -292,8 +292,56 @@ fn a_class_that_is_not_ready_is_the_reason_why_its_pool_has_no_part() {
     let (said, _) = explain(&simulator, &["p"]);
     assert!(
         said.contains(
-            "NodePool p has no part in it: IBMNodeClass default is not ready: nobody has looked at it yet"
+            "has no place:\n  NodePool p: IBMNodeClass default was not looked up yet as it is written now"
         ),
+        "{said}"
+    );
+}
+
+/// Stored past the API server's own checks, as under other definitions.
+#[test]
+fn pools_that_the_controller_would_not_use_have_no_part() {
+    let simulator = cluster();
+    let insert = |name: &str, more: &Value| {
+        let mut pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+            "spec": {"template": {"spec": {"requirements": [],
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"}}}}});
+        json_patch::merge(&mut pool["spec"], more);
+        write::insert(&simulator.cluster, pool);
+    };
+    let taint = json!({"key": "team", "value": "red", "effect": "NoSchedule"});
+    let many: Vec<String> = (0..10_000).map(|at| at.to_string()).collect();
+    let many = json!([{"key": "node.kubernetes.io/instance-type", "operator": "NotIn", "values": many}]);
+    let foreign = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"});
+    insert(
+        "foreign",
+        &json!({"template": {"spec": {"nodeClassRef": foreign}}}),
+    );
+    insert("negative", &json!({"limits": {"memory": "-1"}}));
+    insert(
+        "twice",
+        &json!({"template": {"spec": {"taints": [taint, taint]}}}),
+    );
+    insert("many", &json!({"template": {"spec": {"requirements": many}}}));
+    write::insert(&simulator.cluster, pod("p", "12", &tolerant()));
+
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(said.contains("pod default/p has no place:"), "{said}");
+    for pool in ["negative", "twice", "many"] {
+        assert!(
+            said.contains(&format!("  NodePool {pool}: it is not valid: spec.")),
+            "{pool}: {said}"
+        );
+    }
+    assert!(
+        said.contains("NodePool foreign has no part in it: its class is of kind EC2NodeClass"),
+        "{said}"
+    );
+    write::insert(&simulator.cluster, pod("small", "3", &tolerant()));
+    let (said, _) = explain(&simulator, &["small"]);
+    assert!(said.contains("can have a new node of NodePool red: "), "{said}");
+    assert!(
+        said.contains("NodePool negative has no part in it: it is not valid"),
         "{said}"
     );
 }

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::process::Output;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::{Value, json};
+
 use super::cli::{binary, stderr};
 
 const POOL: &str = r#"
@@ -214,6 +216,224 @@ fn bad_input_names_file_document_and_field() {
         stderr(&missing).contains("/nonexistent.yaml"),
         "{}",
         stderr(&missing)
+    );
+}
+
+/// Checks that a file is bad input, and that all of these words are in what is said of it.
+fn refused(text: &str, words: &[&str]) {
+    let output = solve(text, &[]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(output.stdout.is_empty(), "{}", stdout(&output));
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+}
+
+#[test]
+fn a_pool_that_the_controller_refuses_is_bad_input() {
+    let limited = POOL.replace("{cpu: \"64\"}", "{cpu: \"-1\"}");
+    refused(
+        &format!("{limited}{CLASS}"),
+        &["NodePool default", "spec.limits[cpu]", "less than 0"],
+    );
+    let taint = "{key: team, value: red, effect: NoSchedule}";
+    let twice = POOL.replace(taint, &format!("{taint}, {taint}"));
+    refused(&format!("{twice}{CLASS}"), &["NodePool default", "taint"]);
+}
+
+#[test]
+fn a_pool_of_another_provider_is_passed_over_although_its_class_has_the_name_of_ours() {
+    let ours = "{group: karpenter-ibm.sh, kind: IBMNodeClass, name: default}";
+    let foreign = POOL.replace(
+        ours,
+        "{group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}",
+    );
+    for class in [CLASS, ""] {
+        let output = solve(&format!("{foreign}{class}{}", pod("a", "")), &[]);
+        let (said, told) = (stdout(&output), stderr(&output));
+        assert_eq!(output.status.code(), Some(1), "{said} {told}");
+        assert!(said.contains("0 nodes to buy"), "{said}");
+        assert!(
+            told.contains(
+                "NodePool default is passed over: its class is of kind EC2NodeClass of karpenter.k8s.aws"
+            ),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_pool_that_makes_no_nodes_now_is_among_the_reasons() {
+    let going = CLASS.replace(
+        "metadata: {name: default}",
+        "metadata: {name: default, deletionTimestamp: 2026-11-16T10:00:00Z}",
+    );
+    let output = solve(&format!("{POOL}{going}{}", pod("a", "")), &[]);
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("no place for default/a:\nNodePool default: IBMNodeClass default is being deleted"),
+        "{said}"
+    );
+}
+
+/// A pod as a cluster tells it has hundreds of fields: 800 of these have more than the 250,000 that a reader of YAML takes
+/// for a bomb unless it is told otherwise.
+#[test]
+fn a_dump_of_many_pods_is_read_as_json_and_as_yaml() {
+    let env: Vec<Value> = (0..70)
+        .map(|at| json!({"name": format!("A{at}"), "value": "x"}))
+        .collect();
+    let pod = |at: usize| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{at}")}, "spec": {
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "env": env, "resources": {"requests": {"cpu": "10m"}}}],
+        }})
+    };
+    let items: Vec<Value> = (0..800).map(pod).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let supply = format!("{POOL}{CLASS}");
+    let both = solve(&format!("{supply}{list}"), &[]);
+    assert!(both.status.success(), "as YAML: {}", stderr(&both));
+
+    let alone = solve(&list, &[]);
+    assert_eq!(alone.status.code(), Some(1), "as JSON: {}", stderr(&alone));
+    assert!(
+        stderr(&alone).contains("800 of 800 pods have no place"),
+        "{}",
+        stderr(&alone)
+    );
+    let several = solve(
+        &format!("{list}\n{}", json!({"kind": "Node", "metadata": {"name": "n"}})),
+        &[],
+    );
+    assert_eq!(
+        several.status.code(),
+        Some(1),
+        "two of JSON: {}",
+        stderr(&several)
+    );
+}
+
+#[test]
+fn more_pods_than_a_plan_is_for_are_refused_with_the_workload_and_the_maximum() {
+    let template = "selector: {}, template: {spec: {containers: [{name: c}]}}";
+    for (kind, field) in [
+        ("Deployment", "replicas"),
+        ("StatefulSet", "replicas"),
+        ("Job", "parallelism"),
+    ] {
+        let workload = |name: &str, number: &str| {
+            format!(
+                "{{kind: {kind}, metadata: {{name: {name}}}, spec: {{{field}: {number}, {template}}}}}\n---\n"
+            )
+        };
+        let named = format!("{kind} web: spec.{field}");
+        refused(&workload("web", "2000000000"), &[&named, "2000000000", "100000"]);
+        let together = workload("other", "1") + &workload("web", "100000");
+        refused(&together, &[&named, "100001"]);
+    }
+}
+
+#[test]
+fn what_is_written_twice_is_refused_with_both_places() {
+    let pod = pod("a", "");
+    refused(
+        &format!("{pod}{pod}"),
+        &["document 2, Pod a: ", "in /", "document 1, Pod a"],
+    );
+    refused(
+        &format!("{POOL}{CLASS}{POOL}"),
+        &["document 3, NodePool default: ", "document 1, NodePool default"],
+    );
+    let item = "{kind: Pod, metadata: {name: a}}";
+    refused(
+        &format!("{{kind: List, items: [{item}, {item}]}}"),
+        &["item 2, Pod a: ", "item 1, Pod a"],
+    );
+    let set = "{kind: StatefulSet, metadata: {name: a}, spec: {selector: {}, template: {}}}";
+    refused(
+        &format!("{set}\n---\n{{kind: Pod, metadata: {{name: a-0}}}}"),
+        &["document 2, Pod a-0: ", "document 1, StatefulSet a"],
+    );
+}
+
+#[test]
+fn what_has_one_name_in_several_namespaces_or_kinds_is_there_each_time() {
+    let template =
+        "selector: {}, template: {spec: {containers: [{name: c, resources: {requests: {cpu: \"1\"}}}]}}";
+    let workload = |kind: &str, namespace: &str| {
+        format!(
+            "{{kind: {kind}, metadata: {{name: web, namespace: {namespace}}}, spec: {{{template}}}}}\n---\n"
+        )
+    };
+    let three = workload("Deployment", "a") + &workload("StatefulSet", "a") + &workload("Deployment", "b");
+    let output = solve(&three, &[]);
+    assert!(
+        stderr(&output).contains("3 of 3 pods have no place"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_change_is_looked_for_for_the_first_kinds_of_pods_without_a_place_and_the_others_are_counted() {
+    let big = |at: usize| {
+        let cpu = 2000 + at;
+        pod(&format!("p{at}"), "").replace("cpu: \"3\"", &format!("cpu: \"{cpu}\""))
+    };
+    let pods: String = (0..23).map(big).collect();
+    let output = solve(&format!("{POOL}{CLASS}{pods}"), &[]);
+    let said = stdout(&output);
+    assert_eq!(said.matches("no place for ").count(), 23, "{said}");
+    assert_eq!(
+        said.matches("to get in at NodePool default: ").count(),
+        20,
+        "{said}"
+    );
+    assert!(
+        said.ends_with("what would let in pods of 3 more kinds was not looked at"),
+        "{said}"
+    );
+}
+
+#[test]
+fn fewer_values_than_a_pool_asks_for_will_do_if_the_policy_says_so() {
+    let asked =
+        "{key: node.kubernetes.io/instance-type, operator: In, values: [cxf-2x4, cxf-4x8], minValues: 2}";
+    let pool = POOL.replace("requirements: [", &format!("requirements: [{asked}, "));
+    let text = format!("{pool}{CLASS}{}", pod("a", ""));
+    let strict = solve(&text, &[]);
+    assert_eq!(strict.status.code(), Some(1), "{}", stdout(&strict));
+    assert!(
+        stdout(&strict).contains("minValues asks for 2"),
+        "{}",
+        stdout(&strict)
+    );
+    let relaxed = solve(&text, &["--min-values-policy", "BestEffort"]);
+    assert!(relaxed.status.success(), "{}", stderr(&relaxed));
+    assert!(stdout(&relaxed).contains("cxf-4x8"), "{}", stdout(&relaxed));
+}
+
+#[test]
+fn a_volume_where_nothing_is_sold_is_named_as_the_reason() {
+    let volume = "{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {capacity: {storage: 1Gi}, \
+                  accessModes: [ReadWriteOnce], csi: {driver: d, volumeHandle: v}, \
+                  claimRef: {namespace: default, name: c}, nodeAffinity: {required: {nodeSelectorTerms: \
+                  [{matchExpressions: [{key: topology.kubernetes.io/zone, operator: In, values: [eu-de-1]}]}]}}}, \
+                  status: {phase: Bound}}\n---\n\
+                  {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c, \
+                  annotations: {pv.kubernetes.io/bind-completed: \"yes\"}}, \
+                  spec: {volumeName: v, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}, \
+                  status: {phase: Bound}}\n---\n";
+    let mounts = ", volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]";
+    let output = solve(&format!("{POOL}{CLASS}{volume}{}", pod("a", mounts)), &[]);
+    let said = stdout(&output);
+    assert!(
+        said.contains("NodePool default: its volumes need label topology.kubernetes.io/zone in [eu-de-1]"),
+        "{said} {}",
+        stderr(&output)
     );
 }
 

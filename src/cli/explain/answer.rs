@@ -9,9 +9,10 @@ use super::live::Live;
 use crate::api::names::{LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED};
 use crate::api::{IBMNodeClass, NodeClaim};
 use crate::cli::objects::{expand, sold};
+use crate::controllers::node_pool::readiness;
 use crate::model::{DiscountFactors, InstanceType, Node, NodeKind, Snapshot, Stage, Withheld};
 use crate::scheduling::{
-    Destination, LeftOut, MinValuesPolicy, NewClaim, Options, Plan, Preferences, remedy, solve,
+    Destination, LeftOut, MinValuesPolicy, NewClaim, Options, Plan, Preferences, Where, remedy, solve,
 };
 
 /// The reason of the event that says which claim or node a pod was promised.
@@ -76,6 +77,7 @@ fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp)
     let seen = objects.see(&|class| types_of(class, &withheld, &factors, now), now);
     let snapshot = &seen.situation.snapshot;
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let mut apart: Vec<&(String, String)> = seen.passed_over.iter().chain(&snapshot.closed).collect();
     let mut lines = Vec::new();
     if let Some(promised) = seen.situation.held.get(uid) {
         let node = snapshot.nodes.iter().find(|node| node.name == *promised);
@@ -86,16 +88,26 @@ fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp)
         match placed.map(|placement| placement.on) {
             Some(Destination::Existing(node)) => lines.push(waits(live, &snapshot.nodes[node], name)),
             Some(Destination::New(claim)) => lines.push(to_be_bought(snapshot, &plan.claims[claim], name)),
-            None => lines.extend(left_out(snapshot, &plan, options, at, name)),
+            None => {
+                lines.extend(left_out(snapshot, &plan, options, at, name));
+                apart.retain(|(pool, _)| !is_told(&plan, at, pool));
+            }
         }
     } else {
         lines.push(format!("{name} {}", not_counted(pod)));
         return lines;
     }
-    let passed = seen.passed_over.iter();
-    lines.extend(passed.map(|(pool, why)| format!("  NodePool {pool} has no part in it: {why}")));
+    let apart = apart.into_iter();
+    lines.extend(apart.map(|(pool, why)| format!("  NodePool {pool} has no part in it: {why}")));
     lines.push(grounds(options));
     lines
+}
+
+/// Whether a pool is among the reasons why a pod is left out.
+fn is_told(plan: &Plan, at: usize, pool: &str) -> bool {
+    let left = plan.left_out.iter().find(|left| left.pods.contains(&at));
+    let mut refusals = left.into_iter().flat_map(|left| &left.refusals);
+    refusals.any(|refusal| matches!(&refusal.place, Where::Pool(name) if name == pool))
 }
 
 /// Why a pod that waits is not counted among those that a node could be bought for.
@@ -127,19 +139,17 @@ fn grounds(options: Options) -> String {
     )
 }
 
-/// What can be bought for a class that is ready.
+/// What can be bought for a class that is ready; of one that is not, what the controller says of it.
 fn types_of(
     class: &IBMNodeClass,
     withheld: &Withheld,
     factors: &DiscountFactors,
     now: Timestamp,
 ) -> Result<Vec<InstanceType>, String> {
-    if class.resolution().is_none() {
-        let said = class.readiness().and_then(|ready| ready.message.clone());
-        let said = said.unwrap_or_else(|| "nobody has looked at it yet".to_owned());
-        return Err(format!("IBMNodeClass {} is not ready: {said}", class.name_any()));
+    match readiness::class_problem(Some(class)) {
+        Some(problem) => Err(problem.words(&class.name_any())),
+        None => sold::types(class, withheld, factors, now),
     }
-    sold::types(class, withheld, factors, now)
 }
 
 fn waits(live: &Live, node: &Node, name: &str) -> String {

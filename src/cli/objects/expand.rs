@@ -10,50 +10,55 @@ use kube::ResourceExt;
 /// More pods than this are no plan that anybody reads: a hundred times what one cluster is built for.
 pub(in crate::cli) const PODS_MAX: usize = 100_000;
 
-/// One pod of a template. Its uid is made from its name, so that the same file is the same cluster.
-pub(in crate::cli) fn pod(template: &PodTemplateSpec, namespace: String, name: String) -> Pod {
-    let written = template.metadata.clone().unwrap_or_default();
-    let pod = Pod {
-        metadata: ObjectMeta {
-            uid: Some(format!("{namespace}/{name}")),
-            namespace: Some(namespace),
-            name: Some(name),
-            labels: written.labels,
-            annotations: written.annotations,
-            ..ObjectMeta::default()
-        },
-        spec: template.spec.clone(),
-        status: None,
-    };
-    refused(pod)
+/// A workload of which pods are made.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct Workload<'w> {
+    pub(in crate::cli) kind: &'w str,
+    pub(in crate::cli) namespace: &'w str,
+    pub(in crate::cli) name: &'w str,
+    /// How many pods it makes.
+    pub(in crate::cli) replicas: usize,
 }
 
-/// The pods of a workload.
-pub(in crate::cli) fn pods(
-    template: &PodTemplateSpec,
-    namespace: &str,
-    name: &str,
-    replicas: i32,
-) -> impl Iterator<Item = Pod> {
-    let number = usize::try_from(replicas).unwrap_or_default().min(PODS_MAX);
-    (0..number).map(move |at| pod(template, namespace.to_owned(), format!("{name}-{at}")))
+impl Workload<'_> {
+    /// One of its pods. The uid is made from names, so that the same file is the same cluster; the kind is in it, since
+    /// workloads of several kinds may have one name.
+    fn pod(&self, template: &PodTemplateSpec, at: usize) -> Pod {
+        let written = template.metadata.clone().unwrap_or_default();
+        let pod = Pod {
+            metadata: ObjectMeta {
+                uid: Some(format!("{}/{}/{}-{at}", self.kind, self.namespace, self.name)),
+                namespace: Some(self.namespace.to_owned()),
+                name: Some(format!("{}-{at}", self.name)),
+                labels: written.labels,
+                annotations: written.annotations,
+                ..ObjectMeta::default()
+            },
+            spec: template.spec.clone(),
+            status: None,
+        };
+        refused(pod)
+    }
+
+    /// All of its pods.
+    pub(in crate::cli) fn pods(&self, template: &PodTemplateSpec) -> impl Iterator<Item = Pod> {
+        (0..self.replicas).map(move |at| self.pod(template, at))
+    }
 }
 
 /// The pods of a StatefulSet, and the claims to volumes that come with them.
-pub(in crate::cli) fn stateful(set: &StatefulSet, namespace: &str) -> (Vec<Pod>, Vec<PersistentVolumeClaim>) {
+pub(in crate::cli) fn stateful(
+    set: &StatefulSet,
+    workload: Workload<'_>,
+) -> (Vec<Pod>, Vec<PersistentVolumeClaim>) {
     let spec = &set.spec;
     let (mut all, mut claims) = (Vec::new(), Vec::new());
-    for mut pod in pods(
-        &spec.template,
-        namespace,
-        &set.name_any(),
-        spec.replicas.unwrap_or(1),
-    ) {
+    for mut pod in workload.pods(&spec.template) {
         for template in spec.volume_claim_templates.iter().flatten() {
             let name = format!("{}-{}", template.name_any(), pod.name_any());
             let mut claim = template.clone();
             claim.metadata.name = Some(name.clone());
-            claim.metadata.namespace = Some(namespace.to_owned());
+            claim.metadata.namespace = Some(workload.namespace.to_owned());
             claims.push(claim);
             let volume = Volume {
                 name: template.name_any(),

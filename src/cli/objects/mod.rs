@@ -16,7 +16,8 @@ use kube::ResourceExt;
 
 use crate::api::{IBMNodeClass, NodeClaim, NodePool, UnavailableOffering};
 use crate::cluster::{Index, Kept, Situation, Types};
-use crate::model::{InstanceType, Pool};
+use crate::controllers::node_pool::readiness::{self, ClassProblem, Verdict};
+use crate::model::InstanceType;
 
 /// The objects that decisions about pods rest on.
 #[derive(Clone, Debug, Default)]
@@ -38,10 +39,22 @@ pub(super) struct Objects {
 
 /// What a decision sees of the objects, and what has no part in it.
 pub(super) struct Seen {
+    /// Its snapshot has the pools that would make nodes but for some reason among the closed ones.
     pub(super) situation: Situation,
-    /// Pools that no node can be made from, with the reason.
+    /// Pools that never make nodes for pods here, with the reason.
     pub(super) passed_over: Vec<(String, String)>,
 }
+
+/// Why no node can be made from a pool.
+enum Unusable {
+    /// It would make nodes for pods, and something keeps it from that.
+    Closed(String),
+    /// Others make its nodes, or pods have no part in how many there are.
+    PassedOver(String),
+}
+
+/// What is sold for each class, by its name, or why nothing is.
+type Sold = BTreeMap<String, Result<Arc<Vec<InstanceType>>, String>>;
 
 /// The types that nodes of a class can be of, or why there are none.
 pub(super) type TypesOf<'f> = dyn Fn(&IBMNodeClass) -> Result<Vec<InstanceType>, String> + 'f;
@@ -49,9 +62,22 @@ pub(super) type TypesOf<'f> = dyn Fn(&IBMNodeClass) -> Result<Vec<InstanceType>,
 impl Objects {
     /// What a decision about pods at `now` sees of the objects: what the controller would see.
     pub(super) fn see(&self, types_of: &TypesOf<'_>, now: Timestamp) -> Seen {
-        let (types, passed_over) = self.sold(types_of);
+        let sold = self.sold(types_of);
+        let (mut types, mut closed, mut passed_over) = (Types::new(), Vec::new(), Vec::new());
+        for pool in &self.pools {
+            let name = pool.name_any();
+            match usable(pool, &sold) {
+                Ok(sold) => {
+                    types.insert(name, sold);
+                }
+                Err(Unusable::Closed(why)) => closed.push((name, why)),
+                Err(Unusable::PassedOver(why)) => passed_over.push((name, why)),
+            }
+        }
+        let mut situation = self.index().situation(&types, &BTreeSet::new(), now);
+        situation.snapshot.closed = closed;
         Seen {
-            situation: self.index().situation(&types, &BTreeSet::new(), now),
+            situation,
             passed_over,
         }
     }
@@ -75,23 +101,15 @@ impl Objects {
         index
     }
 
-    /// The types of each pool that nodes can be made from, and why there are none of the others.
-    fn sold(&self, types_of: &TypesOf<'_>) -> (Types, Vec<(String, String)>) {
-        let classes: BTreeMap<String, Result<Arc<Vec<InstanceType>>, String>> = self
-            .classes
-            .iter()
-            .map(|class| (class.name_any(), types_of(class).map(Arc::new)))
-            .collect();
-        let (mut types, mut passed_over) = (Types::new(), Vec::new());
-        for pool in &self.pools {
-            match usable(pool, &classes) {
-                Ok(sold) => {
-                    types.insert(pool.name_any(), sold);
-                }
-                Err(why) => passed_over.push((pool.name_any(), why)),
+    fn sold(&self, types_of: &TypesOf<'_>) -> Sold {
+        let sold = |class: &IBMNodeClass| {
+            let name = class.name_any();
+            if class.metadata.deletion_timestamp.is_some() {
+                return (name.clone(), Err(ClassProblem::Leaving.words(&name)));
             }
-        }
-        (types, passed_over)
+            (name, types_of(class).map(Arc::new))
+        };
+        self.classes.iter().map(sold).collect()
     }
 }
 
@@ -101,24 +119,22 @@ fn tell<K: Kept>(index: &mut Index, objects: &[K]) {
     }
 }
 
-/// What can be bought for a pool, or why no node can be made from it.
-fn usable(
-    pool: &NodePool,
-    classes: &BTreeMap<String, Result<Arc<Vec<InstanceType>>, String>>,
-) -> Result<Arc<Vec<InstanceType>>, String> {
-    if pool.metadata.deletion_timestamp.is_some() {
-        return Err("it is being deleted".to_owned());
+/// What can be bought for a pool, or why no node can be made from it: the controller would make none either.
+fn usable(pool: &NodePool, sold: &Sold) -> Result<Arc<Vec<InstanceType>>, Unusable> {
+    let reference = &pool.spec.template.spec.node_class_ref;
+    if !readiness::is_ours(pool) {
+        let (kind, group) = (&reference.kind, &reference.group);
+        let why = format!("its class is of kind {kind} of {group}, so others look after it");
+        return Err(Unusable::PassedOver(why));
     }
     if pool.spec.replicas.is_some() {
-        return Err("it has a fixed number of nodes".to_owned());
+        return Err(Unusable::PassedOver("it has a fixed number of nodes".to_owned()));
     }
-    let class = &pool.spec.template.spec.node_class_ref.name;
-    let types = classes
-        .get(class)
-        .cloned()
-        .unwrap_or_else(|| Err(format!("there is no IBMNodeClass {class}")))?;
-    match Pool::from_api(pool, Arc::clone(&types)) {
-        Ok(_) => Ok(types),
-        Err(meaningless) => Err(meaningless.to_string()),
+    let verdict = readiness::validity(pool).map_or_else(Verdict::Invalid, |()| Verdict::Ready);
+    if let Some(why) = readiness::closed(pool, &verdict) {
+        return Err(Unusable::Closed(why));
     }
+    let missing = || Err(ClassProblem::Missing.words(&reference.name));
+    let found = sold.get(&reference.name).cloned().unwrap_or_else(missing);
+    found.map_err(Unusable::Closed)
 }

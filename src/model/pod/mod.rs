@@ -80,15 +80,20 @@ pub enum Made {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPod {
     /// An amount is none.
-    #[error("{0}")]
-    Quantity(#[from] QuantityError),
+    #[error("its amount of {resource} cannot be read: {source}")]
+    Quantity {
+        /// Of what.
+        resource: String,
+        /// What is wrong with it.
+        source: QuantityError,
+    },
     /// An amount is negative.
     #[error("it requests {amount} of {resource}, which is less than nothing")]
     Negative {
         /// Of what.
         resource: String,
-        /// How much.
-        amount: i64,
+        /// How much, as it is written.
+        amount: String,
     },
     /// A requirement on nodes has no meaning.
     #[error("{0}")]
@@ -116,7 +121,7 @@ impl Pod {
         if let Some((resource, amount)) = requests.iter().find(|(_, amount)| **amount < 0) {
             return Err(InvalidPod::Negative {
                 resource: resource.clone(),
-                amount: *amount,
+                amount: requests::as_written(spec, resource, *amount),
             });
         }
         let mut read = Self {

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 
-use crate::quantity::QuantityError;
-use crate::resources::{PODS, Resources};
+use super::InvalidPod;
+use crate::quantity::Quantity;
+use crate::resources::{PODS, Resources, amount_of, quantity_of};
 
 /// The requests of a pod, itself included as one pod.
-pub(super) fn requests(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, QuantityError> {
+pub(super) fn requests(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, InvalidPod> {
     let mut total = of_containers(spec, status)?;
     if let Some(whole) = &spec.resources {
         for (name, amount) in &asked(Some(whole))? {
@@ -21,13 +22,13 @@ pub(super) fn requests(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Res
         }
     }
     if let Some(overhead) = &spec.overhead {
-        total.add(&Resources::parse(overhead)?);
+        total.add(&parse(overhead)?);
     }
     total.set(PODS, 1);
     Ok(total)
 }
 
-fn of_containers(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, QuantityError> {
+fn of_containers(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, InvalidPod> {
     let statuses = status.and_then(|status| status.container_statuses.as_deref());
     let init_statuses = status.and_then(|status| status.init_container_statuses.as_deref());
     let mut running = Resources::new();
@@ -55,7 +56,7 @@ fn of_containers(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources
 fn of_container(
     container: &Container,
     statuses: Option<&[ContainerStatus]>,
-) -> Result<Resources, QuantityError> {
+) -> Result<Resources, InvalidPod> {
     let wanted = asked(container.resources.as_ref())?;
     let held = statuses
         .into_iter()
@@ -63,20 +64,54 @@ fn of_container(
         .find(|status| status.name == container.name)
         .and_then(|status| status.allocated_resources.as_ref());
     Ok(match held {
-        Some(held) => wanted.larger(&Resources::parse(held)?),
+        Some(held) => wanted.larger(&parse(held)?),
         None => wanted,
     })
 }
 
 /// Requests; where there is none for a resource that is limited, the limit, as the API server defaults it.
-fn asked(resources: Option<&ResourceRequirements>) -> Result<Resources, QuantityError> {
+fn asked(resources: Option<&ResourceRequirements>) -> Result<Resources, InvalidPod> {
     let empty = BTreeMap::<String, Written>::new();
-    let part = |list: Option<&BTreeMap<String, Written>>| Resources::parse(list.unwrap_or(&empty));
+    let part = |list: Option<&BTreeMap<String, Written>>| parse(list.unwrap_or(&empty));
     let mut all = part(resources.and_then(|resources| resources.limits.as_ref()))?;
     for (name, amount) in &part(resources.and_then(|resources| resources.requests.as_ref()))? {
         all.set(name, *amount);
     }
     Ok(all)
+}
+
+/// What is written in a list; what cannot be read is told with its name.
+fn parse(written: &BTreeMap<String, Written>) -> Result<Resources, InvalidPod> {
+    let mut all = Resources::new();
+    for (name, amount) in written {
+        let amount: Quantity = amount.0.parse().map_err(|source| InvalidPod::Quantity {
+            resource: name.clone(),
+            source,
+        })?;
+        all.set(name, amount_of(name, amount));
+    }
+    Ok(all)
+}
+
+/// A negative amount as somebody wrote it; if it is the sum of several, in the notation of its resource.
+pub(super) fn as_written(spec: &PodSpec, resource: &str, amount: i64) -> String {
+    let containers = spec
+        .containers
+        .iter()
+        .chain(spec.init_containers.iter().flatten());
+    let parts = containers.filter_map(|container| container.resources.as_ref());
+    let lists = parts
+        .chain(&spec.resources)
+        .flat_map(|part| [part.requests.as_ref(), part.limits.as_ref()]);
+    let lists = lists.chain([spec.overhead.as_ref()]).flatten();
+    let mut written = lists.filter_map(|list| Some(list.get(resource)?.0.as_str()));
+    let is_same = |text: &&str| {
+        text.parse::<Quantity>()
+            .is_ok_and(|one| amount_of(resource, one) == amount)
+    };
+    written
+        .find(is_same)
+        .map_or_else(|| quantity_of(resource, amount).to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -61,7 +61,15 @@ fn what_cannot_be_read_is_told_with_the_reason() {
         let spec = json!({"containers": [{"name": "a", "resources": {"requests": {"cpu": amount}}}]});
         Pod::read(&api(spec), Reading::Plain)
     };
-    assert!(asks("-1").unwrap_err().to_string().contains("less than nothing"));
+    let said = |amount: &str| asks(amount).unwrap_err().to_string();
+    for amount in ["-1", "-1000m", "-0.5"] {
+        let wanted = format!("it requests {amount} of cpu, which is less than nothing");
+        assert_eq!(said(amount), wanted, "as it is written");
+    }
+    assert_eq!(
+        said("1e40"),
+        "its amount of cpu cannot be read: \"1e40\" is out of range"
+    );
     assert!(asks("much").is_err());
     assert_eq!(asks("0").unwrap().requests.get(CPU), 0);
     let odd =

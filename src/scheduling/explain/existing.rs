@@ -1,10 +1,15 @@
 //! Why no node and no claim in flight took a pod.
 
+use std::collections::BTreeMap;
+
 use super::super::bins::Left;
+use super::super::class::requirements_of;
 use super::super::plan::{Refusal, Where, Why};
 use super::super::run::{Known, Run};
 use super::obstacle_why;
+use crate::model::Requirements;
 use crate::model::host_port;
+use crate::model::requirements::Conflict;
 use crate::model::taint::{Preferring, untolerated};
 use crate::resources::Shortage;
 
@@ -70,6 +75,9 @@ fn refusal(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
     {
         return Why::Requirement(conflict);
     }
+    if let Some(conflict) = misplaced(run, class, &labels) {
+        return Why::VolumePlace(conflict);
+    }
     if let Some(port) = host_port::conflict(&of.ports, &run.bins.ports[bin]) {
         return Why::Port(port.clone());
     }
@@ -77,18 +85,33 @@ fn refusal(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
         return Why::VolumeLimit { driver, limit };
     }
     let left: Vec<i64> = run.bins.left(Left::Slack, bin).collect();
-    let mut short = run.problem.dims.names().iter().zip(of.requests.iter().zip(left));
-    if let Some((name, (wanted, left))) = short.find(|(_, (wanted, left))| *wanted > left) {
+    if let Some(dim) = (0..left.len()).find(|dim| of.requests[*dim] > left[*dim]) {
+        let resource = run.problem.dims.names()[dim].clone();
+        let free = node.allocatable.get(&resource) - node.used.get(&resource);
         return Why::Resource {
             shortage: Shortage {
-                resource: name.clone(),
-                wanted: *wanted,
-                available: left.max(0),
+                resource,
+                wanted: of.requests[dim],
+                available: left[dim].max(0),
             },
             nearest: node.name.clone(),
+            daemons: free - run.problem.hosts[bin].room[dim],
         };
     }
     others(run, class, bin)
+}
+
+/// The label that the pod's volumes need otherwise, if no alternative of them can be met by these labels.
+fn misplaced(run: &Run<'_, '_>, class: usize, labels: &BTreeMap<String, String>) -> Option<Conflict> {
+    let of = &run.problem.classes[class];
+    let meanings = &run.problem.meanings;
+    let is_unmet = |meaning: &Requirements| meaning.unmet_by(labels).is_some();
+    let mut alternatives = of.stages.last()?.nodes.iter();
+    if !alternatives.all(|nodes| meanings.get(nodes).is_some_and(is_unmet)) {
+        return None;
+    }
+    let (_, volumes) = requirements_of(run.problem.pod(of), run.problem.snapshot);
+    volumes.iter().find_map(|need| need.unmet_by(labels))
 }
 
 /// What remains: where other pods are, or where the pod's volumes are.

@@ -2,6 +2,7 @@
 
 use super::super::MinValuesPolicy;
 use super::super::bits;
+use super::super::class::requirements_of;
 use super::super::limits;
 use super::super::plan::Why;
 use super::super::run::{Known, Run};
@@ -29,42 +30,52 @@ pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> W
         .last()
         .map(|stage| stage.nodes.clone())
         .unwrap_or_default();
-    let met: Vec<ReqId> = asked
-        .iter()
-        .filter_map(|nodes| run.problem.space.and(own, *nodes))
-        .collect();
-    let Some(req) = met.first().copied() else {
-        return conflict(run, pod, pool, own);
+    let both = |nodes: &ReqId| Some((run.problem.space.and(own, *nodes)?, *nodes));
+    let met: Vec<(ReqId, ReqId)> = asked.iter().filter_map(both).collect();
+    let Some((_, nearest)) = met.last() else {
+        return conflict(run, pod, pool, own, &asked);
     };
-    let all: Vec<usize> = sold(run, template, req);
-    if all.is_empty() {
-        return no_type(pod, pool);
-    }
+    let mut sold = met.iter().map(|(req, _)| (*req, sold(run, template, *req)));
+    let Some((req, all)) = sold.find(|(_, all)| !all.is_empty()) else {
+        return no_type(run, pod, pool, *nearest);
+    };
     if let Some(why) = short(run, class, template, &all) {
         return why;
     }
     let fitting = |kind: &usize| {
         let room = run.problem.templates[template].room(*kind);
-        super::super::dims::fit(&run.problem.classes[class].requests, room)
+        let mut asked = run.problem.classes[class].requests.iter().zip(room);
+        asked.all(|(wanted, room)| !lacks(*wanted, *room))
     };
     let fitting: Vec<usize> = all.into_iter().filter(fitting).collect();
     buyable(run, class, template, req, &fitting)
 }
 
-/// The label that cannot be what the pod asks for. The term that comes nearest is the last one.
-fn conflict(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, own: ReqId) -> Why {
+/// Whoever asks for nothing lacks nothing, even where daemons take more than there is.
+fn lacks(wanted: i64, room: i64) -> bool {
+    wanted > 0 && wanted > room
+}
+
+/// The label that cannot be what the pod asks for, or what its volumes need. The term that comes nearest is the last one.
+fn conflict(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, own: ReqId, asked: &[ReqId]) -> Why {
     let space = &run.problem.space;
-    let wanted = pod.node_terms.iter().rev();
-    for term in wanted {
-        let set = space.bits_of(term);
-        let Some(column) = space.clash(space.bits(own), &set) else {
-            continue;
-        };
-        let key = &space.columns()[column].key;
-        let offered = pool.requirements.get(key).cloned().unwrap_or_else(Values::absent);
-        let wanted = term.get(key).cloned().unwrap_or_else(Values::never);
-        let key = key.clone();
-        return Why::Requirement(Conflict { key, offered, wanted });
+    let clash = |set: &[u64], meaning: Option<&Requirements>| {
+        let key = &space.columns()[space.clash(space.bits(own), set)?].key;
+        let wanted = meaning.and_then(|meaning| meaning.get(key));
+        Some(Conflict {
+            key: key.clone(),
+            offered: pool.requirements.get(key).cloned().unwrap_or_else(Values::absent),
+            wanted: wanted.cloned().unwrap_or_else(Values::never),
+        })
+    };
+    let mut terms = pod.node_terms.iter().rev();
+    if let Some(conflict) = terms.find_map(|term| clash(&space.bits_of(term), Some(term))) {
+        return Why::Requirement(conflict);
+    }
+    let meaning = |nodes: &ReqId| run.problem.meanings.get(nodes);
+    let mut places = asked.iter().rev();
+    if let Some(conflict) = places.find_map(|nodes| clash(space.bits(*nodes), meaning(nodes))) {
+        return Why::VolumePlace(conflict);
     }
     Why::NoType {
         wanted: "the labels that its volumes need".to_owned(),
@@ -98,22 +109,31 @@ fn allowed(run: &Run<'_, '_>, req: ReqId, offering: &Offering) -> bool {
     has(zone, &offering.zone) && has(capacity, offering.capacity_type.as_str())
 }
 
-/// The label of which no type has what is asked for, or all labels together.
-fn no_type(pod: &Pod, pool: &Pool) -> Why {
-    let Some(term) = pod.node_terms.last() else {
+/// The label of which no type has what the pod and its volumes ask for, or all labels together.
+fn no_type(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, nodes: ReqId) -> Why {
+    let Some(meaning) = run.problem.meanings.get(&nodes) else {
         return Why::NothingThere;
     };
-    let wanted = pool.requirements.and(term);
+    let (_, volumes) = requirements_of(pod, run.problem.snapshot);
+    let wanted = pool.requirements.and(meaning);
     for (key, values) in wanted.iter() {
         let offered = offered(pool, key);
-        let met = offered.iter().any(|value| values.allows(value));
-        if !offered.is_empty() && !met {
-            return Why::Requirement(Conflict {
-                key: key.clone(),
-                offered: Values::one_of(offered),
-                wanted: values.clone(),
-            });
+        let is_met = |values: &Values| offered.iter().any(|value| values.allows(value));
+        if offered.is_empty() || is_met(values) {
+            continue;
         }
+        let mut needs = volumes.iter().filter_map(|need| need.get(key));
+        let of_volumes = needs.any(|values| !is_met(values));
+        let conflict = Conflict {
+            key: key.clone(),
+            offered: Values::one_of(offered),
+            wanted: values.clone(),
+        };
+        return if of_volumes {
+            Why::VolumePlace(conflict)
+        } else {
+            Why::Requirement(conflict)
+        };
     }
     Why::NoType {
         wanted: words(&wanted),
@@ -154,26 +174,25 @@ fn short(run: &Run<'_, '_>, class: usize, template: usize, kinds: &[usize]) -> O
     let requests = &run.problem.classes[class].requests;
     let of = &run.problem.templates[template];
     let missing = |kind: &usize| -> i64 {
-        let room = of.room(*kind).iter().zip(requests);
-        room.map(|(room, wanted)| (wanted - room).max(0).saturating_mul(1000) / (*wanted).max(1))
+        let amounts = requests.iter().zip(of.room(*kind));
+        let lacking = amounts.filter(|(wanted, room)| lacks(**wanted, **room));
+        lacking
+            .map(|(wanted, room)| wanted.saturating_sub(*room).saturating_mul(1000) / wanted)
             .sum()
     };
     let nearest = kinds.iter().copied().min_by_key(|kind| (missing(kind), *kind))?;
-    let mut amounts = run
-        .problem
-        .dims
-        .names()
-        .iter()
-        .zip(requests.iter().zip(of.room(nearest)));
-    let (name, (wanted, room)) = amounts.find(|(_, (wanted, room))| wanted > room)?;
+    let room = of.room(nearest);
+    let dim = (0..room.len()).find(|dim| lacks(requests[*dim], room[*dim]))?;
+    let kind = &of.types[nearest];
     let pool = &run.problem.snapshot.pools[of.pool];
     Some(Why::Resource {
         shortage: Shortage {
-            resource: name.clone(),
-            wanted: *wanted,
-            available: (*room).max(0),
+            resource: run.problem.dims.names()[dim].clone(),
+            wanted: requests[dim],
+            available: room[dim].max(0),
         },
-        nearest: pool.types[of.types[nearest].index].name.clone(),
+        nearest: pool.types[kind.index].name.clone(),
+        daemons: kind.daemons[dim],
     })
 }
 

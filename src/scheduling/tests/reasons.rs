@@ -1,5 +1,6 @@
 //! Why pods are left out, in words.
 
+use super::volumes::{mounts, storage, with};
 use super::*;
 
 fn words(cluster: &Cluster) -> Vec<String> {
@@ -25,6 +26,70 @@ fn a_label_is_named_with_what_is_wanted_and_what_there_is() {
     assert_eq!(
         words(&cluster().with([team])),
         ["NodePool default: label team must be in [a], but is absent"]
+    );
+}
+
+#[test]
+fn a_label_that_volumes_need_is_named_as_theirs() {
+    let nowhere = with(storage(&[("v", &["nowhere"])])).with([mounts("p", &["v"])]);
+    let need = "its volumes need label topology.kubernetes.io/zone in [nowhere], but it is in";
+    assert_eq!(
+        words(&nowhere),
+        [format!("NodePool default: {need} [z1, z2, z3]")],
+        "no type is sold there"
+    );
+    assert_eq!(
+        words(&nowhere.clone().requires(ZONES, &Values::one_of(["z1"]))),
+        [format!("NodePool default: {need} [z1]")],
+        "the pool has no nodes there"
+    );
+    let there = nowhere.node(node("n", 4, &[(ZONES, "z2")]));
+    let told = words(&there);
+    assert!(told.contains(&format!("node n: {need} [z2]")), "{told:?}");
+}
+
+#[test]
+fn of_places_where_volumes_can_be_one_where_nothing_is_sold_is_not_the_reason() {
+    let fields = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]});
+    for zones in [["a-nowhere", "z1"], ["z1", "z9-nowhere"]] {
+        let base = with(storage(&[("v", &zones[..])]));
+        assert_eq!(
+            words(&base.with([pod_with("p", "20", &fields)])),
+            ["NodePool default: cpu is short by 4100m on type-16, which has 15900m of 20"]
+        );
+    }
+}
+
+#[test]
+fn what_daemons_take_is_told_where_a_resource_is_short() {
+    assert_eq!(
+        words(&cluster().daemon(pod("d", "16")).with([pod("p", "1")])),
+        ["NodePool default: cpu is short by 1 on type-16, which has 0 of 1 beside the 16 that daemons take"]
+    );
+    let none = cluster().pool(|pool| pool.limits = Some(Resources::new().with("nodes", 0)));
+    let told = words(
+        &none
+            .node(node("n", 2, &[]))
+            .daemon(pod("d", "1"))
+            .with([pod("p", "2")]),
+    );
+    assert_eq!(
+        told[1],
+        "node n: cpu is short by 1 on n, which has 1 of 2 beside the 1 that daemons take"
+    );
+}
+
+#[test]
+fn whoever_asks_for_nothing_of_a_resource_is_not_told_that_it_is_short() {
+    let fields = json!({"containers": [{"name": "c", "resources": {"requests": {"memory": "100Gi"}}}]});
+    let told = words(
+        &cluster()
+            .daemon(pod("d", "16"))
+            .with([pod_with("p", "0", &fields)]),
+    );
+    assert!(
+        told[0].starts_with("NodePool default: memory is short by "),
+        "{told:?}"
     );
 }
 
@@ -137,10 +202,9 @@ fn the_node_that_came_nearest_is_named() {
 #[test]
 fn a_pod_that_says_something_without_meaning_is_told_so_and_nobody_else_is_affected() {
     let solved = cluster().with([pod("bad", "-1"), pod("good", "1")]).solve();
-    assert!(
-        solved.words()[0].contains("less than nothing"),
-        "{:?}",
-        solved.words()
+    assert_eq!(
+        solved.words(),
+        ["it requests -1 of cpu, which is less than nothing"]
     );
     assert!(solved.place("good").is_some());
     assert!(

@@ -31,6 +31,16 @@ fn less_can_be_asked_for() {
 }
 
 #[test]
+fn nothing_can_be_asked_for_where_daemons_leave_nothing() {
+    let beside = |daemon: &str| words(&cluster().daemon(pod("d", daemon)).with([pod("p", "1")]));
+    assert!(beside("16").is_empty(), "{:?}", beside("16"));
+    assert_eq!(
+        beside("15"),
+        ["default", "let the pod ask for 100m less of cpu, at most 900m"]
+    );
+}
+
+#[test]
 fn several_obstacles_need_several_changes() {
     let base = cluster().pool(|pool| {
         pool.taints.push(taint("team", "NoSchedule"));
