@@ -1,18 +1,18 @@
 //! How a server of the command line is told to stop.
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Cancels `stop` at the first SIGINT or SIGTERM from now on.
+use crate::sim::signals;
+
+/// Cancels `stop` at the first signal from now on that asks for an end: control-C, a closed terminal, or a service that is
+/// stopped.
 pub(super) fn stop_on_signal(stop: &CancellationToken) -> anyhow::Result<()> {
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut signals = signal(kind).context("listening for signals")?;
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            stop.cancel();
-        });
-    }
+    let ending = signals::ending().context("listening for signals")?;
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        ending.await;
+        stop.cancel();
+    });
     Ok(())
 }

@@ -14,4 +14,5 @@ pub mod kube;
 pub mod mutants;
 pub mod probes;
 pub mod scenario;
+pub mod signals;
 pub mod world;

@@ -150,6 +150,15 @@ fn an_unreadable_scenario_names_file_line_and_field() {
         "{said}"
     );
     assert!(said.contains("hint: did you mean `say`?"), "{said}");
+    let without = folder.file(
+        "y.yaml",
+        "name: y\nabout: y\nsteps:\n  - apply: {file: nosuch.yaml}\n",
+    );
+    let said = ended(&demo(&folder.0, &["--script", &without]).output().unwrap(), 2);
+    assert!(
+        said.contains(&format!("error: {without}:4: steps[0].apply.file: cannot read ")),
+        "{said}"
+    );
     let absent = demo(&folder.0, &["--script", "/nonexistent/x.yaml"])
         .output()
         .unwrap();
@@ -162,7 +171,7 @@ fn wrong_arguments_are_bad_input() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let theirs = folder.file("theirs", "somebody's own\n");
-    let table: [(&[&str], &str); 7] = [
+    let table: [(&[&str], &str); 8] = [
         (&["--listen", &taken], "--listen: cannot listen on 127.0.0.1:"),
         (
             &["--cloud-listen", &taken],
@@ -175,6 +184,7 @@ fn wrong_arguments_are_bad_input() {
         (&["--speed", "0"], "--speed must be above 0 and at most 3600"),
         (&["--kubeconfig", &theirs], "--kubeconfig: cannot write"),
         (&["--no-story", "--script"], "cannot be used with"),
+        (&["--script", "--speed", "5"], "cannot be used with"),
         (
             &["--script", "--picture", "/nonexistent/x.svg"],
             "--picture: cannot write /nonexistent/x.svg",
@@ -210,14 +220,13 @@ impl Running {
     }
 
     fn interrupt(&self) {
+        self.send("-INT");
+    }
+
+    fn send(&self, signal: &str) {
         let pid = self.0.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-INT", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.unwrap().success());
     }
 }
 
@@ -240,6 +249,8 @@ fn kubectl_and_cloud_work_while_it_runs_and_ctrl_c_leaves_nothing() {
     let folder = Folder::new("live");
     let command = demo(&folder.0, &["--no-story", "--speed", "60"]);
     let (mut running, said, mut rest) = Running::start(command, "--endpoint");
+    assert!(said.contains("apply pods, and machines come for them"), "{said}");
+    assert!(!said.contains("IBM takes one back"), "no story is told: {said}");
     let (kubeconfig, endpoint) = (word(&said, "export KUBECONFIG="), word(&said, "--endpoint "));
     let classes = Command::new("kubectl")
         .args(["get", "ibmnodeclasses,nodepools", "-o", "name"])
@@ -272,6 +283,42 @@ fn kubectl_and_cloud_work_while_it_runs_and_ctrl_c_leaves_nothing() {
     let address = endpoint.trim_start_matches("http://");
     assert!(TcpStream::connect(address).is_err(), "{address} still answers");
     assert_eq!(folder.left(), [] as [&str; 0]);
+}
+
+#[test]
+fn the_kubeconfig_is_named_so_that_it_is_found_from_anywhere() {
+    let folder = Folder::new("absolute");
+    let mut command = demo(&folder.0, &["--no-story", "--kubeconfig", "my kc"]);
+    command.current_dir(&folder.0);
+    let (running, said, _) = Running::start(command, "--endpoint");
+    assert!(
+        said.contains("  export KUBECONFIG='/") && said.contains("/my kc'"),
+        "{said}"
+    );
+    assert!(folder.0.join("my kc").exists());
+    drop(running);
+}
+
+#[test]
+fn a_closed_terminal_leaves_nothing_and_neither_does_whoever_stops_it() {
+    for signal in ["-HUP", "-TERM"] {
+        let folder = Folder::new(signal.trim_start_matches('-'));
+        // Whoever runs the tests may have been told to outlive a terminal, which is handed down.
+        let mut command = Command::new("/usr/bin/env");
+        command
+            .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_karpenter-ibm")])
+            .args(["demo", "--no-story"])
+            .env_clear()
+            .env("XDG_RUNTIME_DIR", &folder.0)
+            .stdin(Stdio::null());
+        let (mut running, _, mut rest) = Running::start(command, "--endpoint");
+        assert_ne!(folder.left(), [] as [&str; 0]);
+        running.send(signal);
+        let mut goodbye = String::new();
+        rest.read_to_string(&mut goodbye).unwrap();
+        assert_eq!(running.0.wait().unwrap().code(), Some(0), "{signal}: {goodbye}");
+        assert_eq!(folder.left(), [] as [&str; 0], "{signal}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use karpenter_ibm::sim::scenario::{Action, Scenario};
 
@@ -155,16 +155,50 @@ fn what_is_not_closed_is_not_well_formed() {
     }
 }
 
-#[test]
-fn every_scenario_has_a_test() {
+/// The scenarios that there are.
+fn names() -> Vec<String> {
     let files = fs::read_dir(root().join("examples/scenarios")).unwrap();
     let mut names: Vec<String> = files
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .filter_map(|name| name.strip_suffix(".yaml").map(str::to_owned))
         .collect();
     names.sort();
+    names
+}
+
+/// Begins to play a scenario in a world of two replicas in which nothing goes wrong but what it says itself.
+fn begin(name: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_simulate"))
+        .args(["--scenario", name, "--seed", "0", "--calm"])
+        .current_dir(root())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn what_the_demo_and_transcripts_play_a_world_plays_too() {
+    let begun: Vec<(String, Child)> = names()
+        .into_iter()
+        .map(|name| {
+            let child = begin(&name);
+            (name, child)
+        })
+        .collect();
+    for (name, child) in begun {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let problem = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {said}{problem}");
+        assert!(said.contains(r#""verdict":"ok""#), "{name}: {said}");
+    }
+}
+
+#[test]
+fn every_scenario_has_a_test() {
     assert_eq!(
-        names,
+        names(),
         [
             "answer-lost",
             "crash-in-the-middle",

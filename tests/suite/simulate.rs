@@ -94,10 +94,18 @@ struct Interrupted {
     folder: PathBuf,
 }
 
+/// A signal that ends it: as `kill` has it, and its number.
+type Signal = (&'static str, i32);
+const CONTROL_C: Signal = ("-INT", 2);
+const TERMINAL_CLOSED: Signal = ("-HUP", 1);
+const STOPPED: Signal = ("-TERM", 15);
+
 impl Interrupted {
     fn start(name: &str, arguments: &[&str]) -> Self {
         let folder = folder(name);
-        let child = simulate()
+        // Whoever runs the tests may have been told to outlive a terminal, which is handed down.
+        let child = Command::new("env")
+            .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_simulate")])
             .args(arguments)
             .env("TMPDIR", &folder)
             .stdout(Stdio::piped())
@@ -108,21 +116,21 @@ impl Interrupted {
         Self { child, folder }
     }
 
-    /// Sends control-C, and says what was said after it. Nothing is left: no process, and no file.
-    fn interrupt(mut self, whom: Whom) -> String {
+    /// Sends a signal, and says what was said after it. Nothing is left: no process, and no file.
+    fn interrupt(mut self, (signal, number): Signal, whom: Whom) -> String {
         let group = self.child.id();
         let target = match whom {
             Whom::Everybody => format!("-{group}"),
             Whom::Parent => group.to_string(),
         };
-        let sent = Command::new("kill").args(["-INT", "--", &target]).status();
+        let sent = Command::new("kill").args([signal, "--", &target]).status();
         assert!(sent.unwrap().success());
         // Who writes more than a pipe holds would wait for a reader for ever.
         drop(self.child.stdout.take());
         let mut said = String::new();
         let mut stderr = self.child.stderr.take().unwrap();
         stderr.read_to_string(&mut said).unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(130), "{said}");
+        assert_eq!(self.child.wait().unwrap().code(), Some(128 + number), "{said}");
         until("nobody is left", || members(group).is_empty());
         fs::remove_dir(self.folder.join("tests/regressions")).unwrap();
         fs::remove_dir(self.folder.join("tests")).unwrap();
@@ -132,7 +140,7 @@ impl Interrupted {
     }
 }
 
-/// To whom control-C goes.
+/// To whom a signal goes.
 #[derive(Clone, Copy)]
 enum Whom {
     /// As a terminal sends it.
@@ -149,7 +157,7 @@ fn control_c_ends_it_with_130_and_leaves_nothing_running() {
     let mut lines = BufReader::new(running.child.stdout.take().unwrap());
     lines.read_line(&mut first).unwrap();
     assert!(first.starts_with('{'), "a first seed is through: {first}");
-    let said = running.interrupt(Whom::Parent);
+    let said = running.interrupt(CONTROL_C, Whom::Parent);
     assert!(
         said.contains("interrupted: the runs under way were ended, their seeds are not counted"),
         "{said}"
@@ -157,7 +165,7 @@ fn control_c_ends_it_with_130_and_leaves_nothing_running() {
 }
 
 #[test]
-fn control_c_is_answered_whatever_is_under_way() {
+fn whoever_ends_it_is_answered_whatever_is_under_way() {
     let plan = written("interrupted.yaml", LIMITED);
     let shrink = [
         "--shrink",
@@ -168,20 +176,32 @@ fn control_c_is_answered_whatever_is_under_way() {
         plan.to_str().unwrap(),
     ];
     let shrink = [&shrink[..], &HASTY].concat();
-    let cases: [(&str, &[&str], Whom); 6] = [
-        ("seed", &["--seed", "0", "--minutes", "600"], Whom::Everybody),
-        ("seed-alone", &["--seed", "0", "--minutes", "600"], Whom::Parent),
-        ("replay", &["--replay", "0", "--minutes", "600"], Whom::Everybody),
-        ("transcript", &["--transcript", "demo"], Whom::Everybody),
-        ("shrink", &shrink, Whom::Parent),
-        ("regressions", &["--regressions"], Whom::Parent),
+    let (seed, replay) = (
+        ["--seed", "0", "--minutes", "600"],
+        ["--replay", "0", "--minutes", "600"],
+    );
+    let cases: [(&str, &[&str], Signal, Whom); 9] = [
+        ("seed", &seed, CONTROL_C, Whom::Everybody),
+        ("seed-alone", &seed, CONTROL_C, Whom::Parent),
+        ("replay", &replay, CONTROL_C, Whom::Everybody),
+        ("replay-stopped", &replay, STOPPED, Whom::Parent),
+        ("replay-hung-up", &replay, TERMINAL_CLOSED, Whom::Everybody),
+        ("seed-hung-up-alone", &seed, TERMINAL_CLOSED, Whom::Parent),
+        (
+            "transcript",
+            &["--transcript", "demo"],
+            CONTROL_C,
+            Whom::Everybody,
+        ),
+        ("shrink", &shrink, CONTROL_C, Whom::Parent),
+        ("regressions", &["--regressions"], STOPPED, Whom::Parent),
     ];
-    for (name, arguments, whom) in cases {
+    for (name, arguments, signal, whom) in cases {
         let running = Interrupted::start(&format!("interrupted-{name}"), arguments);
         let group = running.child.id();
         // It and the run that it waits for.
         until(name, || members(group).len() == 2);
-        let said = running.interrupt(whom);
+        let said = running.interrupt(signal, whom);
         assert!(said.contains("interrupted: the run"), "{name}: {said}");
     }
 }
@@ -251,6 +271,8 @@ fn a_failing_seed_is_shrunk_to_the_faults_that_it_needs_and_kept_as_a_regression
         kept.contains("scenario: churn") && kept.contains("minutes: 1"),
         "{kept}"
     );
+    let again = run_in(&folder, &[&shrink[..], &HASTY].concat());
+    assert_refused(&again, &["asked-too-early.yaml is there already"]);
 }
 
 #[test]
@@ -281,7 +303,23 @@ fn a_replay_with_a_plan_tells_what_went_wrong_by_that_plan_and_the_verdict() {
     assert_eq!(text.lines().last(), Some("verdict: ok"));
     let output = run(&[&replay[..], &HASTY].concat());
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert_eq!(said(&output).lines().last(), Some("verdict: safety:S15"));
+    let text = said(&output);
+    assert_eq!(text.lines().last(), Some("verdict: safety:S15"));
+    assert!(text.lines().any(|line| line.contains(" s  S15: ")), "{text}");
+}
+
+#[test]
+fn a_replay_tells_what_did_not_happen() {
+    let file = written(
+        "in-vain.yaml",
+        "name: in-vain\nabout: y\nlasts: 1m\nsteps:\n- expect: {within: 1m, nodes: 1 ready}\n",
+    );
+    let output = run(&["--replay", "0", "--calm", "--scenario", file.to_str().unwrap()]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let told = "did not happen: step 1 (line 5): expected 1 node ready within 60s";
+    assert!(text.contains(told), "{text}");
+    assert_eq!(text.lines().last(), Some("verdict: liveness:unmet"));
 }
 
 #[test]
@@ -292,6 +330,29 @@ fn a_plan_with_an_unknown_fault_is_refused() {
         &run(&["--replay", "0", "--plan", file]),
         &["unknown.yaml", "k99-meteor"],
     );
+}
+
+#[test]
+fn a_plan_with_what_cannot_be_is_refused_by_file_and_field() {
+    let table = [
+        ("crash: {replica: 7}", "injections[0].fault.crash.replica: is 7"),
+        (
+            "cloud: {kind: slow, probability: 7}",
+            "injections[0].fault.cloud.probability: is 7",
+        ),
+        (
+            "cloud: {kind: slow, probability: 1, often: 7}",
+            "unknown field `often`",
+        ),
+    ];
+    for (fault, problem) in table {
+        let file = written(
+            "impossible.yaml",
+            &format!("injections:\n- at: 1s\n  stream: 1\n  fault: {{{fault}}}\n"),
+        );
+        let output = run(&["--replay", "0", "--plan", file.to_str().unwrap()]);
+        assert_refused(&output, &["impossible.yaml", problem]);
+    }
 }
 
 /// What each seed came to, in order, and the last line.

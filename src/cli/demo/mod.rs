@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many simulated seconds pass in a second
-    #[arg(long, default_value_t = 20.0)]
+    #[arg(long, default_value_t = 20.0, conflicts_with = "script")]
     speed: f64,
     /// Where to write the kubeconfig; if not given, a file that is named and that goes away at the end
     #[arg(long, value_name = "PATH")]

@@ -18,6 +18,9 @@ const FILES: &[(&str, &str)] = &[(
     "../spot-with-on-demand-fallback.yaml",
     include_str!("../../../examples/spot-with-on-demand-fallback.yaml"),
 )];
+/// What there is to see when no story is told.
+const NO_STORY: &str =
+    "A cluster without nodes and an account without machines: apply pods, and machines come for them.";
 /// Beyond this an hour passes in a second, and no client keeps up.
 const SPEED_MAX: f64 = 3600.0;
 
@@ -67,6 +70,7 @@ impl Show {
             let pools = pools(&scenario);
             scenario.objects.extend(pools);
             scenario.steps.clear();
+            NO_STORY.clone_into(&mut scenario.about);
         }
         let (tempo, afterwards) = match args.script {
             Some(_) => (Tempo::Unbounded, Afterwards::Over),

@@ -5,7 +5,7 @@
 //! [`bridge`](super::bridge). When this returns, for whatever reason, both are gone.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -253,7 +253,8 @@ impl Addresses {
         let kube = format!("https://{}", doors.kube.local_addr()?);
         let cloud = format!("http://{}", doors.cloud.address());
         let (kubeconfig, temporary) = if let Some(path) = &show.kubeconfig {
-            (path.clone(), None)
+            // Whoever reads it may be in another folder.
+            (std::path::absolute(path).unwrap_or_else(|_| path.clone()), None)
         } else {
             let path = make_folder()?.join(format!("demo-{}.kubeconfig", std::process::id()));
             (path.clone(), Some(Temporary(path)))
@@ -279,8 +280,35 @@ impl Addresses {
         output::talk(format_args!("{}", show.scenario.about));
         output::talk(format_args!(
             "\n  export KUBECONFIG={}{kept}\n  kubectl get nodeclaims,nodes,pods -w\n  karpenter-ibm cloud ls --endpoint {}\n",
-            self.kubeconfig.display(),
+            quoted(&self.kubeconfig),
             self.cloud
         ));
+    }
+}
+
+/// A path as a shell reads it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/.-_+:@%,=~".contains(letter);
+    if text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_written_as_a_shell_reads_it() {
+        let table = [
+            ("/tmp/demo-1.kubeconfig", "/tmp/demo-1.kubeconfig"),
+            ("/home/ann lee/kc", "'/home/ann lee/kc'"),
+            ("/o'neil/$x", r"'/o'\''neil/$x'"),
+        ];
+        for (path, written) in table {
+            assert_eq!(quoted(Path::new(path)), written);
+        }
     }
 }

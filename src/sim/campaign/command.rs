@@ -1,20 +1,20 @@
-//! `simulate`: what is asked for on its command line, and carrying it out.
+//! `simulate`: carrying out what is asked for on its command line.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
 use tokio::runtime::Builder;
 
+pub use super::args::Args;
 use super::child::{Child, Trial};
 use super::crashes::crash_everywhere;
 use super::here::{self, Ended};
 use super::line::{Line, Verdict};
 use super::mutants::{Catch, HUNTS, catch_all};
-use super::options::{Ask, Faults, Seeds};
+use super::options::Ask;
 use super::play;
 use super::progress::Progress;
 use super::regressions::Regression;
@@ -23,121 +23,19 @@ use super::scratch::Scratch;
 use super::shrink::shrink;
 use crate::sim::faults::{FaultName, Injection, Plan};
 use crate::sim::probes;
+use crate::sim::signals::ending;
 
 /// A run that takes longer has gone wrong: most take a second or two.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// From so many seeds on, a rare thing that never happened is a hole in the campaign and not bad luck.
-const SEEDS_FOR_PROBES: u64 = 500;
-/// The seed with which scenarios are told.
-pub(super) const TOLD_WITH: u64 = 1;
 /// Where histories are kept that once failed.
 const REGRESSIONS: &str = "tests/regressions";
-/// The status of what control-C ended, as shells have it.
-const INTERRUPTED: u8 = 130;
+/// The status of what a signal ended, as shells have it: this and the number of the signal.
+const ENDED_BY: i32 = 128;
 /// How many runs shrinking may take.
 const SHRINK_RUNS_MAX: u64 = 300;
 
-/// Plays years of bad days: each seed a world of its own, always the same way.
-#[derive(Debug, Parser)]
-#[command(name = "simulate", version)]
-pub struct Args {
-    /// Seeds to run, as FIRST..END or one seed
-    #[arg(long, default_value = "0..200", value_name = "RANGE")]
-    pub seeds: Seeds,
-    /// Scenario to play, by name or file; drawn by each seed if absent
-    #[arg(long, value_name = "NAME")]
-    pub scenario: Option<String>,
-    /// How many seeds to run at a time
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<usize>,
-    /// Begin no more seeds after this time, such as 8m
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
-    pub within: Option<Duration>,
-    /// Run so many seeds even if the time is up
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub at_least: u64,
-    /// Tell the story of one seed in readable steps
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["shrink", "mutants", "seed"])]
-    pub replay: Option<u64>,
-    /// Find the fewest faults with which a failing seed still fails
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["mutants", "seed"])]
-    pub shrink: Option<u64>,
-    /// With --shrink: keep what is left under this name among the regressions
-    #[arg(long, value_name = "NAME", requires = "shrink")]
-    pub save: Option<String>,
-    /// Play the regressions: histories that once failed
-    #[arg(long, conflicts_with_all = ["replay", "shrink", "mutants", "seed"])]
-    pub regressions: bool,
-    /// Tell small stories with a crash after each of their effects
-    #[arg(long, conflicts_with_all = ["replay", "shrink", "mutants", "regressions", "seed"])]
-    pub crashes: bool,
-    /// Show that every deliberately broken variant is caught
-    #[arg(long, conflicts_with = "seed")]
-    pub mutants: bool,
-    /// Run this deliberately broken variant
-    #[arg(long, value_name = "NAME")]
-    pub mutant: Option<String>,
-    /// Faults from this file in place of drawn ones
-    #[arg(long, value_name = "FILE")]
-    pub plan: Option<PathBuf>,
-    /// Let nothing go wrong
-    #[arg(long)]
-    pub calm: bool,
-    /// How long people do anything, in a scenario that is drawn
-    #[arg(long, value_name = "N")]
-    pub minutes: Option<u64>,
-    /// Play a scenario without faults and print what is told in it: the same text every time
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["replay", "shrink", "mutants", "regressions", "seed"])]
-    pub transcript: Option<String>,
-    /// With --transcript: draw it into this file, as SVG
-    #[arg(long, value_name = "FILE", requires = "transcript")]
-    pub picture: Option<PathBuf>,
-    /// Keep in this folder what worlds come to without faults, for the seeds that share them
-    #[arg(long, value_name = "FOLDER", hide = true)]
-    pub calm_plays: Option<PathBuf>,
-    /// With --seed or --replay: print every entry of the history
-    #[arg(long)]
-    pub trace: bool,
-    /// Run one seed and print what it came to as a line of JSON
-    #[arg(long, value_name = "SEED")]
-    pub seed: Option<u64>,
-    /// Play the one seed in this process, with nobody to wait for it
-    #[arg(long, hide = true)]
-    pub here: bool,
-}
-
-impl Args {
-    /// The seed that this process itself plays, if it plays one: all its entropy must come from it.
-    pub fn played_here(&self) -> Option<u64> {
-        let told = self.transcript.as_ref().map(|_| TOLD_WITH);
-        self.seed.or(self.replay).or(told)
-    }
-
-    pub(super) fn ask(&self, seed: u64) -> Ask {
-        Ask {
-            seed,
-            scenario: self.scenario.clone(),
-            mutant: self.mutant.clone(),
-            plan: self.plan.clone(),
-            faults: if self.calm { Faults::None } else { Faults::Drawn },
-            lasts: self.minutes.map(Duration::from_mins),
-            calm_plays: self.calm_plays.clone(),
-        }
-    }
-
-    /// Whether so many seeds, however the campaign ended, must have met everything that is rare.
-    fn must_show_all(&self, seeds: u64) -> bool {
-        seeds >= SEEDS_FOR_PROBES && self.mutant.is_none() && self.scenario.is_none()
-    }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let signed = text.parse::<jiff::SignedDuration>().ok();
-    let duration = signed.and_then(|signed| Duration::try_from(signed).ok());
-    duration.ok_or_else(|| format!("`{text}` is not a duration: write 90s, 8m or 1h30m"))
-}
-
-/// Does what is asked for: status 0 if all holds, 1 if not, 2 where nothing could be run, 130 if it is interrupted.
+/// Does what is asked for: status 0 if all holds, 1 if not, 2 where nothing could be run, 130 at control-C, and likewise
+/// at another signal that ends it.
 pub fn main(args: &Args) -> ExitCode {
     let done = carry_out(args);
     done.unwrap_or_else(|error| {
@@ -156,26 +54,25 @@ fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        let ending = ending().context("cannot listen for signals")?;
         tokio::select! {
             biased;
-            // From here on. By then runs have ended with whoever waits for them, and files are gone.
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                stop(args)
-            }
+            // By then runs have ended with whoever waits for them, and files are gone.
+            signal = ending => Ok(stop(args, signal)),
             done = work(args) => done,
         }
     })
 }
 
 /// Says what an interruption means.
-fn stop(args: &Args) -> anyhow::Result<ExitCode> {
+fn stop(args: &Args, signal: i32) -> ExitCode {
     let means = match args.played_here() {
         Some(_) => "the run was ended before its verdict",
         None => "the runs under way were ended, their seeds are not counted",
     };
-    writeln!(std::io::stderr(), "interrupted: {means}")?;
-    Ok(ExitCode::from(INTERRUPTED))
+    // A terminal that is gone cannot be told.
+    let _ = writeln!(std::io::stderr(), "interrupted: {means}");
+    ExitCode::from(u8::try_from(ENDED_BY + signal).unwrap_or(u8::MAX))
 }
 
 async fn work(args: &Args) -> anyhow::Result<ExitCode> {
@@ -183,7 +80,7 @@ async fn work(args: &Args) -> anyhow::Result<ExitCode> {
     if args.played_here().is_some() {
         return match here::wait(scratch.path()).await? {
             Ended::Status(status) => Ok(status),
-            Ended::Interrupted => stop(args),
+            Ended::Interrupted(signal) => Ok(stop(args, signal)),
         };
     }
     // Refuses what cannot be run before anything is started.
@@ -246,7 +143,7 @@ async fn sample(args: &Args, scratch: &Path, trial: &dyn Trial) -> anyhow::Resul
         let weight = if hole {
             "and must have"
         } else {
-            "though so few seeds need not show them"
+            "though a campaign like this need not show them"
         };
         say(&format!("never happened, {weight}: {}\n", never.join(", ")))?;
     }
@@ -328,6 +225,9 @@ async fn regress(scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> 
 
 /// Runs shorter and shorter plans, and prints the shortest that still fails in the same way.
 async fn shorten(args: &Args, ask: &Ask, scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+    if let Some(name) = &args.save {
+        Regression::vacant(Path::new(REGRESSIONS), name)?;
+    }
     let first = trial.run(ask).await?;
     if first.verdict == Verdict::Ok {
         say(&format!("seed {} does not fail: nothing to shrink", ask.seed))?;
@@ -393,26 +293,4 @@ pub(super) fn status(holds: bool) -> ExitCode {
 
 pub(super) fn say(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{line}").context("cannot write the report")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_campaign_that_its_time_ends_must_show_all_that_is_rare_from_five_hundred_seeds_on() {
-        let campaign = [
-            "simulate",
-            "--seeds",
-            "0..100000",
-            "--for",
-            "8m",
-            "--at-least",
-            "500",
-        ];
-        let args = Args::parse_from(campaign);
-        assert!(args.must_show_all(args.at_least) && !args.must_show_all(args.at_least - 1));
-        let mutant = Args::parse_from([&campaign[..], &["--mutant", "deaf"]].concat());
-        assert!(!mutant.must_show_all(100_000), "it need not get far");
-    }
 }

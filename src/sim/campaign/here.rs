@@ -14,28 +14,28 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::process::Command;
 
-use super::command::{Args, TOLD_WITH, say, status};
+use super::args::{Args, TOLD_WITH};
+use super::command::{say, status};
 use super::line::Verdict;
 use super::options::Ask;
 use super::play;
+use super::report::wrongs;
 use crate::clock::Clock;
 use crate::sim::history::Keep;
 use crate::sim::scenario::Scenario;
 use crate::sim::scenario::transcript::transcript;
+use crate::sim::signals::is_ending;
 use crate::sim::world::product;
 use crate::sim::world::recorder::Observer;
 
 /// What the process that plays is told beside what its parent was told.
 pub(super) const HERE: &str = "--here";
-/// What control-C sends. A terminal sends it to both processes.
-const SIGINT: i32 = 2;
-
 /// How the process that plays ended.
 pub(super) enum Ended {
     /// With this status.
     Status(ExitCode),
-    /// By control-C.
-    Interrupted,
+    /// By a signal of this number, which a terminal sends to both processes.
+    Interrupted(i32),
 }
 
 /// Lets a process of its own do what this one was asked for, and waits. It ends with this; what it leaves is in `scratch`.
@@ -51,7 +51,7 @@ pub(super) async fn wait(scratch: &Path) -> anyhow::Result<Ended> {
     let ended = player.wait().await?;
     match (ended.code(), ended.signal()) {
         (Some(code), _) => Ok(Ended::Status(ExitCode::from(u8::try_from(code).unwrap_or(1)))),
-        (None, Some(SIGINT)) => Ok(Ended::Interrupted),
+        (None, Some(signal)) if is_ending(signal) => Ok(Ended::Interrupted(signal)),
         _ => anyhow::bail!("the run broke off: {ended}"),
     }
 }
@@ -79,9 +79,14 @@ fn replay(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     for line in played.story() {
         say(&line)?;
     }
-    let verdict = played.line(ask, Duration::ZERO).verdict;
-    say(&format!("verdict: {verdict}"))?;
-    Ok(status(verdict == Verdict::Ok))
+    let line = played.line(ask, Duration::ZERO);
+    if line.verdict != Verdict::Ok {
+        for wrong in wrongs(&line) {
+            say(&wrong)?;
+        }
+    }
+    say(&format!("verdict: {}", line.verdict))?;
+    Ok(status(line.verdict == Verdict::Ok))
 }
 
 fn observers(args: &Args) -> Vec<Observer> {

@@ -3,6 +3,7 @@
 //! A seed needs a process of its own because tokio mixes a counter of the whole process into its choices: a second
 //! world in the same process would have another history.
 
+mod args;
 mod calm;
 mod child;
 mod columns;

@@ -249,6 +249,13 @@ mod tests {
         for mutant in Mutant::ALL {
             assert!(HUNTS.iter().any(|hunt| hunt.mutant == mutant), "{mutant}");
         }
+        for hunt in HUNTS {
+            assert!(
+                hunt.seed < SEEDS_MAX,
+                "{}: beyond the seeds of the search",
+                hunt.mutant
+            );
+        }
         // All but what belongs to voluntary disruption: S5, S10, S19, L6, L12.
         let safety =
             [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22].map(|it| format!("S{it}"));

@@ -143,7 +143,9 @@ fn read_plan(path: &Path) -> Result<Plan, CastError> {
         problem,
     };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))
+    let plan: Plan = serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    plan.check(REPLICAS).map_err(|error| wrong(error.to_string()))?;
+    Ok(plan)
 }
 
 /// A seed that was played.

@@ -44,6 +44,9 @@ pub enum RegressionError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The name is another one's.
+    #[error("{} is there already; choose another name", .0.display())]
+    Taken(PathBuf),
     /// Nothing can be run.
     #[error(transparent)]
     Trial(#[from] TrialError),
@@ -73,9 +76,18 @@ impl Regression {
         })
     }
 
-    /// Keeps it under a name.
+    /// The file for a name that is free.
+    pub fn vacant(folder: &Path, name: &str) -> Result<PathBuf, RegressionError> {
+        let file = folder.join(format!("{name}.yaml"));
+        if file.exists() {
+            return Err(RegressionError::Taken(file));
+        }
+        Ok(file)
+    }
+
+    /// Keeps it under a name, which is free.
     pub fn save(&self, folder: &Path, name: &str) -> Result<PathBuf, RegressionError> {
-        let file = folder.join(name).with_extension("yaml");
+        let file = Self::vacant(folder, name)?;
         let text = serde_saphyr::to_string(self).map_err(|error| RegressionError::Format {
             path: file.clone(),
             problem: error.to_string(),
@@ -138,6 +150,13 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("regressions-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         regression().save(&folder, "given-up-too-soon").unwrap();
+        let again = regression().save(&folder, "given-up-too-soon").unwrap_err();
+        assert!(
+            again
+                .to_string()
+                .ends_with("given-up-too-soon.yaml is there already; choose another name"),
+            "{again}"
+        );
         let found = Regression::load_all(&folder).unwrap();
         assert_eq!(found, [("given-up-too-soon".to_owned(), regression())]);
         fs::write(folder.join("broken.yaml"), "seed: many").unwrap();

@@ -29,8 +29,12 @@ struct Tally {
     seeds: u64,
 }
 
-/// How many of the slowest seeds, and of the failing ones, are named.
+/// How many of the slowest seeds, and of the failing ones, are told of.
 const NAMED: usize = 5;
+/// Of how many more failing ones there is a line each: what is left of a page.
+const LISTED: usize = 20;
+/// What tells the story of a seed, before its number.
+const REPLAY: &str = "cargo run --release --bin simulate -- --replay";
 
 impl Report {
     /// Takes in what a seed came to.
@@ -113,9 +117,15 @@ impl fmt::Display for Report {
         for line in self.failing.iter().take(NAMED) {
             writeln!(f, "\n{}", failure(line))?;
         }
-        let more = self.failing.len().saturating_sub(NAMED);
-        if more > 0 {
-            writeln!(f, "\nand {more} more")?;
+        let rest = self.failing.get(NAMED..).unwrap_or_default();
+        if !rest.is_empty() {
+            writeln!(f, "\nand {} more", rest.len())?;
+        }
+        for line in rest.iter().take(LISTED) {
+            writeln!(f, "  {}  # {}", replay(line), line.verdict)?;
+        }
+        if rest.len() > LISTED {
+            writeln!(f, "  {} of them are not listed here", rest.len() - LISTED)?;
         }
         write!(f, "{} passed, {} failed", self.passed(), self.failed())
     }
@@ -142,18 +152,28 @@ fn listed(items: impl Iterator<Item = String>) -> String {
 
 /// A failing seed, with the command that tells its story.
 fn failure(line: &Line) -> String {
-    let told = |breach: &Breach| format!("  {:>6} s  {}: {}", breach.at_seconds, breach.id, breach.message);
-    let breaches: Vec<String> = line.breaches.iter().take(NAMED).map(told).collect();
-    // What the seed drew, its scenario too, it draws again.
+    let mut told = vec![format!("seed {}: {}", line.seed, line.verdict)];
+    told.extend(wrongs(line));
+    told.push(format!("  replay: {}", replay(line)));
+    told.join("\n")
+}
+
+/// What was violated in a failing seed and what did not happen, the first of each.
+pub(super) fn wrongs(line: &Line) -> Vec<String> {
+    let breach = |breach: &Breach| format!("  {:>6} s  {}: {}", breach.at_seconds, breach.id, breach.message);
+    let breaches = line.breaches.iter().take(NAMED).map(breach);
+    let unmet = line.unmet.iter().take(NAMED);
+    breaches
+        .chain(unmet.map(|step| format!("  did not happen: {step}")))
+        .collect()
+}
+
+/// The command that tells its story. What the seed drew, its scenario too, it draws again.
+fn replay(line: &Line) -> String {
     let seed = line.seed.to_string();
     let options = line.options.iter().map(String::as_str);
-    let arguments: Vec<&str> = std::iter::once(seed.as_str()).chain(options).collect();
-    format!(
-        "seed {seed}: {}\n{}\n  replay: cargo run --release --bin simulate -- --replay {}",
-        line.verdict,
-        breaches.join("\n"),
-        arguments.join(" "),
-    )
+    let arguments: Vec<&str> = [REPLAY, seed.as_str()].into_iter().chain(options).collect();
+    arguments.join(" ")
 }
 
 #[cfg(test)]
@@ -210,6 +230,42 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("two machines for one claim"));
+    }
+
+    #[test]
+    fn what_people_expected_in_vain_is_told_of_a_failing_seed() {
+        let mut line = failing(2);
+        line.unmet = vec!["step 3 (line 9): expected 1 node ready within 60s".to_owned()];
+        let text = report([line]).to_string();
+        assert!(
+            text.contains("\n  did not happen: step 3 (line 9): expected 1 node ready"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn every_failing_seed_of_a_page_has_its_command_and_the_others_are_counted() {
+        let plain = |seed| Line {
+            options: Vec::new(),
+            ..failing(seed)
+        };
+        let few = report((1..=9).map(plain)).to_string();
+        for seed in 1..=9 {
+            let command = format!("cargo run --release --bin simulate -- --replay {seed}");
+            let lines = few.lines().map(|line| line.trim_end_matches("  # safety:S1"));
+            assert_eq!(lines.filter(|line| line.ends_with(&command)).count(), 1, "{few}");
+        }
+        assert!(
+            few.contains("\nand 4 more\n") && !few.contains("not listed"),
+            "{few}"
+        );
+        let many = report((0..200).map(plain)).to_string();
+        assert!(
+            many.contains("\nand 195 more\n") && many.contains("175 of them are not listed here"),
+            "{many}"
+        );
+        assert_eq!(many.matches("--replay").count(), NAMED + LISTED);
+        assert!(many.lines().all(|line| line.len() <= 100), "{many}");
     }
 
     #[test]

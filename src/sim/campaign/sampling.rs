@@ -45,7 +45,8 @@ pub async fn run(
     let started = clock.instant();
     let begin = |seed: &u64| {
         let in_time = limits.within.is_none_or(|within| started.elapsed() < within);
-        in_time || seed - seeds.first < limits.at_least
+        // A campaign of no seeds would show nothing.
+        in_time || seed - seeds.first < limits.at_least.max(1)
     };
     let mut lines = stream::iter((seeds.first..seeds.end).take_while(begin))
         .map(|seed| {
@@ -191,5 +192,10 @@ mod tests {
             ..LIMITS
         };
         assert_eq!(sample(&limits, |_, _| ()).await.passed(), 7);
+        let none = Limits {
+            at_least: 0,
+            ..limits
+        };
+        assert_eq!(sample(&none, |_, _| ()).await.passed(), 1, "at least one");
     }
 }

@@ -15,5 +15,5 @@ pub mod third_parties;
 pub use desk::{Desk, Parts, Sink, Testimony, Witness};
 pub use draw::Shape;
 pub use names::{FaultName, KubeKind, MachineKind, MeddlingKind};
-pub use plan::{Fault, Injection, Plan, Upon};
+pub use plan::{Fault, Impossible, Injection, Plan, Upon};
 pub use third_parties::Meddling;

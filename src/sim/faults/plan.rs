@@ -85,6 +85,18 @@ pub enum Fault {
     ThirdParty(Meddling),
 }
 
+/// What a plan says that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("injections[{place}].fault.{field}: {problem}")]
+pub struct Impossible {
+    /// Which injection, from 0.
+    pub place: usize,
+    /// The field of its fault, such as `crash.replica`.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
 /// When something that was planned happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -122,6 +134,76 @@ impl Fault {
             Self::ThirdParty(meddling) => FaultName::Meddling(meddling.kind),
         }
     }
+
+    /// Refuses what would do nothing, or something else than it says: the field, and what is wrong with it.
+    fn check(&self, replicas: usize) -> Result<(), (&'static str, String)> {
+        match self {
+            Self::Kube(fault) => within_hundred("kube.percent", fault.percent),
+            Self::Cloud(fault) => probable("cloud.probability", fault.probability),
+            Self::Crash {
+                replica,
+                after_effects,
+                upon,
+            } => {
+                one_of(replicas, "crash.replica", *replica)?;
+                crashes(*after_effects, *upon)
+            }
+            Self::Pause { replica, .. } => one_of(replicas, "pause.replica", *replica),
+            Self::Handover { replica, upon } => {
+                one_of(replicas, "handover.replica", *replica)?;
+                match upon {
+                    Upon::Now | Upon::Order => Ok(()),
+                    Upon::Renewal | Upon::Effects(_) => {
+                        Err(("handover.upon", "must be now or order".to_owned()))
+                    }
+                }
+            }
+            Self::Skew { replica, .. } => {
+                replica.map_or(Ok(()), |replica| one_of(replicas, "skew.replica", replica))
+            }
+            Self::Machine { .. } | Self::ThirdParty(_) => Ok(()),
+        }
+    }
+}
+
+fn within_hundred(field: &'static str, percent: u8) -> Result<(), (&'static str, String)> {
+    match percent {
+        0..=100 => Ok(()),
+        more => Err((field, format!("is {more}, and must be from 0 to 100"))),
+    }
+}
+
+fn probable(field: &'static str, probability: f64) -> Result<(), (&'static str, String)> {
+    if (0.0..=1.0).contains(&probability) {
+        return Ok(());
+    }
+    Err((field, format!("is {probability}, and must be from 0 to 1")))
+}
+
+fn one_of(replicas: usize, field: &'static str, replica: usize) -> Result<(), (&'static str, String)> {
+    if replica < replicas {
+        return Ok(());
+    }
+    Err((
+        field,
+        format!("is {replica}, and there are {replicas} replicas, from 0"),
+    ))
+}
+
+/// A crash comes after effects, or upon an order.
+fn crashes(after_effects: u64, upon: Upon) -> Result<(), (&'static str, String)> {
+    match upon {
+        Upon::Now => Ok(()),
+        Upon::Order if after_effects == 0 => Ok(()),
+        Upon::Order => Err((
+            "crash.after_effects",
+            "cannot stand beside `upon: order`".to_owned(),
+        )),
+        Upon::Renewal | Upon::Effects(_) => Err((
+            "crash.upon",
+            "must be now or order; for effects there is `after_effects`".to_owned(),
+        )),
+    }
 }
 
 /// Everything that goes wrong in a run, in order.
@@ -136,6 +218,19 @@ impl Plan {
     /// Nothing goes wrong.
     pub fn none() -> Self {
         Self::default()
+    }
+
+    /// Refuses what cannot be in a run with so many replicas.
+    pub fn check(&self, replicas: usize) -> Result<(), Impossible> {
+        for (place, injection) in self.injections.iter().enumerate() {
+            let checked = injection.fault.check(replicas);
+            checked.map_err(|(field, problem)| Impossible {
+                place,
+                field,
+                problem,
+            })?;
+        }
+        Ok(())
     }
 
     /// The end of the last injection.
@@ -164,6 +259,7 @@ mod tests {
             let plan = Plan::draw(seed, &shape, Duration::from_mins(40));
             let text = serde_saphyr::to_string(&plan).unwrap();
             assert_eq!(serde_saphyr::from_str::<Plan>(&text).unwrap(), plan, "{text}");
+            assert_eq!(plan.check(shape.replicas), Ok(()), "{text}");
         }
     }
 
@@ -208,5 +304,75 @@ injections:
         );
         assert_eq!(plan.ends(), Duration::from_mins(5));
         assert!(serde_saphyr::from_str::<Plan>("injections: [{at: soon}]").is_err());
+    }
+
+    fn plan(fault: &str) -> Result<Plan, serde_saphyr::Error> {
+        serde_saphyr::from_str(&format!(
+            "injections: [{{at: 1m, stream: 1, fault: {{{fault}}}}}]"
+        ))
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_field() {
+        let table = [
+            (
+                "crash: {replica: 7}",
+                "crash.replica: is 7, and there are 2 replicas",
+            ),
+            (
+                "crash: {replica: 0, upon: renewal}",
+                "crash.upon: must be now or order",
+            ),
+            (
+                "crash: {replica: 0, upon: {effects: 3}}",
+                "crash.upon: must be now or order",
+            ),
+            (
+                "crash: {replica: 0, upon: order, after_effects: 3}",
+                "crash.after_effects: cannot stand beside",
+            ),
+            ("pause: {replica: 2}", "pause.replica: is 2"),
+            ("handover: {replica: 2}", "handover.replica: is 2"),
+            (
+                "handover: {replica: 0, upon: renewal}",
+                "handover.upon: must be now or order",
+            ),
+            ("skew: {seconds: 1, replica: 2}", "skew.replica: is 2"),
+            (
+                "cloud: {kind: slow, probability: 7}",
+                "cloud.probability: is 7, and must be from 0 to 1",
+            ),
+            (
+                "kube: {kind: k11-duplicates, percent: 101}",
+                "kube.percent: is 101, and must be from 0 to 100",
+            ),
+        ];
+        for (fault, said) in table {
+            let refused = plan(fault).unwrap().check(2).unwrap_err().to_string();
+            assert!(
+                refused.starts_with(&format!("injections[0].fault.{said}")),
+                "{refused}"
+            );
+        }
+        let fine = [
+            "crash: {replica: 1, upon: order}",
+            "pause: {replica: 0, upon: {effects: 3}}",
+            "skew: {seconds: 1}",
+        ];
+        for fault in fine {
+            assert_eq!(plan(fault).unwrap().check(2), Ok(()), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_nothing_reads_is_refused() {
+        for fault in [
+            "cloud: {kind: slow, probability: 1.0, percent: 50}",
+            "kube: {kind: k11-duplicates, probability: 1.0}",
+            "crash: {replica: 0, after: 3}",
+        ] {
+            let refused = plan(fault).unwrap_err().to_string();
+            assert!(refused.contains("unknown field"), "{fault}: {refused}");
+        }
     }
 }

@@ -173,6 +173,7 @@ pub enum RetryAfter {
 
 /// A fault that is on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Fault {
     pub kind: FaultKind,
     /// Of striking, each time it could.

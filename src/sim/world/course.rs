@@ -28,6 +28,7 @@ use crate::sim::faults::kube::Layer;
 use crate::sim::faults::{Desk, Fault, FaultName, Injection, Parts, Plan, Upon};
 use crate::sim::history::Who;
 use crate::sim::invariants::{ILLEGAL_PLAN, SETTLES_WITHIN};
+use crate::sim::scenario::Configuration;
 
 /// More requests than any run has: one that goes round in circles without time passing would never end.
 const REQUESTS_MAX: u64 = 5_000_000;
@@ -53,6 +54,8 @@ pub(super) struct World {
     unmet: Vec<String>,
     /// The places in the plan of the injections that are on.
     on: BTreeSet<usize>,
+    /// The operator's file, which goes with the world: the story ends sooner.
+    _configuration: Option<Configuration>,
 }
 
 /// Plays everything.
@@ -78,6 +81,8 @@ impl World {
         cluster.audit(&recorder);
         let mut surroundings = cluster.install(&setup.scenario.region, alarm(&recorder)).await?;
         surroundings.prices = prices(&setup.plan);
+        let configuration = steps::configuration(&setup.scenario)?;
+        surroundings.config_file = configuration.as_ref().map(|file| file.path().to_owned());
         let bench = Bench::new(&cluster, &recorder, ear);
         let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();
         let desk = desk(&cluster, &recorder, clocks.clone());
@@ -106,7 +111,7 @@ impl World {
         let replicas = Arc::new(replicas?);
         let play = Play {
             scenario: setup.scenario,
-            hands: steps::hands(&cluster, &replicas),
+            hands: steps::hands(&cluster, &replicas, configuration.clone()),
             recorder: recorder.clone(),
         };
         Ok(Self {
@@ -120,6 +125,7 @@ impl World {
             quiet: setup.quiet,
             unmet: Vec::new(),
             on: BTreeSet::new(),
+            _configuration: configuration,
         })
     }
 

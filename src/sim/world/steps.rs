@@ -1,8 +1,10 @@
 //! What people do in a run: the steps of its scenario, each when its time has come.
 //!
 //! Under faults a step may be refused and an expectation unmet; the story goes on all the same, and what did not happen
-//! is remembered. Between steps nobody looks, so that waiting costs nothing.
+//! is remembered. Between steps nobody looks, so that waiting costs nothing; only whoever is told a bill in the end has to
+//! keep it all the while.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +13,11 @@ use super::product::Findings;
 use super::recorder::Recorder;
 use super::replica::Replica;
 use crate::sim::history::Who;
-use crate::sim::scenario::player::{Audience, Hands, Line, Player, Voice};
-use crate::sim::scenario::{Action, Crash, Scenario, Step};
+use crate::sim::scenario::player::{Audience, Failure, Hands, Line, Player, Voice};
+use crate::sim::scenario::{Action, Configuration, Crash, Scenario, Step};
+
+/// How often it is written down what runs, in a story with a bill: a machine runs for minutes.
+const NOTED_EVERY: Duration = Duration::from_secs(10);
 
 /// Somebody who plays a scenario.
 pub(super) struct Play {
@@ -24,42 +29,52 @@ pub(super) struct Play {
 impl Play {
     /// Plays everything, and says what did not happen.
     pub(super) async fn run(self) -> Vec<String> {
-        let mut failed = Vec::new();
-        let objects = Scenario {
-            steps: Vec::new(),
-            ..self.scenario.clone()
-        };
-        failed.extend(self.play(&objects).await);
+        let mut writer = Writer(self.recorder.clone());
+        let mut player = Player::new(&self.hands, &mut writer);
+        let prepared = player.prepare(&self.scenario).await;
+        let mut failed: Vec<String> = self.failure(prepared).into_iter().collect();
         for (number, step) in (1..).zip(&self.scenario.steps) {
-            let wait = step.at.saturating_sub(self.recorder.elapsed());
-            self.hands.clock.sleep(wait).await;
-            if let Some(failure) = self.play(&self.alone(step)).await
+            self.wait(&mut player, step.at).await;
+            let taken = player.take(number, step).await;
+            if let Some(failure) = self.failure(taken)
                 && !may_be_in_vain(step)
             {
-                failed.push(format!("step {number} (line {}): {failure}", step.line));
+                failed.push(failure);
             }
         }
         failed
     }
 
-    /// A scenario of one step that happens now.
-    fn alone(&self, step: &Step) -> Scenario {
-        let mut step = step.clone();
-        step.at = Duration::ZERO;
-        Scenario {
-            objects: Vec::new(),
-            steps: vec![step],
-            ..self.scenario.clone()
+    /// Waits for the time of a step.
+    async fn wait(&self, player: &mut Player<'_>, at: Duration) {
+        let left = || at.saturating_sub(self.recorder.elapsed());
+        if has(&self.scenario, |action| *action == Action::Bill) {
+            while left() > NOTED_EVERY {
+                // What cannot be looked at now is looked at the next time.
+                let _ = player.look().await;
+                self.hands.clock.sleep(NOTED_EVERY).await;
+            }
         }
+        self.hands.clock.sleep(left()).await;
     }
 
-    async fn play(&self, scenario: &Scenario) -> Option<String> {
-        let mut writer = Writer(self.recorder.clone());
-        let played = Player::new(&self.hands, &mut writer).play(scenario).await;
-        let failure = played.err()?.to_string();
+    /// What did not happen, in words that are in the history too.
+    fn failure(&self, happened: Result<(), Failure>) -> Option<String> {
+        let failure = happened.err()?.to_string();
         self.recorder.turn(Who::User, failure.clone());
         Some(failure)
     }
+}
+
+fn has(scenario: &Scenario, is_meant: impl Fn(&Action) -> bool) -> bool {
+    scenario.steps.iter().any(|step| is_meant(&step.action))
+}
+
+/// The configuration file of the operator in a story in which somebody writes it. In others it has none: to look at one
+/// every few seconds is work.
+pub(super) fn configuration(scenario: &Scenario) -> io::Result<Option<Configuration>> {
+    let is_written = has(scenario, |action| matches!(action, Action::Configure(_)));
+    is_written.then(Configuration::new).transpose()
 }
 
 /// Whether nothing is wrong where a step finds nothing to do: what was drawn, and not written by somebody, may delete a
@@ -80,7 +95,11 @@ impl Audience for Writer {
 }
 
 /// The hands of whoever plays in this cluster.
-pub(super) fn hands(cluster: &Cluster, replicas: &Arc<Vec<Replica>>) -> Hands {
+pub(super) fn hands(
+    cluster: &Cluster,
+    replicas: &Arc<Vec<Replica>>,
+    configuration: Option<Configuration>,
+) -> Hands {
     let replicas = Arc::clone(replicas);
     Hands {
         client: cluster.server.admin(),
@@ -91,7 +110,7 @@ pub(super) fn hands(cluster: &Cluster, replicas: &Arc<Vec<Replica>>) -> Hands {
                 replica.crash_after(crash.after_effects);
             }
         }),
-        configuration: None,
+        configuration,
         // Here they are in the history, where an invariant reads them.
         findings: Findings::default(),
     }

@@ -89,13 +89,13 @@ impl Scenario {
         let fields = root.fields(&["name", "about", "region", "lasts", "files", "objects", "steps"])?;
         let mut objects = Vec::new();
         for place in fields.read("files", Place::items)?.unwrap_or_default() {
-            objects.extend(open(place.text()?)?);
+            objects.extend(opened(&place, &open)?);
         }
         for place in fields.read("objects", Place::items)?.unwrap_or_default() {
             objects.push(manifest(&place)?);
         }
         let steps = steps(&fields.need("steps")?, &open)?;
-        let ends = steps.iter().map(Step::ends).max().unwrap_or_default();
+        let ends = ends(&steps);
         let lasts = fields.read("lasts", Place::duration)?;
         Ok(Self {
             name: fields.need("name")?.words()?,
@@ -110,15 +110,22 @@ impl Scenario {
     }
 }
 
-impl Step {
-    /// When it is over at the latest.
-    fn ends(&self) -> Duration {
-        match &self.action {
-            Action::Expect(expectation) => self.at + expectation.within,
-            Action::Fault(fault) => self.at + fault.lasts.unwrap_or_default(),
-            _ => self.at,
-        }
+/// When all of it is over at the latest: what is expected in vain holds up every step after it.
+fn ends(steps: &[Step]) -> Duration {
+    let (mut now, mut ends) = (Duration::ZERO, Duration::ZERO);
+    for step in steps {
+        now = now.max(step.at);
+        let over = match &step.action {
+            Action::Expect(expectation) => {
+                now += expectation.within;
+                now
+            }
+            Action::Fault(fault) => now + fault.lasts.unwrap_or_default(),
+            _ => now,
+        };
+        ends = ends.max(over);
     }
+    ends
 }
 
 fn read(path: &Path) -> Result<String, LoadError> {
@@ -187,12 +194,22 @@ fn steps(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Step>, LoadError> {
     Ok(steps)
 }
 
+/// The manifests of the file that is named here.
+fn opened(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Value>, LoadError> {
+    open(&place.words()?).map_err(|error| match error {
+        LoadError::Unreadable { path, source } => place
+            .wrong(format!("cannot read {}: {source}", path.display()))
+            .into(),
+        LoadError::Mistake(_) => error,
+    })
+}
+
 /// Manifests as they stand there, or `{file: web.yaml}` for those of a file.
 fn applied(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Value>, LoadError> {
     let mut manifests = Vec::new();
     for place in place.one_or_more()? {
         if place.value().get("file").is_some() {
-            manifests.extend(open(&place.fields(&["file"])?.need("file")?.words()?)?);
+            manifests.extend(opened(&place.fields(&["file"])?.need("file")?, open)?);
         } else {
             manifests.push(manifest(&place)?);
         }

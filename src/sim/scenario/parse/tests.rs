@@ -103,6 +103,24 @@ fn everything_that_can_be_said_is_understood() {
 }
 
 #[test]
+fn what_is_expected_in_vain_holds_up_what_comes_after_it() {
+    let lasts = |steps: &str| {
+        let text = format!("name: x\nabout: y\nsteps:\n{steps}");
+        Scenario::parse("x.yaml", &text)
+            .unwrap()
+            .lasts
+            .saturating_sub(AFTERMATH)
+    };
+    let expect = |at: &str| format!("  - at: {at}\n    expect: {{within: 10m, nodes: 1 ready}}\n");
+    let two = [expect("1m"), expect("5m")].concat();
+    assert_eq!(lasts(&two), Duration::from_mins(21));
+    let apart = [expect("1m"), expect("30m")].concat();
+    assert_eq!(lasts(&apart), Duration::from_mins(40));
+    let held_up = format!("{two}  - fault: {{kind: slow, for: 3m}}\n  - say: Over.\n");
+    assert_eq!(lasts(&held_up), Duration::from_mins(24));
+}
+
+#[test]
 fn an_expectation_is_a_list_of_phrases() {
     let scenario = Scenario::parse("whole.yaml", WHOLE).unwrap();
     let Action::Expect(expectation) = &scenario.steps[15].action else {
@@ -376,6 +394,10 @@ fn manifests_in_files_stand_beside_the_scenario() {
     let applied = "steps: [{apply: [{file: a.yaml}, {apiVersion: v1, kind: Pod, metadata: {name: p}}]}]";
     write("applied.yaml", &format!("name: x\nabout: y\n{applied}\n"));
     write("absent.yaml", "name: x\nabout: y\nfiles: [c.yaml]\nsteps: []\n");
+    write(
+        "nosuch.yaml",
+        "name: x\nabout: y\nsteps:\n  - apply: {file: c.yaml}\n",
+    );
     write("bad.yaml", "name: x\nabout: y\nfiles: [b.yaml]\nsteps: []\n");
     let load = |name: &str| Scenario::load(&folder.join(name));
     let said = |name: &str| load(name).unwrap_err().to_string();
@@ -383,9 +405,15 @@ fn manifests_in_files_stand_beside_the_scenario() {
     let steps = load("applied.yaml").unwrap().steps;
     assert!(matches!(&steps[0].action, Action::Apply(manifests) if manifests.len() == 3));
     assert!(
-        said("absent.yaml").contains("c.yaml: No such file"),
+        said("absent.yaml").contains("absent.yaml:3: files[0]: cannot read ")
+            && said("absent.yaml").contains("c.yaml: No such file"),
         "{}",
         said("absent.yaml")
+    );
+    assert!(
+        said("nosuch.yaml").contains("nosuch.yaml:4: steps[0].apply.file: cannot read "),
+        "{}",
+        said("nosuch.yaml")
     );
     assert!(
         said("bad.yaml").contains("b.yaml:1: is no manifest: it has no `metadata.name`"),

@@ -111,10 +111,18 @@ pub enum Failure {
     /// A step could not be done.
     #[error("step {step} (line {line}): {reason}")]
     Refused {
-        /// Which, from 1; 0 for the objects that are there from the start.
+        /// Which, from 1.
         step: usize,
         /// Where it stands.
         line: u64,
+        /// Why not.
+        reason: Reason,
+    },
+    /// Something that is there from the start cannot be.
+    #[error("{object}, one of the objects: {reason}")]
+    Absent {
+        /// What, by kind and name.
+        object: String,
         /// Why not.
         reason: Reason,
     },
@@ -219,19 +227,19 @@ impl<'a> Player<'a> {
     }
 
     /// Applies what is there from the start.
-    async fn prepare(&mut self, scenario: &Scenario) -> Result<(), Failure> {
+    pub async fn prepare(&mut self, scenario: &Scenario) -> Result<(), Failure> {
         for object in scenario.objects_in(&self.hands.cloud.account()) {
             let applied = apply(&self.hands.client, &object).await;
-            applied.map_err(|reason| Failure::Refused {
-                step: 0,
-                line: 0,
+            applied.map_err(|reason| Failure::Absent {
+                object: title(&object),
                 reason,
             })?;
         }
         Ok(())
     }
 
-    async fn take(&mut self, number: usize, step: &Step) -> Result<(), Failure> {
+    /// Takes one step, the `number`-th, whatever the time.
+    pub async fn take(&mut self, number: usize, step: &Step) -> Result<(), Failure> {
         if let Action::Expect(expectation) = &step.action {
             return self.expect(number, step.line, expectation).await;
         }
@@ -299,8 +307,8 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Looks, and tells what is new.
-    async fn look(&mut self) -> kube::Result<()> {
+    /// Looks, and tells what is new. What runs is paid for from then on.
+    pub async fn look(&mut self) -> kube::Result<()> {
         let scene = Scene::look(&self.hands.client, &self.hands.cloud, self.hands.clock.now()).await?;
         for text in changes(&self.scene, &scene) {
             self.say(Voice::Stage, text);

@@ -25,6 +25,10 @@ impl Audience for Listener {
 }
 
 async fn played(steps: &str) -> Played {
+    played_in(&format!("name: x\nabout: x\nsteps:\n{steps}")).await
+}
+
+async fn played_in(text: &str) -> Played {
     let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
     let server = ApiServer::new(Options {
         clock: clock.clone(),
@@ -44,7 +48,7 @@ async fn played(steps: &str) -> Played {
         configuration: None,
         findings: Findings::default(),
     };
-    let scenario = Scenario::parse("test.yaml", &format!("name: x\nabout: x\nsteps:\n{steps}")).unwrap();
+    let scenario = Scenario::parse("test.yaml", text).unwrap();
     let mut listener = Listener::default();
     let outcome = Player::new(&hands, &mut listener).play(&scenario).await;
     let crashes = crashes.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -171,6 +175,17 @@ async fn a_step_that_cannot_be_done_says_why_and_where() {
         let failure = played(steps).await.failure.unwrap_or_default();
         assert!(failure.starts_with(said), "{failure}\n{said}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_refused_is_named() {
+    let zebra = "{apiVersion: zoo.example/v1, kind: Zebra, metadata: {name: a}}";
+    let played = played_in(&format!("name: x\nabout: x\nobjects: [{zebra}]\nsteps: []\n")).await;
+    let failure = played.failure.unwrap();
+    assert!(
+        failure.starts_with("Zebra a, one of the objects: asking what a Zebra is: "),
+        "{failure}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
