@@ -22,15 +22,11 @@ use crate::model::{ClassFacts, DiscountFactors, InstanceType, Kind, Withheld};
 /// How old the count of free addresses may be: launch counts them once more.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// A pass so soon after the last one is most likely for pods that were left out: these are looked at again every 15 seconds
-/// (`AGAIN`), after a plan that may take half a minute.
-const SOON_AFTER: Duration = Duration::from_mins(1);
-
 /// What was read of subnets, by network, and the last price list of each class. A restart forgets both, which costs reads.
 #[derive(Default)]
 pub(super) struct Catalog {
-    /// When it was last asked what is sold.
-    asked_at: Option<Instant>,
+    /// Whether somebody found nothing in it the last time.
+    is_doubted: bool,
     subnets: BTreeMap<String, (Instant, Arc<Vec<Subnet>>)>,
     lists: BTreeMap<String, PriceList>,
 }
@@ -93,18 +89,18 @@ impl Catalog {
         Ok(all)
     }
 
-    /// What is sold. A first look takes what is at hand; where pods are left out, that may be because something was
-    /// withdrawn for some minutes when it was read.
-    async fn kinds(&mut self, context: &Context) -> Result<Arc<Vec<Kind>>, cloud::Error> {
-        let now = context.clock.instant();
-        let soon = context.clock.real(SOON_AFTER);
-        let before = self.asked_at.replace(now);
-        let is_again = before.is_some_and(|at| now.saturating_duration_since(at) < soon);
-        if is_again {
+    /// What is sold. Where pods were left out, that may be because something was withdrawn for some minutes when it was read.
+    async fn kinds(&self, context: &Context) -> Result<Arc<Vec<Kind>>, cloud::Error> {
+        if self.is_doubted {
             context.cloud.recent_kinds().await
         } else {
             context.cloud.kinds().await
         }
+    }
+
+    /// Takes note of whether the last plan had a place for everybody.
+    pub(super) fn doubt(&mut self, left_out: bool) {
+        self.is_doubted = left_out;
     }
 
     /// The types of a class, made anew only where something is not as it was.

@@ -201,6 +201,7 @@ impl Provisioner {
     }
 
     async fn carry_out(&mut self, solved: Solved) -> Result<Completeness, Error> {
+        self.catalog.doubt(!solved.plan.left_out.is_empty());
         let made = make::make(&self.context, &solved).await;
         self.context.metrics.planned(&solved.plan, made.claims.len());
         self.telling.tell(&solved, &made);
