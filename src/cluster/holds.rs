@@ -4,14 +4,19 @@
 //! this life of the process or another, leaves these pods to it. They stay with it until its node has been ready for work
 //! for a while. A pod that is not taken by the node that was made for it is given longer the more such nodes there are, and
 //! after the fourth it is given up: a plan that is wrong about a node must not buy one after another. It is planned for
-//! again when those nodes go, or when they drift, since then its pool or class is not what it was.
+//! again when those nodes go, or when they drift, since then its pool or class is not what it was. A node that others are
+//! on was not made in vain: they may have come while the scheduler did not look at the pod. It gives nobody up, but the
+//! pod is left as long without another.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::index::Index;
+use super::pods::Keeper;
 use super::store::Store;
 use crate::api::{NodeClaim, names};
 use crate::clock::later;
@@ -20,73 +25,160 @@ use crate::lifecycle::facts::Facts;
 /// How long a node that is ready for work keeps the pods that it was made for: the scheduler looks at a pod that found
 /// no place after at most ten seconds again, and once a node is there at once.
 const FIRST: Duration = Duration::from_secs(30);
-/// Claims that have drifted are as many as they are: a pod that they were made for is left to one of them for so long.
+/// Claims that have drifted, or that others are on, are as many as they are: a pod that they were made for is left to one
+/// of them for so long.
 const LAST: Duration = Duration::from_hours(1);
 /// So many nodes that are ready for work and were not taken by the pod that they were made for are enough: whatever is wrong
 /// with them will be wrong with the next.
 pub const IN_VAIN_MAX: u32 = 4;
 
-/// The pods that claims were made for.
-#[derive(Debug, Default)]
-pub(super) struct Holds<'a> {
-    /// Claims that stay, the oldest first, with the pods that each names.
-    claims: Vec<(&'a NodeClaim, Vec<&'a str>)>,
-    /// How many claims name a pod.
-    counts: BTreeMap<&'a str, u32>,
-    /// How many of them are ready for work, and are as they would be made now.
-    ready: BTreeMap<&'a str, u32>,
+/// A pod that needs a place and that no node is bought for, since it runs on none of those that were made for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// The nodes that were made for it and are ready for work, those made first before the others.
+    pub nodes: Vec<String>,
+    /// When it is planned for again, where others are on some of them. The others must go or drift before.
+    pub until: Option<Timestamp>,
 }
 
-impl<'a> Holds<'a> {
+/// The pods that claims were made for.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    /// Claims that stay and name pods, the oldest first.
+    claims: Vec<Staying>,
+    /// Those that name a pod, by their place, for each pod.
+    by_pod: BTreeMap<String, Vec<usize>>,
+}
+
+/// A claim that stays, as far as it matters for the pods that it was made for.
+#[derive(Debug)]
+struct Staying {
+    name: String,
+    /// Since when its node is ready for work.
+    ready: Option<Timestamp>,
+    has_drifted: bool,
+}
+
+impl Holds {
     /// Those of all claims that stay.
-    pub(super) fn of(claims: &'a Store<NodeClaim>) -> Self {
-        let staying = claims
+    pub(super) fn of(claims: &Store<NodeClaim>) -> Self {
+        let mut staying: Vec<&NodeClaim> = claims
             .iter()
-            .filter(|(_, claim)| !claim.is_deleting() && claim.end().is_none());
-        let mut all: Vec<(&NodeClaim, Vec<&str>)> = staying
-            .map(|(_, claim)| (claim, named(claim)))
-            .filter(|(_, pods)| !pods.is_empty())
+            .map(|(_, claim)| claim)
+            .filter(|claim| !claim.is_deleting() && claim.end().is_none() && !named(claim).is_empty())
             .collect();
-        all.sort_by_key(|(claim, _)| (claim.creation_timestamp(), claim.name_any()));
-        let (mut counts, mut ready) = (BTreeMap::new(), BTreeMap::new());
-        for (claim, pods) in &all {
-            let is_ready =
-                claim.since(names::NODE_INITIALIZED).is_some() && claim.since(names::DRIFTED).is_none();
-            for pod in pods {
-                *counts.entry(*pod).or_default() += 1;
-                *ready.entry(*pod).or_default() += u32::from(is_ready);
+        staying.sort_by_key(|claim| (claim.creation_timestamp(), claim.name_any()));
+        let mut by_pod: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, claim) in staying.iter().enumerate() {
+            for pod in named(claim) {
+                by_pod.entry(pod.to_owned()).or_default().push(at);
             }
         }
+        let kept = |claim: &NodeClaim| Staying {
+            name: claim.name_any(),
+            ready: claim.since(names::NODE_INITIALIZED),
+            has_drifted: claim.since(names::DRIFTED).is_some(),
+        };
         Self {
-            claims: all,
-            counts,
-            ready,
+            claims: staying.into_iter().map(kept).collect(),
+            by_pod,
         }
     }
 
-    /// How many nodes that are ready for work were made for a pod.
-    pub(super) fn made_ready(&self, pod: &str) -> u32 {
-        self.ready.get(pod).copied().unwrap_or_default()
+    /// The nodes that were made for a pod, are ready for work and are as they would be made now.
+    fn ready(&self, pod: &str) -> impl Iterator<Item = &str> {
+        let ready = self
+            .naming(pod)
+            .filter(|it| it.ready.is_some() && !it.has_drifted);
+        ready.map(|it| it.name.as_str())
     }
 
-    /// Whether so many nodes were made for a pod that no other is.
-    pub(super) fn is_given_up(&self, pod: &str) -> bool {
-        self.made_ready(pod) >= IN_VAIN_MAX
+    /// The claim that holds a pod at `now`: the youngest that names it.
+    pub(super) fn holder(&self, pod: &str, now: Timestamp) -> Option<&str> {
+        let patience = self.patience(pod);
+        let holds = |it: &&Staying| it.ready.is_none_or(|ready| now < later(ready, patience));
+        self.naming(pod).rfind(holds).map(|it| it.name.as_str())
     }
 
-    /// For each pod that is held at `now` the claim that holds it: the youngest that names it.
-    pub(super) fn at(&self, now: Timestamp) -> BTreeMap<&'a str, &'a NodeClaim> {
-        let mut held = BTreeMap::new();
-        for (claim, pods) in &self.claims {
-            let ready = claim.since(names::NODE_INITIALIZED);
-            for pod in pods {
-                let count = self.counts.get(pod).copied().unwrap_or(1);
-                if ready.is_none_or(|ready| now < later(ready, patience(count))) {
-                    held.insert(*pod, *claim);
-                }
-            }
+    /// For each pod that is held at `now` the claim that holds it.
+    pub(super) fn at(&self, now: Timestamp) -> impl Iterator<Item = (&str, &str)> {
+        let pods = self.by_pod.keys();
+        pods.filter_map(move |pod| Some((pod.as_str(), self.holder(pod, now)?)))
+    }
+
+    /// When the node that became ready last has kept a pod for long enough.
+    fn rests_until(&self, pod: &str) -> Option<Timestamp> {
+        let last = self.naming(pod).filter_map(|it| it.ready).max()?;
+        Some(later(last, self.patience(pod)))
+    }
+
+    /// How long a node that is ready keeps a pod.
+    fn patience(&self, pod: &str) -> Duration {
+        patience(self.naming(pod).len())
+    }
+
+    /// The claims that name a pod, the oldest first.
+    fn naming(&self, pod: &str) -> impl DoubleEndedIterator<Item = &Staying> + ExactSizeIterator {
+        let places = self.by_pod.get(pod).map(Vec::as_slice).unwrap_or_default();
+        places.iter().map(|at| &self.claims[*at])
+    }
+}
+
+/// What was worked out of the claims last. Every wake asks, and claims change seldom.
+#[derive(Debug, Default)]
+pub(super) struct Memo(Mutex<Option<(u64, Arc<Holds>)>>);
+
+impl Memo {
+    /// Which pods the claims are on their way for.
+    pub(super) fn of(&self, claims: &Store<NodeClaim>) -> Arc<Holds> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((changes, holds)) = &*known
+            && *changes == claims.changes()
+        {
+            return holds.clone();
         }
-        held
+        let holds = Arc::new(Holds::of(claims));
+        *known = Some((claims.changes(), holds.clone()));
+        holds
+    }
+}
+
+impl Index {
+    /// Which pods the claims are on their way for.
+    pub(super) fn holds(&self) -> Arc<Holds> {
+        self.memo.of(&self.claims)
+    }
+
+    /// How many nodes were made in vain for a pod: they are ready for work, and nobody is on them.
+    pub(super) fn made_in_vain(&self, holds: &Holds, pod: &str) -> u32 {
+        let empty = holds.ready(pod).filter(|node| !self.has_guests(node));
+        u32::try_from(empty.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a pod runs on none of so many nodes that were made for it that no other is made, for good or for a while.
+    pub(super) fn gives_up(&self, holds: &Holds, pod: &str, now: Timestamp) -> Option<GivenUp> {
+        let ready: Vec<String> = holds.ready(pod).map(str::to_owned).collect();
+        if ready.len() < IN_VAIN_MAX as usize {
+            return None;
+        }
+        if self.made_in_vain(holds, pod) >= IN_VAIN_MAX {
+            let nodes = ready.into_iter().filter(|node| !self.has_guests(node));
+            return Some(GivenUp {
+                nodes: nodes.collect(),
+                until: None,
+            });
+        }
+        let until = holds.rests_until(pod).filter(|until| now < *until)?;
+        Some(GivenUp {
+            nodes: ready,
+            until: Some(until),
+        })
+    }
+
+    /// Whether pods are on a node that do not belong to it.
+    fn has_guests(&self, node: &str) -> bool {
+        let belongs = |keeper: &Keeper| matches!(keeper, Keeper::DaemonSet(_) | Keeper::Node);
+        self.pods.on(node).any(|(_, seen)| !belongs(&seen.keeper))
     }
 }
 
@@ -109,7 +201,7 @@ fn named(claim: &NodeClaim) -> Vec<&str> {
 }
 
 /// How long a ready node keeps a pod that so many claims were made for.
-fn patience(claims: u32) -> Duration {
+fn patience(claims: usize) -> Duration {
     let doublings = claims.saturating_sub(1).min(10);
     FIRST.saturating_mul(1 << doublings).min(LAST)
 }
@@ -146,8 +238,8 @@ mod tests {
         }
         let now = later(READY.parse().unwrap(), Duration::from_secs(after));
         let holds = Holds::of(&store);
-        let held = holds.at(now).into_iter();
-        held.map(|(pod, claim)| (pod.to_owned(), claim.name_any()))
+        let held = holds.at(now);
+        held.map(|(pod, claim)| (pod.to_owned(), claim.to_owned()))
             .collect()
     }
 
@@ -212,11 +304,12 @@ mod tests {
                 .collect()
         };
         let is_given_up = |claims: &[NodeClaim]| {
-            let mut store = Store::default();
+            let mut index = Index::default();
             for claim in claims {
-                store.apply(&claim.name_any(), Revision::default(), claim.clone());
+                index.apply(claim);
             }
-            Holds::of(&store).is_given_up("p")
+            let much_later = later(READY.parse().unwrap(), LAST);
+            index.gives_up(&index.holds(), "p", much_later).is_some()
         };
         assert!(is_given_up(&claims(0)));
         assert!(!is_given_up(&claims(1)));
@@ -224,5 +317,20 @@ mod tests {
         let mut on_its_way = claims(0);
         on_its_way[0] = claim("x", "p", &json!({}));
         assert!(!is_given_up(&on_its_way), "it may yet be taken");
+    }
+
+    #[test]
+    fn what_claims_hold_is_worked_out_once_until_one_of_them_changes() {
+        let mut index = Index::default();
+        index.apply(&claim("a", "p", &json!({})));
+        let before = index.holds();
+        index.apply(&claim("a", "p", &json!({})));
+        assert!(Arc::ptr_eq(&before, &index.holds()), "nothing is different");
+        index.apply(&claim("a", "p", &ready()));
+        let after = index.holds();
+        assert!(!Arc::ptr_eq(&before, &after));
+        assert_eq!(after.ready("p").collect::<Vec<_>>(), ["a"]);
+        index.remove(&claim("a", "p", &ready()));
+        assert_eq!(index.holds().ready("p").count(), 0);
     }
 }

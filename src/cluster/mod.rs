@@ -14,7 +14,7 @@ mod situation;
 mod store;
 
 pub use follow::{Cluster, State};
-pub use holds::IN_VAIN_MAX;
+pub use holds::{GivenUp, IN_VAIN_MAX};
 pub use index::{Index, Marks};
 pub use kept::{Kept, key_in};
 pub use places::Types;

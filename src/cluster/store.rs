@@ -44,6 +44,8 @@ pub struct Store<T> {
     unseen: Option<BTreeSet<String>>,
     /// What is known from an answer of ours and from nowhere else.
     unconfirmed: BTreeSet<String>,
+    /// How often anything became different.
+    changes: u64,
 }
 
 impl<T> Default for Store<T> {
@@ -53,6 +55,7 @@ impl<T> Default for Store<T> {
             told: Revision::default(),
             unseen: None,
             unconfirmed: BTreeSet::new(),
+            changes: 0,
         }
     }
 }
@@ -71,7 +74,9 @@ impl<T: PartialEq> Store<T> {
             self.unconfirmed.remove(&key);
             Some((key, value))
         });
-        gone.collect()
+        let gone: Vec<(String, T)> = gone.collect();
+        self.changes += u64::from(!gone.is_empty());
+        gone
     }
 
     /// The watch tells of an object.
@@ -95,7 +100,9 @@ impl<T: PartialEq> Store<T> {
             unseen.remove(key);
         }
         self.unconfirmed.remove(key);
-        self.objects.remove(key).map(|(_, value)| value)
+        let (_, gone) = self.objects.remove(key)?;
+        self.changes += 1;
+        Some(gone)
     }
 
     /// A write of ours was answered with this.
@@ -120,6 +127,7 @@ impl<T: PartialEq> Store<T> {
         self.unconfirmed
             .retain(|key| self.objects.get(key).is_some_and(|(known, _)| *known > revision));
         let mut changed = self.objects.len() != before;
+        self.changes += u64::from(changed);
         for (key, revision, value) in all {
             changed |= self.set(&key, revision, value) != Told::Nothing;
         }
@@ -130,6 +138,7 @@ impl<T: PartialEq> Store<T> {
     fn set(&mut self, key: &str, revision: Revision, value: T) -> Told<T> {
         let Some((known, before)) = self.objects.get_mut(key) else {
             self.objects.insert(key.to_owned(), (revision, value));
+            self.changes += 1;
             return Told::New(None);
         };
         if *known > revision {
@@ -139,6 +148,7 @@ impl<T: PartialEq> Store<T> {
         if *before == value {
             return Told::Nothing;
         }
+        self.changes += 1;
         Told::New(Some(std::mem::replace(before, value)))
     }
 }
@@ -157,6 +167,11 @@ impl<T> Store<T> {
     /// The keys of what an answer of ours has told of, and no watch and no list yet.
     pub fn unconfirmed(&self) -> &BTreeSet<String> {
         &self.unconfirmed
+    }
+
+    /// How often anything became different: what was worked out from all of them holds until this grows.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// How many there are.
@@ -231,6 +246,36 @@ mod tests {
             ["made", "younger"]
         );
         assert!(!store.settle(at(11), vec![("made".to_owned(), at(8), "x")]));
+    }
+
+    #[test]
+    fn whatever_becomes_different_is_counted_and_nothing_else() {
+        let mut store = Store::default();
+        let mut last = store.changes();
+        let mut is_counted =
+            |store: &Store<&str>| std::mem::replace(&mut last, store.changes()) != store.changes();
+        store.apply("a", at(1), "x");
+        assert!(is_counted(&store));
+        store.apply("a", at(2), "x");
+        store.apply("a", at(1), "y");
+        store.remove("b", at(3));
+        assert!(!is_counted(&store), "it is as it was");
+        store.note("a", at(4), "y");
+        assert!(is_counted(&store));
+        store.begin();
+        store.apply("a", at(4), "y");
+        store.finish();
+        store.settle(at(5), vec![("a".to_owned(), at(4), "y")]);
+        assert!(!is_counted(&store), "the list shows what was known");
+        store.settle(at(6), vec![("b".to_owned(), at(6), "z")]);
+        assert!(is_counted(&store));
+        store.begin();
+        store.finish();
+        assert!(is_counted(&store), "a list without it");
+        store.apply("c", at(7), "z");
+        assert!(is_counted(&store));
+        store.remove("c", at(8));
+        assert!(is_counted(&store));
     }
 
     #[test]

@@ -233,6 +233,33 @@ fn a_pod_waits_for_the_claim_that_was_made_for_it() {
 }
 
 #[test]
+fn a_pod_that_is_given_up_is_told_so_with_the_nodes_that_were_made_for_it() {
+    let simulator = cluster();
+    write::insert(&simulator.cluster, pod("p", "3", &tolerant()));
+    let made = pod_status(&simulator, "p", &refused_by_the_scheduler());
+    let done = |type_: &str| {
+        json!({"type": type_, "status": "True", "reason": type_, "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z"})
+    };
+    let conditions = ["Launched", "Registered", "Initialized"].map(done);
+    let ready = json!({"conditions": conditions});
+    for name in ["red-a", "red-b", "red-c", "red-d"] {
+        let mut own = open_claim(name, "4");
+        own["metadata"]["annotations"] = json!({"karpenter-ibm.sh/nominated-pods": made.uid().unwrap()});
+        status::<NodeClaim>(&simulator, name, Some(own), &ready);
+    }
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains(
+            "pod default/p is given up: 4 nodes that were made for it are ready for work, and it runs on none of them: \
+             red-a, red-b, red-c, red-d. No other is bought for it until they go, or drift"
+        ),
+        "{said}"
+    );
+    assert!(!said.contains("wants no node"), "{said}");
+}
+
+#[test]
 fn pods_that_refuse_all_pools_or_make_room_for_themselves_are_told_so() {
     let simulator = cluster();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});

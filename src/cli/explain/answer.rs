@@ -9,6 +9,7 @@ use super::live::Live;
 use crate::api::names::{LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED};
 use crate::api::{IBMNodeClass, NodeClaim};
 use crate::cli::objects::{expand, sold};
+use crate::cluster::GivenUp;
 use crate::controllers::node_pool::readiness;
 use crate::model::{DiscountFactors, InstanceType, Node, NodeKind, Snapshot, Stage, Withheld};
 use crate::scheduling::{
@@ -94,7 +95,9 @@ fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp)
             }
         }
     } else {
-        lines.push(format!("{name} {}", not_counted(pod)));
+        let given_up = seen.situation.given_up.get(uid).map(given_up);
+        let why = given_up.unwrap_or_else(|| not_counted(pod));
+        lines.push(format!("{name} {why}"));
         return lines;
     }
     let apart = apart.into_iter();
@@ -108,6 +111,24 @@ fn is_told(plan: &Plan, at: usize, pool: &str) -> bool {
     let left = plan.left_out.iter().find(|left| left.pods.contains(&at));
     let mut refusals = left.into_iter().flat_map(|left| &left.refusals);
     refusals.any(|refusal| matches!(&refusal.place, Where::Pool(name) if name == pool))
+}
+
+/// Why no other node is bought for a pod that runs on none of those that were made for it.
+fn given_up(it: &GivenUp) -> String {
+    let made = format!(
+        "{} nodes that were made for it are ready for work, and it runs on none of them: {}",
+        it.nodes.len(),
+        it.nodes.join(", ")
+    );
+    match it.until {
+        None => format!(
+            "is given up: {made}. No other is bought for it until they go, or drift since their NodePool or IBMNodeClass \
+             changes. The scheduler's own events say what it lacks"
+        ),
+        Some(until) => format!(
+            "waits for its turn on what is there: {made}. Others run there, so another is bought for it from {until} on"
+        ),
+    }
 }
 
 /// Why a pod that waits is not counted among those that a node could be bought for.

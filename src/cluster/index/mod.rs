@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node, Pod as ApiPod};
 
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
+use crate::cluster::holds::Memo;
 use crate::cluster::kept::{Kept, key};
 use crate::cluster::pods::{Meaning, Pods};
 use crate::cluster::store::{Revision, Store, Told};
@@ -48,6 +49,7 @@ pub struct Index {
     pub namespaces: Store<BTreeMap<String, String>>,
     /// Disruption budgets, by namespace and name.
     pub budgets: Store<Budget>,
+    pub(super) memo: Memo,
     marks: Marks,
 }
 

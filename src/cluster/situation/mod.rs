@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{NodeClaim, NodePool, names};
-use crate::cluster::holds::{Holds, made_for};
+use crate::api::{NodePool, names};
+use crate::cluster::holds::{GivenUp, Holds, made_for};
 use crate::cluster::index::Index;
 use crate::cluster::places::{Types, leaving, load, places};
 use crate::cluster::pods::{Ending, Place, Seen};
@@ -30,14 +30,19 @@ pub struct Situation {
     pub held: BTreeMap<String, String>,
     /// How many nodes were made in vain for pods that need a place, by uid; none for those that are not here.
     pub in_vain: BTreeMap<String, u32>,
+    /// The pods that need a place and that no node is bought for, since so many were made for them in vain, by uid.
+    pub given_up: BTreeMap<String, GivenUp>,
 }
 
 impl Index {
     /// Whether any pod needs a place at `now` that no claim is on its way for.
     pub fn has_needy(&self, now: Timestamp, but: &BTreeSet<String>) -> bool {
-        let holds = Holds::of(&self.claims);
-        let held = holds.at(now);
-        let is_needy = |uid: &str| !held.contains_key(uid) && !but.contains(uid) && !holds.is_given_up(uid);
+        let holds = self.holds();
+        let is_needy = |uid: &str| {
+            !but.contains(uid)
+                && holds.holder(uid, now).is_none()
+                && self.gives_up(&holds, uid, now).is_none()
+        };
         self.pods
             .waiting()
             .any(|(uid, seen)| self.counts(seen) && is_needy(uid))
@@ -48,11 +53,17 @@ impl Index {
     pub fn situation(&self, types: &Types, but: &BTreeSet<String>, now: Timestamp) -> Situation {
         let storage = self.storage();
         let mut nodes = places(self, types, &storage);
-        let holds = Holds::of(&self.claims);
-        let held = self.kept_promises(&holds.at(now), &mut nodes, &storage);
+        let holds = self.holds();
+        let held = self.kept_promises(&holds, now, &mut nodes, &storage);
         let mut needy = self.needy(&held, but, now);
-        needy.retain(|uid| !holds.is_given_up(uid));
-        let in_vain = needy.iter().map(|uid| (uid.clone(), holds.made_ready(uid)));
+        let given_up = needy
+            .iter()
+            .filter_map(|uid| Some((uid.clone(), self.gives_up(&holds, uid, now)?)));
+        let given_up: BTreeMap<String, GivenUp> = given_up.collect();
+        needy.retain(|uid| !given_up.contains_key(uid));
+        let in_vain = needy
+            .iter()
+            .map(|uid| (uid.clone(), self.made_in_vain(&holds, uid)));
         let in_vain = in_vain.filter(|(_, nodes)| *nodes > 0).collect();
         let bound = self.bound(&nodes, &held, &needy);
         let (pools, written) = self.usable_pools(types);
@@ -82,6 +93,7 @@ impl Index {
             daemons: daemon_sets,
             held,
             in_vain,
+            given_up,
         }
     }
 
@@ -131,7 +143,8 @@ impl Index {
     /// Puts the pods that claims were made for on them, as far as they have room; says which.
     fn kept_promises(
         &self,
-        held: &BTreeMap<&str, &NodeClaim>,
+        holds: &Holds,
+        now: Timestamp,
         nodes: &mut [Node],
         storage: &Storage,
     ) -> BTreeMap<String, String> {
@@ -141,8 +154,8 @@ impl Index {
             .map(|(at, node)| (node.name.clone(), at))
             .collect();
         let mut kept = BTreeMap::new();
-        for (uid, claim) in held {
-            let (Some(seen), Some(at)) = (self.pods.get(uid), by_name.get(&claim.name_any())) else {
+        for (uid, claim) in holds.at(now) {
+            let (Some(seen), Some(at)) = (self.pods.get(uid), by_name.get(claim)) else {
                 continue;
             };
             // The scheduler puts pods that are alike wherever it likes: whoever has found a place needs no other.
@@ -159,7 +172,7 @@ impl Index {
                 continue;
             }
             load(place, seen, pod, storage);
-            kept.insert((*uid).to_owned(), place.name.clone());
+            kept.insert(uid.to_owned(), place.name.clone());
         }
         kept
     }

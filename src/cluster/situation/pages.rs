@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::tests::{claim, kind_of, limited_pool, now, pod};
 use super::*;
+use crate::api::NodeClaim;
 use crate::scheduling::{Destination, Options, solve};
 
 /// What there is: nodes, some with pods, pods that wait, and claims on their way for some of them.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::names;
+use crate::api::{NodeClaim, names};
 
 pub(super) fn now() -> Timestamp {
     "2026-11-16T10:00:00Z".parse().unwrap()
@@ -380,4 +380,77 @@ fn a_daemon_set_that_cannot_be_read_is_not_counted_and_keeps_no_plan_from_being_
     let situation = seen(&index);
     assert_eq!(situation.daemons, ["kube-system/good"]);
     assert_eq!(situation.snapshot.daemons.len(), 1);
+}
+
+/// Claims that were made for a pod, whose nodes are ready for work since then.
+fn made_ready(pod: &str, since: &str) -> Vec<NodeClaim> {
+    let ready = json!({"conditions": [{"type": "Initialized", "status": "True", "reason": "X", "lastTransitionTime": since}]});
+    let names = ["a", "b", "c", "d"];
+    names
+        .map(|name| claim(name, pod, &json!({"status": ready})))
+        .into()
+}
+
+#[test]
+fn a_pod_that_four_nodes_were_made_for_in_vain_is_given_up_and_told_with_their_names() {
+    let mut daemon = pod("daemon", Some("a"));
+    let owner = &mut daemon.metadata.owner_references.as_mut().unwrap()[0];
+    owner.kind = "DaemonSet".to_owned();
+    let claims = made_ready("p", "2026-11-16T09:00:00Z");
+    let mut index = index(&[pod("p", None), daemon], &claims);
+    let situation = seen(&index);
+    assert!(pending(&situation).is_empty());
+    assert!(!index.has_needy(now(), &BTreeSet::new()));
+    let given_up = &situation.given_up["p"];
+    assert_eq!(given_up.nodes, ["a", "b", "c", "d"]);
+    assert_eq!(given_up.until, None);
+    index.remove(&claims[1]);
+    let situation = seen(&index);
+    assert_eq!(pending(&situation), ["p"]);
+    assert_eq!(situation.in_vain, BTreeMap::from([("p".to_owned(), 3)]));
+    assert!(situation.given_up.is_empty());
+}
+
+/// A small pod may come to a node while the scheduler does not look at the large one that it was made for.
+#[test]
+fn a_pod_whose_nodes_others_are_on_is_not_given_up_and_waits_no_shorter_for_the_next() {
+    let guests = |node: &&str| {
+        let on = |number: usize| pod(&format!("{node}-{number}"), Some(node));
+        // One beside it would leave room for the pod that waits.
+        [on(1), on(2)]
+    };
+    let mut pods: Vec<ApiPod> = ["a", "b", "c", "d"].iter().flat_map(guests).collect();
+    pods.push(pod("p", None));
+    let served = index(&pods, &made_ready("p", "2026-11-16T09:00:00Z"));
+    let situation = seen(&served);
+    assert_eq!(pending(&situation), ["p"]);
+    assert!(served.has_needy(now(), &BTreeSet::new()));
+    assert!(situation.in_vain.is_empty(), "others are served");
+    let just_now = index(&pods, &made_ready("p", "2026-11-16T09:57:00Z"));
+    let situation = seen(&just_now);
+    assert!(pending(&situation).is_empty());
+    assert!(!just_now.has_needy(now(), &BTreeSet::new()));
+    let until = situation.given_up["p"].until.unwrap().to_string();
+    assert_eq!(until, "2026-11-16T10:01:00Z", "four minutes for four nodes");
+    assert_eq!(situation.given_up["p"].nodes.len(), 4);
+    // Three of them are left by whoever was there: that is one too few to give it up.
+    let one = index(&pods[6..], &made_ready("p", "2026-11-16T09:00:00Z"));
+    assert_eq!(pending(&seen(&one)), ["p"]);
+    let none = index(&pods[8..], &made_ready("p", "2026-11-16T09:00:00Z"));
+    assert!(pending(&seen(&none)).is_empty());
+}
+
+#[test]
+fn the_pods_of_a_claim_that_goes_get_one_new_node_together() {
+    let types: Types = [("p".to_owned(), Arc::new(vec![kind_of("large", 8)]))].into();
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let pods = ["a", "b", "c"].map(|name| pod(name, Some("x")));
+    let mut index = index(&pods, &[claim("x", "", &going)]);
+    index.apply(&limited_pool("100"));
+    let situation = index.situation(&types, &BTreeSet::new(), now());
+    let options = crate::scheduling::Options::default();
+    let plan = crate::scheduling::solve(&situation.snapshot, options, &|| true);
+    assert_eq!(crate::audit::plan(&situation.snapshot, &plan), []);
+    assert_eq!(plan.claims.len(), 1);
+    assert_eq!(plan.claims[0].pods.len(), 3);
 }

@@ -113,5 +113,6 @@ fn without_others(situation: &Situation, kept: &Kept) -> Situation {
         daemons: part::some(&situation.daemons, |at| kept.contains(&(Kind::Daemon, at))),
         held: situation.held.clone(),
         in_vain: situation.in_vain.clone(),
+        given_up: situation.given_up.clone(),
     }
 }
