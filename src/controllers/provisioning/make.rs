@@ -19,6 +19,7 @@ use crate::scheduling::NewClaim;
 const AT_ONCE: usize = 32;
 const MAKING: &str = "making a claim";
 const READING: &str = "reading a claim that is there already";
+const LOOKING: &str = "looking for a claim whose making was not answered";
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -83,7 +84,25 @@ async fn make_one(context: &Context, solved: &Solved, new: &NewClaim) -> Result<
         Err(Error::Kube { source, .. }) if is_there(&source) => {
             timely(context, READING, claims.get(&name)).await
         }
+        // Made or not: nobody else can have made one of this name for anything else.
+        Err(error) if is_open(&error) => match timely(context, LOOKING, claims.get_opt(&name)).await {
+            Ok(Some(claim)) => Ok(claim),
+            Ok(None) | Err(_) => Err(error),
+        },
         made => made,
+    }
+}
+
+/// Whether a write that failed like this may have been carried out: nothing came back, or nothing that says what was
+/// done. The API server itself answers 504 when it has waited for too long.
+fn is_open(error: &Error) -> bool {
+    match error {
+        Error::Silent(_) => true,
+        Error::Kube { source, .. } => match &**source {
+            kube::Error::Api(status) => status.code == 504,
+            _ => true,
+        },
+        _ => false,
     }
 }
 
@@ -92,17 +111,16 @@ fn is_there(error: &kube::Error) -> bool {
 }
 
 impl Unmade {
-    /// What there is to tell of an error. Who was slower than somebody else says nothing: the claim is there, or the
-    /// next pass finds out more.
+    /// What there is to tell of an error. Who was slower than somebody else, or does not know whether the claim is
+    /// there, says nothing: it is, or the next pass finds out more.
     pub(super) fn of(error: &Error) -> Option<Self> {
         let (kind, why) = match error {
-            Error::Kube { doing, .. } | Error::Silent(doing) if *doing == READING => return None,
+            error if is_open(error) => return None,
+            Error::Kube { doing, .. } if *doing == READING => return None,
             Error::Kube { source, .. } => match &**source {
-                kube::Error::Api(status) if status.is_conflict() => return None,
-                kube::Error::Api(status) => (status.code.to_string(), said(status)),
-                _ => no_answer(),
+                kube::Error::Api(status) if !status.is_conflict() => (status.code.to_string(), said(status)),
+                _ => return None,
             },
-            Error::Silent(_) => no_answer(),
             Error::Unmade(_) => (
                 "meaning".to_owned(),
                 "a requirement of its NodePool has no meaning".to_owned(),
@@ -111,13 +129,6 @@ impl Unmade {
         };
         Some(Self { kind, why })
     }
-}
-
-fn no_answer() -> (String, String) {
-    (
-        "answer".to_owned(),
-        "the API server gives no answer that can be read".to_owned(),
-    )
 }
 
 /// What the API server said. What it refuses it refuses in the same words; what it fails at it tells with addresses,

@@ -91,6 +91,35 @@ pub async fn run(context: Context) {
     }
 }
 
+/// What a pass leaves to the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// Who has no place now: nothing else could be done.
+    Nothing,
+    /// Pods that there was no time for. Claims were made for others, whom the next pass leaves to these.
+    Fewer,
+    /// As much as before: no claim was made before time ran out, so the next pass has no less to do.
+    AsMuch,
+}
+
+impl Rest {
+    fn of(completeness: Completeness, made: usize) -> Self {
+        match completeness {
+            Completeness::Whole => Self::Nothing,
+            Completeness::OutOfTime if made > 0 => Self::Fewer,
+            Completeness::OutOfTime => Self::AsMuch,
+        }
+    }
+
+    /// How long it waits if nothing changes. What comes to nothing must not take a processor for itself.
+    fn wait(self) -> Duration {
+        match self {
+            Self::Fewer => Duration::ZERO,
+            Self::Nothing | Self::AsMuch => AGAIN,
+        }
+    }
+}
+
 struct Provisioner {
     context: Context,
     catalog: Catalog,
@@ -128,11 +157,10 @@ impl Provisioner {
             self.seen = Some(self.context.cluster.with(|index| index.marks()));
             // On the heap: it holds a plan.
             let wait = match Box::pin(self.pass()).await {
-                Ok(Completeness::Whole) => {
+                Ok(rest) => {
                     self.pace.forget("pass");
-                    AGAIN
+                    rest.wait()
                 }
-                Ok(Completeness::OutOfTime) => Duration::ZERO,
                 Err(error) => {
                     tracing::warn!(%error, "pods are not planned for now");
                     self.context.metrics.pass_failed();
@@ -163,7 +191,7 @@ impl Provisioner {
     }
 
     /// One pass over all pods that wait.
-    async fn pass(&mut self) -> Result<Completeness, Error> {
+    async fn pass(&mut self) -> Result<Rest, Error> {
         for _ in 0..TRIES_MAX {
             let sold = self.catalog.read(&self.context).await?;
             let but = self.quarantined();
@@ -175,7 +203,7 @@ impl Provisioner {
             situation.snapshot.closed = sold.closed;
             if situation.snapshot.pending.members.is_empty() {
                 self.telling.keep(&situation);
-                return Ok(Completeness::Whole);
+                return Ok(Rest::Nothing);
             }
             let solved = self.solve(situation, &but).await?;
             self.quarantine.add(
@@ -200,7 +228,7 @@ impl Provisioner {
         solved
     }
 
-    async fn carry_out(&mut self, solved: Solved) -> Result<Completeness, Error> {
+    async fn carry_out(&mut self, solved: Solved) -> Result<Rest, Error> {
         self.catalog.doubt(!solved.plan.left_out.is_empty());
         let made = make::make(&self.context, &solved).await;
         self.context.metrics.planned(&solved.plan, made.claims.len());
@@ -208,7 +236,7 @@ impl Provisioner {
         if made.failed > 0 {
             return Err(Error::Unmade(made.failed));
         }
-        Ok(solved.plan.completeness)
+        Ok(Rest::of(solved.plan.completeness, made.claims.len()))
     }
 
     fn quarantined(&self) -> BTreeSet<String> {

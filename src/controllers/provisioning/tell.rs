@@ -19,8 +19,8 @@ use crate::scheduling::{Chooser, Destination, Refusal, Where, Why};
 const REFUSALS_TOLD: usize = 6;
 
 /// What is told with the last node that is bought for a pod.
-const LAST_TRY: &str = ". Nodes were bought for this pod before, and it runs on none of them: this is the last until it, \
-                        its NodePool or its IBMNodeClass changes. The scheduler's own events say what it lacks";
+const LAST_TRY: &str = ". Nodes were bought for this pod before, and it runs on none of them: this is the last until they \
+                        go, or its NodePool or its IBMNodeClass changes. The scheduler's own events say what it lacks";
 
 /// What there is to tell of plans.
 pub(super) struct Telling(Voice);
@@ -43,16 +43,8 @@ impl Telling {
         let snapshot = &solved.situation.snapshot;
         self.keep(&solved.situation);
         for placement in &solved.plan.placements {
-            let story = match placement.on {
-                Destination::Existing(node) => Some(nominated(&existing(snapshot, node))),
-                Destination::New(claim) => promised(made, claim),
-            };
             let pod = &snapshot.pending.members[placement.pod];
-            if let Some(mut story) = story {
-                let in_vain = solved.situation.in_vain.get(&pod.uid);
-                if in_vain.is_some_and(|nodes| nodes + 1 >= IN_VAIN_MAX) {
-                    story.note.push_str(LAST_TRY);
-                }
+            if let Some(story) = placed(&solved.situation, made, pod, placement.on) {
                 self.story(pod, story);
             }
         }
@@ -72,12 +64,21 @@ impl Telling {
     }
 }
 
-/// What became of a claim of the plan, if that is known.
-fn promised(made: &Made, claim: usize) -> Option<Story> {
-    match made.claims.get(&claim) {
-        Some(name) => Some(nominated(&format!("nodeclaim/{name}"))),
-        None => made.unmade.get(&claim).map(unmade),
+/// What a pod is told that has a place in the plan; of a claim, what became of it, if that is known.
+pub(super) fn placed(situation: &Situation, made: &Made, pod: &Member, on: Destination) -> Option<Story> {
+    let claim = match on {
+        Destination::Existing(node) => return Some(nominated(&existing(&situation.snapshot, node))),
+        Destination::New(claim) => claim,
+    };
+    let Some(name) = made.claims.get(&claim) else {
+        return made.unmade.get(&claim).map(unmade);
+    };
+    let mut story = nominated(&format!("nodeclaim/{name}"));
+    let in_vain = situation.in_vain.get(&pod.uid);
+    if in_vain.is_some_and(|nodes| nodes + 1 >= IN_VAIN_MAX) {
+        story.note.push_str(LAST_TRY);
     }
+    Some(story)
 }
 
 fn existing(snapshot: &Snapshot, at: usize) -> String {

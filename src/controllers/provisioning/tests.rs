@@ -1,14 +1,16 @@
 use kube::core::Status;
 use serde_json::{Value, json};
 
-use super::Error;
 use super::claim::{Wanted, manifest, name_for};
-use super::make::Unmade;
-use super::tell::refused;
+use super::make::{Made, Unmade};
+use super::tell::{placed, refused};
+use super::{AGAIN, Error, Rest};
 use crate::api::{NodePool, names};
-use crate::model::{Requirements, Values};
+use crate::cluster::{IN_VAIN_MAX, Situation};
+use crate::model::pod::Member;
+use crate::model::{Node, Requirements, Values};
 use crate::resources::Resources;
-use crate::scheduling::{Refusal, Where, Why};
+use crate::scheduling::{Completeness, Destination, Refusal, Where, Why};
 
 fn pool(name: &str, requirements: &Value) -> NodePool {
     serde_json::from_value(json!({
@@ -154,8 +156,69 @@ fn why_a_claim_is_not_made_is_told_without_what_differs_each_time() {
     );
     let busy = Unmade::of(&answered(503, "ServiceUnavailable", "request 7f3a timed out")).unwrap();
     assert_eq!(busy.why, "the API server answers 503 ServiceUnavailable");
-    let silent = Unmade::of(&Error::Silent("making a claim")).unwrap();
-    assert!(silent.why.contains("no answer"), "{}", silent.why);
+}
+
+/// A pod whose claim is there would be told that none can be made, and nothing else after that.
+#[test]
+fn who_does_not_know_whether_a_claim_was_made_tells_nothing() {
+    let reset = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by peer");
+    let lost = Error::Kube {
+        doing: "making a claim",
+        source: Box::new(kube::Error::Service(reset.into())),
+    };
+    let late = answered(
+        504,
+        "Timeout",
+        "request did not complete within requested timeout",
+    );
+    for open in [lost, late, Error::Silent("making a claim")] {
+        assert_eq!(Unmade::of(&open), None, "{open}");
+    }
+}
+
+#[test]
+fn the_last_node_that_is_bought_for_a_pod_is_told_as_such_and_nothing_else_is() {
+    let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+    let mut situation = Situation::default();
+    situation.snapshot.nodes.push(Node::from_api(Some(&node), None));
+    situation.in_vain.insert("p".to_owned(), IN_VAIN_MAX - 1);
+    let mut made = Made::default();
+    made.claims.insert(0, "c".to_owned());
+    let refused = Unmade {
+        kind: "403".to_owned(),
+        why: "exceeded quota".to_owned(),
+    };
+    made.unmade.insert(1, refused);
+    let told = |uid: &str, on: Destination| {
+        let pod = Member {
+            class: 0,
+            uid: uid.to_owned(),
+            namespace: "default".to_owned(),
+            name: uid.to_owned(),
+            created: None,
+            node: None,
+        };
+        placed(&situation, &made, &pod, on).map(|story| story.note)
+    };
+    let is_last = |uid: &str, on: Destination| told(uid, on).unwrap().contains("this is the last");
+    assert!(is_last("p", Destination::New(0)));
+    assert!(!is_last("q", Destination::New(0)), "nothing came in vain for it");
+    assert!(!is_last("p", Destination::New(1)), "nothing was bought");
+    assert!(!is_last("p", Destination::Existing(0)), "nothing was bought");
+    assert_eq!(
+        told("p", Destination::New(2)),
+        None,
+        "nobody knows whether anything was"
+    );
+}
+
+/// Thirty seconds of a processor after another, for a plan that never comes to anything.
+#[test]
+fn a_plan_that_runs_out_of_time_is_followed_at_once_by_another_only_where_that_has_less_to_do() {
+    let wait = |completeness, made| Rest::of(completeness, made).wait();
+    assert_eq!(wait(Completeness::OutOfTime, 1), std::time::Duration::ZERO);
+    assert_eq!(wait(Completeness::OutOfTime, 0), AGAIN);
+    assert_eq!(wait(Completeness::Whole, 1), AGAIN);
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! Each pod is told what becomes of it once, whatever the API server refuses meanwhile.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use http::{Method, Request};
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use karpenter_ibm::operator::Edges;
 use kube::Api;
 use kube::api::PostParams;
+use kube::client::Body;
 use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
 
 use super::super::effects::Effects;
 use super::super::unheard::Unheard;
@@ -88,6 +94,68 @@ async fn pods_whose_claim_is_refused_are_told_so_once_and_nominated_when_it_is_m
         }),
     )
     .await;
+}
+
+/// What becomes of the first claim that is to be made.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// It is made, and the connection lost before the answer.
+    Answer,
+    /// It is made, and nobody answers.
+    Silence,
+    /// The connection is lost before it is made.
+    Write,
+}
+
+impl Loss {
+    /// The same edges, but for that.
+    fn around(self, mut edges: Edges) -> Edges {
+        let (inner, is_over) = (edges.kube, Arc::new(AtomicBool::new(false)));
+        let service = service_fn(move |request: Request<Body>| {
+            let (inner, is_over) = (inner.clone(), is_over.clone());
+            async move {
+                let makes = request.method() == Method::POST && request.uri().path().ends_with("/nodeclaims");
+                if !makes || is_over.swap(true, Ordering::Relaxed) {
+                    return inner.send(request).await.map_err(BoxError::from);
+                }
+                if !matches!(self, Self::Write) {
+                    inner.send(request).await?;
+                }
+                if matches!(self, Self::Silence) {
+                    std::future::pending::<()>().await;
+                }
+                Err(BoxError::from("connection reset by peer"))
+            }
+        });
+        edges.kube = kube::Client::new(service, "default");
+        edges
+    }
+}
+
+/// A pod whose claim is on its way is planned for no more: what it was told last is what people read of it.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_claim_is_made_without_an_answer_is_told_of_it_and_of_no_failure() {
+    for loss in [Loss::Answer, Loss::Silence, Loss::Write] {
+        let world = World::new();
+        let replica = audited::factory(World::settings("one"))(loss.around(world.edges()));
+        while_working(
+            replica,
+            Box::pin(async {
+                world.usable_pool().await;
+                world.waiting("a", json!({})).await;
+                world
+                    .until("it is nominated", Duration::from_mins(1), async || {
+                        world.pods_told("Nominated").await == ["a"]
+                    })
+                    .await;
+                world.clock.sleep(Duration::from_mins(2)).await;
+                assert_eq!(world.pods_told("Nominated").await, ["a"], "{loss:?}: once");
+                assert!(world.pods_told("FailedScheduling").await.is_empty(), "{loss:?}");
+                assert_eq!(world.all_claims().await.len(), 1, "{loss:?}");
+            }),
+        )
+        .await;
+    }
 }
 
 /// A pod that a claim was made for is planned for no more, and one that nobody can place is: both hear of it.

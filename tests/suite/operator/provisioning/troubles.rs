@@ -200,6 +200,57 @@ async fn a_claim_that_came_and_went_unseen_blocks_nobody() {
     .await;
 }
 
+/// In each plan there is time for so many kinds of pods.
+#[tokio::test(start_paused = true)]
+async fn pods_that_there_was_no_time_for_are_planned_for_again_and_not_without_a_pause() {
+    const TOO_MANY: usize = 1000;
+    let world = World::new();
+    let (plans, time) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (planned, given) = (plans.clone(), time.clone());
+    let hasty = move |context: operator::Context| {
+        let (planned, given) = (planned.clone(), given.clone());
+        let solve = move |snapshot: &Snapshot, options, _: scheduling::Budget<'_>| {
+            // Where plans follow each other without a pause, no time passes here, and the test would never end.
+            let is_endless = planned.fetch_add(1, Ordering::Relaxed) > TOO_MANY;
+            let (given, taken) = (given.load(Ordering::Relaxed), AtomicUsize::new(0));
+            scheduling::solve(snapshot, options, &|| {
+                is_endless || taken.fetch_add(1, Ordering::Relaxed) < given
+            })
+        };
+        operator::Context {
+            compute: Compute::with(Place::Here, Arc::new(solve)),
+            ..context
+        }
+    };
+    let replica = audited::factory_of(World::settings("one"), |edges| edges, hasty)(world.edges());
+    while_working(
+        replica,
+        Box::pin(async {
+            world.pool("default", json!({})).await;
+            world.clock.sleep(Duration::from_secs(30)).await;
+            for cpu in ["1", "2", "3"] {
+                world
+                    .waiting(&format!("p{cpu}"), asks(&json!({"cpu": cpu})))
+                    .await;
+            }
+            world.clock.sleep(Duration::from_mins(2)).await;
+            let in_vain = plans.load(Ordering::Relaxed);
+            assert!((4..30).contains(&in_vain), "{in_vain} plans in two minutes");
+            assert!(world.all_claims().await.is_empty());
+            time.store(1, Ordering::Relaxed);
+            world
+                .until("all are nominated", Duration::from_mins(1), async || {
+                    let mut told = world.objects_told("Nominated").await;
+                    told.sort();
+                    told == ["p1", "p2", "p3"]
+                })
+                .await;
+            assert!(!world.all_claims().await.is_empty());
+        }),
+    )
+    .await;
+}
+
 /// aws#2011, aws#2821: a node every twenty seconds, without end, for a pod that never ran on the node made for it.
 ///
 /// Each node says that it has less than was promised.
