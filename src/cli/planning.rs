@@ -14,6 +14,9 @@ pub(super) struct Planning {
     /// Pods are planned for after so long at most [default: 10s]
     #[arg(long, env = "BATCH_MAX_DURATION")]
     batch_max_duration: Option<String>,
+    /// A plan is made from what was found after so long at most, and the rest is planned for in the next [default: 30s]
+    #[arg(long, env = "PLANNING_MAX_DURATION")]
+    planning_max_duration: Option<String>,
     #[command(flatten)]
     policies: Policies,
 }
@@ -83,6 +86,7 @@ impl Planning {
             planning: RawPlanning {
                 batch_idle: self.batch_idle_duration.filter(|text| !text.is_empty()),
                 batch_max: self.batch_max_duration.filter(|text| !text.is_empty()),
+                planning_max: self.planning_max_duration.filter(|text| !text.is_empty()),
                 options: self.policies.options(),
             },
             ..raw

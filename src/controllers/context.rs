@@ -84,6 +84,8 @@ pub struct Settings {
     pub batch: Batch,
     /// How they are planned for.
     pub planning: Options,
+    /// How long a plan may take. Pods that have no place by then are planned for in the next pass.
+    pub planning_max: Duration,
     /// How often classes are resolved anew, and machines compared with them.
     pub resolve_every: Duration,
     /// How often all spot machines are looked at.
@@ -159,6 +161,8 @@ impl Settings {
             allowed: AllowLists::default(),
             batch: Batch::default(),
             planning: Options::default(),
+            // Longer than any plan that was ever measured takes.
+            planning_max: Duration::from_secs(30),
             resolve_every: Duration::from_mins(5),
             interruption_poll: Duration::from_mins(1),
             collecting: Collecting::Delete,

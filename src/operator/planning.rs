@@ -7,7 +7,7 @@ use crate::api::parse_duration;
 use crate::controllers::context::Batch;
 use crate::scheduling::Options;
 
-/// Pods that wait longer than this for company wait in vain.
+/// Pods that wait longer than this for company wait in vain; and who waits so long for a plan has waited for others too.
 const MAX: Duration = Duration::from_mins(5);
 
 /// As it was written.
@@ -17,6 +17,8 @@ pub struct RawPlanning {
     pub batch_idle: Option<String>,
     /// `--batch-max-duration`
     pub batch_max: Option<String>,
+    /// `--planning-max-duration`
+    pub planning_max: Option<String>,
     /// `--preference-policy` and `--min-values-policy`
     pub options: Options,
 }
@@ -40,6 +42,11 @@ impl RawPlanning {
         }
         Ok(Batch { idle, max })
     }
+
+    /// How long a plan may take.
+    pub fn longest(&self, usual: Duration) -> Result<Duration, SettingError> {
+        bound("--planning-max-duration", self.planning_max.as_deref(), usual)
+    }
 }
 
 fn bound(setting: &'static str, written: Option<&str>, usual: Duration) -> Result<Duration, SettingError> {
@@ -47,7 +54,7 @@ fn bound(setting: &'static str, written: Option<&str>, usual: Duration) -> Resul
     let read = parse_duration(text).filter(|time| !time.is_zero() && *time <= MAX);
     read.ok_or_else(|| SettingError {
         setting,
-        problem: format!("{text:?} is not a duration that pods may be gathered for"),
+        problem: format!("{text:?} is not a duration that pods may be gathered or planned for"),
         may_be: "1s to 5m".to_owned(),
     })
 }
@@ -79,5 +86,22 @@ mod tests {
             assert_eq!(batch(Some(idle), None), Err("--batch-idle-duration"), "{idle}");
         }
         assert_eq!(batch(Some("5s"), Some("2s")), Err("--batch-max-duration"));
+    }
+
+    #[test]
+    fn how_long_a_plan_may_take_is_a_setting() {
+        let longest = |written: Option<&str>| {
+            let raw = RawPlanning {
+                planning_max: written.map(str::to_owned),
+                ..RawPlanning::default()
+            };
+            raw.longest(Duration::from_secs(30))
+                .map_err(|error| error.setting)
+        };
+        assert_eq!(longest(None), Ok(Duration::from_secs(30)));
+        assert_eq!(longest(Some("2m")), Ok(Duration::from_mins(2)));
+        for wrong in ["0s", "1h", "long"] {
+            assert_eq!(longest(Some(wrong)), Err("--planning-max-duration"), "{wrong}");
+        }
     }
 }

@@ -210,6 +210,7 @@ fn controllers(raw: &RawSettings, region: &str) -> Result<controllers::Settings,
     settings.allowed = raw.allowed.clone();
     settings.planning = raw.planning.options;
     settings.batch = raw.planning.batch()?;
+    settings.planning_max = raw.planning.longest(settings.planning_max)?;
     settings.breakers = breakers(raw)?;
     Ok(settings)
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -17,9 +16,6 @@ use crate::controllers::compute::Panicked;
 use crate::controllers::context::Context;
 use crate::model::Snapshot;
 use crate::scheduling::{Options, Plan};
-
-/// Longer than any plan that was ever measured takes; what is not placed by then is placed in the next pass.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// A situation and the plan for it.
 #[derive(Debug)]
@@ -73,7 +69,7 @@ async fn plan(context: &Context, snapshot: Arc<Snapshot>) -> Result<Plan, Panick
     let options: Options = context.settings.planning;
     context
         .compute
-        .plan(snapshot, options, &context.clock, LIMIT)
+        .plan(snapshot, options, &context.clock, context.settings.planning_max)
         .await
 }
 

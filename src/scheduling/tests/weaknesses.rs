@@ -70,6 +70,29 @@ fn what_failed_for_one_replica_is_not_tried_for_the_next() {
 }
 
 #[test]
+fn replicas_are_held_against_a_selector_once_for_each_plan_however_many_there_are() {
+    let web = json!({"app": "web"});
+    let spreading = spread(ZONES, 1, &web, &json!({}));
+    let matches = |there: usize, waiting: usize| {
+        let there = (0..there).map(|at| on(labelled(pod(&format!("there-{at}"), "1m"), &web), "n1"));
+        let snapshot = cluster()
+            .node(node("n1", 64, &[(ZONES, "us-south-1")]))
+            .bound(there)
+            .with(pods(waiting, |name| {
+                labelled(pod_with(name, "1", &spreading), &web)
+            }))
+            .snapshot();
+        crate::scheduling::topology::matches::take();
+        let plan = solve(&snapshot, Options::default(), &|| true);
+        assert_eq!(crate::audit::plan(&snapshot, &plan), []);
+        crate::scheduling::topology::matches::take()
+    };
+    let few = matches(2, 2);
+    assert!(few > 0);
+    assert_eq!(matches(500, 100), few);
+}
+
+#[test]
 fn replicas_with_preferences_take_hardly_more_looks_than_without() {
     let wish = preferred_neighbor("podAntiAffinity", ZONES, &json!({"app": "a"}));
     let make = |name: &str| labelled(pod_with(name, "1", &wish), &json!({"app": "a"}));

@@ -10,5 +10,7 @@ mod group;
 mod mask;
 
 pub(super) use count::{Counted, Counts};
+#[cfg(test)]
+pub(super) use group::matches;
 pub(super) use group::{Ask, Asks, CountedOn, Group, GroupId, Groups, Kind, Over};
 pub(super) use mask::{Hosts, Obstacle, Question};
