@@ -1,11 +1,11 @@
 //! How long the scheduler takes, from typed objects in memory to the plan, and what the plan costs.
 //!
 //! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it. `--kind` is `diverse`, `preferences`,
-//! `ignored` (the same pods, whose preferences are not looked at) or `ibm`. `--write FILE` writes the workload as JSON
-//! instead, so that another scheduler can be measured with it; `--peer PROGRAM` lets that program solve it too and
-//! compares: see `hack/bench-peer`. Without a peer, `--require 30` makes the exit status 1 unless every plan is made within
-//! a second and 100 MB, and the largest workload takes at most 30 times as long as the smallest of its kind. Every plan is
-//! audited.
+//! `ignored` (the same pods, whose preferences are not looked at), `ibm`, or one of those where no two pods are alike, to see
+//! what memory they take: `kinds`, `teams`, `hopeless`. `--write FILE` writes the workload as JSON instead, so that another
+//! scheduler can be measured with it; `--peer PROGRAM` lets that program solve it too and compares: see `hack/bench-peer`.
+//! Without a peer, `--require 30` makes the exit status 1 unless every plan is made within a second and 100 MB, and the
+//! largest workload takes at most 30 times as long as the smallest of its kind. Every plan is audited.
 #![expect(clippy::print_stdout, reason = "a table is what this is for")]
 #![expect(clippy::disallowed_methods, reason = "it measures real time")]
 
@@ -44,14 +44,20 @@ enum Kind {
     Preferences,
     Ignored,
     Ibm,
+    Kinds,
+    Teams,
+    Hopeless,
 }
 
 impl Kind {
-    const ALL: [(&str, Self); 4] = [
+    const ALL: [(&str, Self); 7] = [
         ("diverse", Self::Diverse),
         ("preferences", Self::Preferences),
         ("ignored", Self::Ignored),
         ("ibm", Self::Ibm),
+        ("kinds", Self::Kinds),
+        ("teams", Self::Teams),
+        ("hopeless", Self::Hopeless),
     ];
 
     fn parse(name: &str) -> Result<Self, String> {
@@ -73,6 +79,9 @@ impl Kind {
             Self::Diverse => workload::diverse(pods),
             Self::Preferences | Self::Ignored => workload::preferences(pods),
             Self::Ibm => workload::ibm(pods),
+            Self::Kinds => workload::kinds(pods),
+            Self::Teams => workload::teams(pods),
+            Self::Hopeless => workload::hopeless(pods),
         }
     }
 
@@ -249,7 +258,11 @@ fn peak(snapshot: &Snapshot, options: Options) -> Option<f64> {
 
 fn snapshot(workload: &Workload) -> Snapshot {
     Snapshot {
-        pools: vec![workload.pool.clone()],
+        pools: [&workload.pool]
+            .into_iter()
+            .chain(&workload.others)
+            .cloned()
+            .collect(),
         pending: PodSet::of(&workload.pods),
         ..Snapshot::default()
     }

@@ -52,6 +52,8 @@ pub(crate) struct Workload {
     pub(crate) pods: Vec<Pod>,
     /// The pool they can be placed in.
     pub(crate) pool: Pool,
+    /// Other pools, where there are any.
+    pub(crate) others: Vec<Pool>,
 }
 
 /// Diverse pods and 400 types.
@@ -89,6 +91,50 @@ pub(crate) fn diverse(pods: usize) -> Workload {
     Workload {
         pods: all.into_iter().enumerate().map(pod).collect(),
         pool: pool(types(400)),
+        others: Vec::new(),
+    }
+}
+
+/// As many kinds of pods as pods: each has a label of its own, and would have no other with it on its node.
+pub(crate) fn kinds(pods: usize) -> Workload {
+    each_its_own(pods, |name| {
+        let labels = json!({"app": name});
+        let term =
+            json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]);
+        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}})
+    })
+}
+
+/// As many kinds of pods as pods: each wants nodes of its own, which the pool makes for anybody.
+pub(crate) fn teams(pods: usize) -> Workload {
+    let mut workload = each_its_own(pods, |name| json!({"nodeSelector": {"team": name}}));
+    workload.pool.requirements.narrow("team", &Values::some());
+    workload
+}
+
+/// As many kinds of pods as pods: each wants nodes of its own, and none of 63 pools makes any.
+pub(crate) fn hopeless(pods: usize) -> Workload {
+    let mut workload = each_its_own(pods, |name| json!({"nodeSelector": {"team": name}}));
+    let other = |number: usize| {
+        let mut pool = workload.pool.clone();
+        pool.name = format!("pool-{number}");
+        pool.requirements = labels(&[("karpenter.sh/nodepool", &[&pool.name]), ("team", &[&pool.name])]);
+        pool
+    };
+    workload.others = (1..63).map(other).collect();
+    workload
+}
+
+fn each_its_own(pods: usize, spec: impl Fn(&str) -> Value) -> Workload {
+    let mut draws = Draws(SEED);
+    let one = |number: usize| {
+        let name = format!("app-{number}");
+        pod(number, &json!({"app": name}), spec(&name), &draws.requests())
+    };
+    Workload {
+        pods: (0..pods).map(one).collect(),
+        pool: pool(types(400)),
+        others: Vec::new(),
     }
 }
 
@@ -109,6 +155,7 @@ pub(crate) fn preferences(pods: usize) -> Workload {
     Workload {
         pods: (0..pods).map(one).collect(),
         pool: pool(types(400)),
+        others: Vec::new(),
     }
 }
 

@@ -116,6 +116,7 @@ fn told(snapshot: &Snapshot, options: Options, plan: &Plan) -> String {
         for refusal in &left.refusals {
             told.push(format!("  {refusal}\n"));
         }
+        told.extend(left.others().map(|others| format!("  and {others}\n")));
         if at < REMEDIES_MAX {
             told.extend(change(snapshot, options, plan, left));
         }

@@ -136,10 +136,12 @@ impl Events {
     }
 }
 
-fn shortened(mut note: String) -> String {
+/// As much of a note as the API server takes.
+pub(super) fn shortened(mut note: String) -> String {
     if note.len() > NOTE_BYTES_MAX {
         let end = (0..=NOTE_BYTES_MAX).rev().find(|at| note.is_char_boundary(*at));
         note.truncate(end.unwrap_or_default());
+        note.shrink_to_fit();
     }
     note
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::class::{Class, StageOf};
 use super::topology::GroupId;
-use crate::model::{HostPort, Pod, Snapshot};
+use crate::model::{HostPort, Requirements, Snapshot, Toleration};
 
 /// What the solver reads of a class, but for its pods.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ pub(super) fn join(classes: Vec<Class>, snapshot: &Snapshot) -> Vec<Class> {
 
 /// For each class the first that is like it: itself, if no other is.
 fn joined_into(classes: &[Class], snapshot: &Snapshot) -> Vec<usize> {
-    let mut firsts: BTreeMap<Looks<'_>, Vec<usize>> = BTreeMap::new();
+    let mut firsts: BTreeMap<Looks<'_>, BTreeMap<Words<'_>, usize>> = BTreeMap::new();
     let mut into = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter().enumerate() {
         let (None, Ok(pod)) = (&class.trouble, &snapshot.pending.classes[class.source]) else {
@@ -52,15 +52,11 @@ fn joined_into(classes: &[Class], snapshot: &Snapshot) -> Vec<usize> {
             continue;
         };
         let alike = firsts.entry(Looks::of(class)).or_default();
-        let says_the_same = |first: &&usize| {
-            let first = &snapshot.pending.classes[classes[**first].source];
-            first.as_ref().is_ok_and(|first| reads_alike(first, pod))
-        };
-        let first = alike.iter().find(says_the_same).copied();
-        into.push(first.unwrap_or_else(|| {
-            alike.push(at);
-            at
-        }));
+        into.push(
+            *alike
+                .entry((pod.node_terms.as_slice(), pod.tolerations.as_slice()))
+                .or_insert(at),
+        );
     }
     into
 }
@@ -78,7 +74,5 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// Whether the words in which pods are told what stands in their way are the same.
-fn reads_alike(one: &Pod, two: &Pod) -> bool {
-    one.node_terms == two.node_terms && one.tolerations == two.tolerations
-}
+/// What the words hang on in which pods are told what stands in their way.
+type Words<'a> = (&'a [Requirements], &'a [Toleration]);

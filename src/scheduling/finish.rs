@@ -29,17 +29,13 @@ pub(super) fn plan(run: &mut Run<'_, '_>, rest: &Rest) -> Plan {
     let mut written = BTreeMap::new();
     let claims = (0..run.claims.len()).filter_map(|claim| new_claim(run, claim, &mut written));
     let claims = claims.collect();
-    let left_out = rest.classes.iter().map(|(class, pods)| LeftOut {
-        pods: pods.clone(),
-        refusals: explain(
-            run,
-            *class,
-            if rest.untried.contains(class) {
-                Tried::No
-            } else {
-                Tried::Yes
-            },
-        ),
+    let left_out = rest.classes.iter().map(|(class, pods)| {
+        let tried = if rest.untried.contains(class) {
+            Tried::No
+        } else {
+            Tried::Yes
+        };
+        LeftOut::of(pods.clone(), explain(run, *class, tried))
     });
     Plan {
         placements,

@@ -2,7 +2,7 @@
 //!
 //! [`solve`] is a function from a [`Snapshot`] to a [`Plan`]: it does no I/O, reads no clock and draws no chance, and the
 //! order of the snapshot's lists changes nothing. Every pending pod is in the plan once: with a place, or left out with
-//! what stood in the way at every pool and at what is there already.
+//! what stood in the way at the nearest pools and at what is there already.
 //!
 //! How it is fast: pods that ask for the same are one class; labels and their values are bits, so that requirements are
 //! compared a word at a time and each pair once; what types with enough room cost at least is looked up; and for each block
@@ -20,6 +20,8 @@ mod explain;
 mod finish;
 mod hosts;
 mod limits;
+mod memo;
+mod obtainable;
 mod passes;
 mod plan;
 mod problem;

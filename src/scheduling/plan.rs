@@ -7,6 +7,7 @@ use crate::model::{Pool, Snapshot};
 use crate::money::Price;
 use crate::resources::Resources;
 
+use super::why::gist;
 pub use super::why::{Chooser, Refusal, Where, Why};
 
 /// Where each pod of a snapshot goes. Every pending pod is in `placements` or in `left_out`, and in one of them once.
@@ -93,13 +94,50 @@ pub enum MinValues {
     Relaxed,
 }
 
+/// NodePools of which a reason is kept for each class of pods that has no place: 20,000 classes and 63 pools would make
+/// more than a million reasons, of which nobody reads more than the first few of a class.
+pub(super) const POOLS_TOLD: usize = 8;
+
 /// Pods of one class without a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The pods, by their place among the pending ones of the snapshot.
     pub pods: Vec<usize>,
-    /// What stood in the way at each place that could have been one, the nearest first.
+    /// What stood in the way at what is there already and at the NodePools that came nearest, the nearest first.
     pub refusals: Vec<Refusal>,
+    /// How many NodePools more have refused them, none of which came nearer.
+    pub more: usize,
+    /// What tells these reasons from others, those of all NodePools counted: the same for as long as only amounts differ.
+    pub gist: u64,
+}
+
+impl LeftOut {
+    /// Pods with all that stood in their way, the nearest first.
+    pub fn of(pods: Vec<usize>, mut refusals: Vec<Refusal>) -> Self {
+        let gist = gist(&refusals);
+        let all = refusals.len();
+        let mut pools = 0;
+        refusals.retain(|refusal| {
+            pools += usize::from(matches!(refusal.place, Where::Pool(_)));
+            pools <= POOLS_TOLD || !matches!(refusal.place, Where::Pool(_))
+        });
+        refusals.shrink_to_fit();
+        Self {
+            pods,
+            more: all - refusals.len(),
+            refusals,
+            gist,
+        }
+    }
+
+    /// What is to be said of the NodePools whose reasons are not kept.
+    pub fn others(&self) -> Option<String> {
+        match self.more {
+            0 => None,
+            1 => Some("1 more NodePool came no nearer".to_owned()),
+            more => Some(format!("{more} more NodePools came no nearer")),
+        }
+    }
 }
 
 impl Plan {

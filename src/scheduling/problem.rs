@@ -8,6 +8,7 @@ use super::catalog;
 use super::class::{Class, Meanings, Reader, requirements_of};
 use super::dims::Dims;
 use super::hosts::{Host, hosts};
+use super::obtainable::Obtainable;
 use super::plan::Why;
 use super::space::{Labels, Space};
 use super::template::Template;
@@ -15,7 +16,7 @@ use super::tolerance::Tolerance;
 use super::topology::{Counted, Counts, Group, GroupId, Groups, Kind, eligible};
 use crate::api::names::{CAPACITY_TYPE, HOSTNAME, ZONE};
 use crate::api::{CapacityType, names};
-use crate::model::{Pod, Snapshot};
+use crate::model::{Pod, Requirements, Snapshot};
 
 /// A snapshot made ready for solving.
 #[derive(Debug)]
@@ -167,10 +168,15 @@ fn labels(snapshot: &Snapshot) -> Labels {
         .classes
         .iter()
         .filter_map(|pod| pod.as_ref().ok());
+    let asked = pending.clone().flat_map(own_requirements);
+    let obtainable = Obtainable::of(snapshot, asked);
     for pod in pending.clone().chain(&snapshot.daemons) {
         let (own, volumes) = requirements_of(pod, snapshot);
-        own.into_iter()
-            .chain(&volumes)
+        own.into_iter().for_each(|requirements| {
+            labels.mention_where(requirements, &|key, value| obtainable.has(key, value))
+        });
+        volumes
+            .iter()
             .for_each(|requirements| labels.mention(requirements));
     }
     let bound = snapshot.bound.classes.iter().filter_map(|pod| pod.as_ref().ok());
@@ -196,6 +202,12 @@ fn labels(snapshot: &Snapshot) -> Labels {
         }
     }
     labels
+}
+
+/// What a pod itself asks of nodes.
+fn own_requirements(pod: &Pod) -> impl Iterator<Item = &Requirements> {
+    let preferred = pod.preferred_nodes.iter().map(|(_, wanted)| wanted);
+    pod.node_terms.iter().chain(preferred)
 }
 
 /// The labels over which pods are counted, but for the node's own name.

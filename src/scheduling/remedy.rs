@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::after::carried_out;
-use super::plan::{Plan, Where, Why};
+use super::plan::{LeftOut, Plan, Where, Why};
 use super::why::amount;
 use super::{Options, solve};
 use crate::model::pod::Term;
@@ -100,22 +100,34 @@ pub enum Bond {
 /// the pool that came nearest.
 pub fn remedy(snapshot: &Snapshot, plan: &Plan, options: Options, pod: usize) -> Option<Remedy> {
     let left = plan.left_out.iter().find(|left| left.pods.contains(&pod))?;
-    let pools = left.refusals.iter().filter_map(|refusal| match &refusal.place {
-        Where::Pool(name) => Some(name),
-        _ => None,
-    });
+    let pools = refused_by(snapshot, left);
     let after = carried_out(snapshot, plan);
-    let remedies = pools.filter_map(|name| {
+    let remedies = pools.into_iter().filter_map(|name| {
         let pool = snapshot.pools.iter().find(|pool| pool.name == *name)?;
         let changes = changes(&alone(&after, pool, pod)?, options)?;
         Some(Remedy {
-            pool: name.clone(),
+            pool: name.to_owned(),
             changes,
         })
     });
     let best = remedies.min_by_key(|remedy| remedy.changes.len())?;
     // A pod that needs no change has a place as soon as the plan is carried out.
     (!best.changes.is_empty()).then_some(best)
+}
+
+/// The pools that refuse a class, the nearest first; those whose reasons are not kept come last.
+fn refused_by<'a>(snapshot: &'a Snapshot, left: &'a LeftOut) -> Vec<&'a str> {
+    let told = left.refusals.iter().filter_map(|refusal| match &refusal.place {
+        Where::Pool(name) => Some(name.as_str()),
+        _ => None,
+    });
+    let mut pools: Vec<&str> = told.collect();
+    if left.more > 0 {
+        let others = snapshot.pools.iter().map(|pool| pool.name.as_str());
+        let others: Vec<&str> = others.filter(|name| !pools.contains(name)).collect();
+        pools.extend(others);
+    }
+    pools
 }
 
 /// The same cluster with this one pod and this one pool: nodes take nobody, and still count.

@@ -4,11 +4,12 @@
 //! all other values together and one for absence. Where numbers are compared, a number that nobody mentions stands for
 //! the others between two bounds. Requirements are one vector over all columns; two of them are
 //! compatible if in every column some bit is in both. Different vectors get a number, and what two of them make together
-//! is computed once.
+//! is remembered, as far as there is room: where each of many pods asks for something else, no pair comes twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::bits;
+use super::memo::{Memo, hash};
 use crate::model::{Requirements, Values};
 
 /// The number of an interned set of requirements.
@@ -18,6 +19,8 @@ pub(super) const ANYTHING: ReqId = 0;
 
 /// No value of a label looks like this, so it stands for those that nobody mentions.
 const NOT_A_NUMBER: &str = "\0";
+/// So many pairs are remembered, at 32 bytes each: 4 MB. Workloads of a few hundred kinds of pods make a few thousand.
+const PAIRS_MAX: usize = 1 << 17;
 const UNKNOWN: u32 = u32::MAX;
 const CONFLICT: u32 = u32::MAX - 1;
 
@@ -50,8 +53,8 @@ pub(super) struct Space {
     columns: Vec<Column>,
     by_key: BTreeMap<String, usize>,
     all: Vec<Box<[u64]>>,
-    ids: BTreeMap<Box<[u64]>, ReqId>,
-    both: Vec<Vec<u32>>,
+    ids: Memo,
+    both: Memo,
     /// Requirements that leave one state of one column, by column and state.
     pins: Vec<Vec<ReqId>>,
 }
@@ -59,17 +62,30 @@ pub(super) struct Space {
 impl Labels {
     /// Takes note of every label and value that requirements mention.
     pub(super) fn mention(&mut self, requirements: &Requirements) {
+        self.mention_where(requirements, &|_, _| true);
+    }
+
+    /// The same but for values that need not be told apart.
+    pub(super) fn mention_where(
+        &mut self,
+        requirements: &Requirements,
+        matters: &dyn Fn(&str, &str) -> bool,
+    ) {
         for (key, values) in requirements.iter() {
             self.mention_key(key);
-            self.mention_values(key, values);
+            self.mention_values_where(key, values, &|value| matters(key, value));
         }
     }
 
     /// Takes note of values, if their label is noted.
     pub(super) fn mention_values(&mut self, key: &str, values: &Values) {
+        self.mention_values_where(key, values, &|_| true);
+    }
+
+    fn mention_values_where(&mut self, key: &str, values: &Values, matters: &dyn Fn(&str) -> bool) {
         let Some(known) = self.0.get_mut(key) else { return };
         for value in values.mentioned() {
-            if !known.values.contains(value) {
+            if !known.values.contains(value) && matters(value) {
                 known.values.insert(value.clone());
             }
         }
@@ -188,8 +204,8 @@ impl Space {
         let mut space = Self {
             by_key: by_key.collect(),
             all: Vec::new(),
-            ids: BTreeMap::new(),
-            both: Vec::new(),
+            ids: Memo::whole(),
+            both: Memo::of(PAIRS_MAX),
             pins: columns
                 .iter()
                 .map(|column| vec![UNKNOWN; column.states()])
@@ -312,13 +328,13 @@ impl Space {
 
     /// The number of a set.
     pub(super) fn intern(&mut self, set: &[u64]) -> ReqId {
-        if let Some(id) = self.ids.get(set) {
-            return *id;
+        let next = u32::try_from(self.all.len()).unwrap_or(CONFLICT - 1);
+        let all = &self.all;
+        let is_it = |id: u32| *all[id as usize] == *set;
+        let id = self.ids.number(hash(set.iter().copied()), next, is_it);
+        if id == next {
+            self.all.push(set.into());
         }
-        let id = u32::try_from(self.all.len()).unwrap_or(CONFLICT - 1);
-        self.all.push(set.into());
-        self.both.push(Vec::new());
-        self.ids.insert(set.into(), id);
         id
     }
 
@@ -327,11 +343,10 @@ impl Space {
         if two == ANYTHING {
             return Some(one);
         }
-        let known = self.both[one as usize].get(two as usize).copied();
-        match known.unwrap_or(UNKNOWN) {
-            CONFLICT => None,
-            UNKNOWN => self.compute_and(one, two),
-            id => Some(id),
+        match self.both.get(pair(one, two)) {
+            Some(CONFLICT) => None,
+            Some(id) => Some(id),
+            None => self.compute_and(one, two),
         }
     }
 
@@ -342,11 +357,7 @@ impl Space {
             both
         });
         let result = result.map(|both| self.intern(&both));
-        let row = &mut self.both[one as usize];
-        if row.len() <= two as usize {
-            row.resize(two as usize + 1, UNKNOWN);
-        }
-        row[two as usize] = result.unwrap_or(CONFLICT);
+        self.both.put(pair(one, two), result.unwrap_or(CONFLICT));
         result
     }
 
@@ -355,6 +366,10 @@ impl Space {
         let set = self.bits_of(requirements);
         self.meet(&set, &set).then(|| self.intern(&set))
     }
+}
+
+fn pair(one: ReqId, two: ReqId) -> u64 {
+    u64::from(one) << 32 | u64::from(two)
 }
 
 #[cfg(test)]
@@ -415,6 +430,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_remembered_of_pairs_does_not_grow_with_their_number() {
+        let mut labels = Labels::default();
+        let value = |number: usize| {
+            let mut one = Requirements::new();
+            one.narrow("team", &Values::one_of([number.to_string()]));
+            one
+        };
+        let all: Vec<Requirements> = (0..600).map(value).collect();
+        all.iter().for_each(|one| labels.mention(one));
+        let mut space = Space::new(labels);
+        let ids: Vec<ReqId> = all.iter().map(|one| space.id_of(one).unwrap()).collect();
+        for one in &ids {
+            for two in &ids {
+                assert_eq!(space.and(*one, *two).is_some(), one == two);
+            }
+        }
+        assert!(space.both.len() <= PAIRS_MAX);
+        assert_eq!(space.all.len(), 601, "each of them, and anything");
     }
 
     #[test]

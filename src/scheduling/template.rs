@@ -2,13 +2,15 @@
 //!
 //! Types are numbered by their cheapest price. For each resource they are sorted by what they have room for, with the least
 //! that any from each place on costs, so that a few look-ups say below which price nothing fits. Which types requirements
-//! leave, and for how much, is computed and sorted once for each interned set of requirements.
+//! leave, and for how much, is computed and sorted once for each interned set of requirements, and kept once for all that
+//! leave the same.
 
 use std::collections::BTreeSet;
 
 use super::bits;
 use super::dims::Dims;
 use super::limits::{self, Limits};
+use super::memo::{Memo, hash};
 use super::space::{ReqId, Space};
 use crate::api::names::{CAPACITY_TYPE, ZONE};
 use crate::model::{HostPort, InstanceType, Pool, host_port};
@@ -46,7 +48,11 @@ pub(super) struct Template {
     /// Whether daemons take something of some type.
     pub(super) expects_daemons: bool,
     by_room: Vec<Ladder>,
-    rows: Vec<Option<Box<Row>>>,
+    /// What requirements leave, by their number: the place of a row.
+    row_of: Memo,
+    rows: Vec<Row>,
+    /// The places of rows, by their hash.
+    row_like: Memo,
 }
 
 /// One instance type.
@@ -206,7 +212,9 @@ impl Template {
             rooms: Vec::new(),
             expects_daemons: false,
             by_room: Vec::new(),
+            row_of: Memo::whole(),
             rows: Vec::new(),
+            row_like: Memo::whole(),
             types,
         };
         template.set_rooms(source, dims);
@@ -227,7 +235,12 @@ impl Template {
             .flat_map(|kind| &kind.daemons)
             .any(|taken| *taken != 0);
         self.by_room = (0..self.width).map(|dim| self.ladder(dim)).collect();
+        self.forget_rows();
+    }
+
+    fn forget_rows(&mut self) {
         self.rows.clear();
+        (self.row_of, self.row_like) = (Memo::whole(), Memo::whole());
     }
 
     fn ladder(&self, dim: usize) -> Ladder {
@@ -330,14 +343,33 @@ impl Template {
 
     /// What requirements leave of the types.
     pub(super) fn row(&mut self, space: &Space, req: ReqId) -> &Row {
-        let at = req as usize;
-        if self.rows.len() <= at {
-            self.rows.resize_with(at + 1, || None);
+        let at = match self.row_of.get(u64::from(req)) {
+            Some(at) => at,
+            None => self.keep_row(space, req),
+        };
+        &self.rows[at as usize]
+    }
+
+    /// Computes a row; where there is one like it already, that one serves.
+    fn keep_row(&mut self, space: &Space, req: ReqId) -> u32 {
+        let row = self.compute_row(space, req);
+        let next = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
+        let words = row.types.iter().chain(&row.prices).copied();
+        let rows = &self.rows;
+        let at = self
+            .row_like
+            .number(hash(words), next, |at| rows[at as usize].says(&row));
+        if at == next {
+            self.rows.push(row);
         }
-        if self.rows[at].is_none() {
-            self.rows[at] = Some(Box::new(self.compute_row(space, req)));
-        }
-        self.known_row(req)
+        self.row_of.put(u64::from(req), at);
+        at
+    }
+
+    /// How many rows are kept.
+    #[cfg(test)]
+    pub(super) fn rows_kept(&self) -> usize {
+        self.rows.len()
     }
 
     /// A row that was computed before.
@@ -348,10 +380,8 @@ impl Template {
             by_price: Vec::new(),
             most: Vec::new(),
         };
-        self.rows
-            .get(req as usize)
-            .and_then(Option::as_deref)
-            .unwrap_or(&NONE)
+        let at = self.row_of.get(u64::from(req));
+        at.and_then(|at| self.rows.get(at as usize)).unwrap_or(&NONE)
     }
 
     fn compute_row(&self, space: &Space, req: ReqId) -> Row {
@@ -399,6 +429,13 @@ impl Template {
         let mut dearer = row.by_price[begin..].iter();
         let found = dearer.find(|(_, kind)| self.holds(*kind, wanted) && allowed(*kind));
         found.map(|(price, kind)| (*kind, *price))
+    }
+}
+
+impl Row {
+    /// Whether another says the same: the rest of it follows from these.
+    fn says(&self, other: &Self) -> bool {
+        self.types == other.types && self.prices == other.prices
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use crate::hash::fnv1a;
 use crate::model::HostPort;
 use crate::model::pod::InvalidPod;
 use crate::model::requirements::Conflict;
@@ -195,6 +196,45 @@ impl Why {
             _ => 0,
         }
     }
+}
+
+impl Refusal {
+    /// What stands in the way without its amounts and without which node is nearest, which change all the time.
+    fn gist(&self) -> String {
+        let place = match &self.place {
+            Where::Everywhere => "everywhere",
+            Where::Existing { .. } => "existing",
+            Where::Pool(name) => name,
+        };
+        let why = match &self.why {
+            Why::Resource { shortage, .. } => format!("resource {}", shortage.resource),
+            Why::Limit { resource, .. } => format!("limit {resource}"),
+            Why::Withheld { reason, .. } => format!("withheld {reason}"),
+            Why::MinValues { who, key, .. } => match who {
+                Chooser::Own => format!("min values {key}"),
+                Chooser::Another => format!("min values {key} of another"),
+            },
+            Why::Spread { key, .. } => format!("spread {key}"),
+            Why::VolumeLimit { driver, .. } => format!("volumes {driver}"),
+            Why::Closed(_) => "closed".to_owned(),
+            why => why.to_string(),
+        };
+        format!("{place}: {why}")
+    }
+}
+
+/// What tells refusals from others. What is there already comes and goes; what pools refuse stays until somebody changes
+/// something, so where pools refuse, they alone count. Which comes nearest hangs on amounts, so the order is no part of it.
+pub(super) fn gist(refusals: &[Refusal]) -> u64 {
+    let lasting = |refusal: &&Refusal| !matches!(refusal.place, Where::Existing { .. });
+    let of = |refusal: &Refusal| fnv1a(refusal.gist().as_bytes());
+    let mut same: Vec<u64> = refusals.iter().filter(lasting).map(of).collect();
+    if same.is_empty() {
+        same = refusals.iter().map(of).collect();
+    }
+    same.sort_unstable();
+    let bytes: Vec<u8> = same.into_iter().flat_map(u64::to_le_bytes).collect();
+    fnv1a(&bytes)
 }
 
 impl fmt::Display for Refusal {

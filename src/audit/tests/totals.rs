@@ -72,10 +72,8 @@ fn whoever_is_left_out_has_no_place_and_everybody_left_out_has_a_reason() {
     assert_eq!(broken(&snapshot, &unsaid), [Rule::Once].into());
     let mut both = made.clone();
     let placed = both.placements[0].pod;
-    both.left_out.push(LeftOut {
-        pods: vec![placed],
-        refusals: made.left_out[0].refusals.clone(),
-    });
+    let refusals = made.left_out[0].refusals.clone();
+    both.left_out.push(LeftOut::of(vec![placed], refusals));
     assert_eq!(broken(&snapshot, &both), [Rule::Once].into());
 }
 

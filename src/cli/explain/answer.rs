@@ -13,7 +13,7 @@ use crate::cluster::GivenUp;
 use crate::controllers::node_pool::readiness;
 use crate::model::{DiscountFactors, InstanceType, Node, NodeKind, Snapshot, Stage, Withheld};
 use crate::scheduling::{
-    Destination, LeftOut, MinValuesPolicy, NewClaim, Options, Plan, Preferences, Where, remedy, solve,
+    Destination, MinValuesPolicy, NewClaim, Options, Plan, Preferences, Where, remedy, solve,
 };
 
 /// The reason of the event that says which claim or node a pod was promised.
@@ -282,11 +282,12 @@ fn to_be_bought(snapshot: &Snapshot, claim: &NewClaim, name: &str) -> String {
 
 fn left_out(snapshot: &Snapshot, plan: &Plan, options: Options, at: usize, name: &str) -> Vec<String> {
     let left = plan.left_out.iter().find(|left| left.pods.contains(&at));
-    let Some(LeftOut { refusals, .. }) = left else {
+    let Some(left) = left else {
         return vec![format!("{name} has no place, and nobody knows why")];
     };
     let mut lines = vec![format!("{name} has no place:")];
-    lines.extend(refusals.iter().map(|refusal| format!("  {refusal}")));
+    lines.extend(left.refusals.iter().map(|refusal| format!("  {refusal}")));
+    lines.extend(left.others().map(|others| format!("  and {others}")));
     if let Some(remedy) = remedy(snapshot, plan, options, at) {
         lines.push(format!("To get in at NodePool {}:", remedy.pool));
         lines.extend(remedy.changes.iter().map(|change| format!("  {change}")));

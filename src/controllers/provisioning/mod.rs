@@ -202,7 +202,7 @@ impl Provisioner {
                 .with(|index| index.situation(&sold.types, &but, now));
             situation.snapshot.closed = sold.closed;
             if situation.snapshot.pending.members.is_empty() {
-                self.telling.keep(&situation);
+                self.telling.keep(&situation, &but);
                 return Ok(Rest::Nothing);
             }
             let solved = self.solve(situation, &but).await?;
@@ -232,7 +232,7 @@ impl Provisioner {
         self.catalog.doubt(!solved.plan.left_out.is_empty());
         let made = make::make(&self.context, &solved).await;
         self.context.metrics.planned(&solved.plan, made.claims.len());
-        self.telling.tell(&solved, &made);
+        self.telling.tell(&solved, &made, &self.quarantined());
         if made.failed > 0 {
             return Err(Error::Unmade(made.failed));
         }

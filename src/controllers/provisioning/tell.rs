@@ -3,6 +3,7 @@
 //! Telling is best effort and keeps nobody waiting: what there is to tell is left to the `teller`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::make::{Made, Unmade};
 use super::part;
@@ -10,10 +11,10 @@ use super::solve::{Poisoned, Solved};
 use super::teller::Voice;
 use crate::api::names;
 use crate::cluster::{IN_VAIN_MAX, Situation};
-use crate::controllers::events::{Kind, Story};
+use crate::controllers::events::{Kind, Story, shortened};
 use crate::model::pod::Member;
 use crate::model::{NodeKind, Snapshot};
-use crate::scheduling::{Chooser, Destination, Refusal, Where, Why};
+use crate::scheduling::{Destination, LeftOut};
 
 /// The refusals that are told; the rest is counted.
 const REFUSALS_TOLD: usize = 6;
@@ -30,18 +31,23 @@ impl Telling {
         Self(voice)
     }
 
-    /// Forgets pods that wait no more.
-    pub(super) fn keep(&self, situation: &Situation) {
+    /// Forgets pods that wait no more: for a place, for what was bought for them, or in vain. What is left out of plans, by
+    /// its name (`part::key`), is in no situation and waits all the same.
+    pub(super) fn keep(&self, situation: &Situation, quarantined: &BTreeSet<String>) {
         let waiting = situation.snapshot.pending.members.iter();
         let waiting: BTreeSet<&str> = waiting.map(|pod| pod.uid.as_str()).collect();
-        self.0
-            .keep(|uid| waiting.contains(uid) || situation.held.contains_key(uid));
+        self.0.keep(|key| {
+            waiting.contains(key)
+                || situation.held.contains_key(key)
+                || situation.given_up.contains_key(key)
+                || quarantined.contains(key)
+        });
     }
 
     /// Tells every pod of a plan what is new for it.
-    pub(super) fn tell(&self, solved: &Solved, made: &Made) {
+    pub(super) fn tell(&self, solved: &Solved, made: &Made, quarantined: &BTreeSet<String>) {
         let snapshot = &solved.situation.snapshot;
-        self.keep(&solved.situation);
+        self.keep(&solved.situation, quarantined);
         for placement in &solved.plan.placements {
             let pod = &snapshot.pending.members[placement.pod];
             if let Some(story) = placed(&solved.situation, made, pod, placement.on) {
@@ -49,18 +55,20 @@ impl Telling {
             }
         }
         for left_out in &solved.plan.left_out {
-            let story = refused(&left_out.refusals);
+            // One for all of them: there may be 20,000.
+            let story = Arc::new(refused(left_out));
             for pod in &left_out.pods {
                 self.story(&snapshot.pending.members[*pod], story.clone());
             }
         }
         for it in &solved.poisoned {
-            self.0.say(part::key(&it.object), it.object.clone(), poisoned(it));
+            self.0
+                .say(part::key(&it.object), it.object.clone(), poisoned(it).into());
         }
     }
 
-    fn story(&self, pod: &Member, story: Story) {
-        self.0.say(pod.uid.clone(), part::pod(pod), story);
+    fn story(&self, pod: &Member, story: impl Into<Arc<Story>>) {
+        self.0.say(pod.uid.clone(), part::pod(pod), story.into());
     }
 }
 
@@ -99,46 +107,42 @@ fn nominated(target: &str) -> Story {
     }
 }
 
-fn unmade(it: &Unmade) -> Story {
+pub(super) fn unmade(it: &Unmade) -> Story {
     Story {
         kind: Kind::Warning,
         reason: names::REASON_FAILED_SCHEDULING,
         action: "Plan",
-        note: format!(
+        note: shortened(format!(
             "No NodeClaim can be made for this pod, which is tried again: {}",
             it.why
-        ),
+        )),
         // The words may differ from one time to the next; what is wrong does not.
         transition: format!("unmade {}", it.kind),
     }
 }
 
-pub(super) fn refused(refusals: &[Refusal]) -> Story {
-    let told: Vec<String> = refusals
+pub(super) fn refused(left: &LeftOut) -> Story {
+    let told: Vec<String> = left
+        .refusals
         .iter()
         .take(REFUSALS_TOLD)
         .map(ToString::to_string)
         .collect();
-    let rest = refusals.len().saturating_sub(REFUSALS_TOLD);
+    let rest = left.refusals.len().saturating_sub(REFUSALS_TOLD) + left.more;
     let more = if rest > 0 {
         format!("; and {rest} more")
     } else {
         String::new()
     };
-    // What is there already comes and goes; what pools refuse stays until somebody changes something.
-    let lasting = |refusal: &&Refusal| !matches!(refusal.place, Where::Existing { .. });
-    let mut same: Vec<String> = refusals.iter().filter(lasting).map(gist).collect();
-    if same.is_empty() {
-        same = refusals.iter().map(gist).collect();
-    }
-    // Which comes nearest hangs on amounts.
-    same.sort_unstable();
     Story {
         kind: Kind::Warning,
         reason: names::REASON_FAILED_SCHEDULING,
         action: "Plan",
-        note: format!("No node can be found or bought: {}{more}", told.join("; ")),
-        transition: same.join("\n"),
+        note: shortened(format!(
+            "No node can be found or bought: {}{more}",
+            told.join("; ")
+        )),
+        transition: format!("{:016x}", left.gist),
     }
 }
 
@@ -168,27 +172,4 @@ fn poisoned(it: &Poisoned) -> Story {
         // Objects of several kinds may have one name, and not every uid is known.
         transition: format!("panic {kind}"),
     }
-}
-
-/// What stands in the way without its amounts and without which node is nearest, which change all the time.
-fn gist(refusal: &Refusal) -> String {
-    let place = match &refusal.place {
-        Where::Everywhere => "everywhere",
-        Where::Existing { .. } => "existing",
-        Where::Pool(name) => name,
-    };
-    let why = match &refusal.why {
-        Why::Resource { shortage, .. } => format!("resource {}", shortage.resource),
-        Why::Limit { resource, .. } => format!("limit {resource}"),
-        Why::Withheld { reason, .. } => format!("withheld {reason}"),
-        Why::MinValues { who, key, .. } => match who {
-            Chooser::Own => format!("min values {key}"),
-            Chooser::Another => format!("min values {key} of another"),
-        },
-        Why::Spread { key, .. } => format!("spread {key}"),
-        Why::VolumeLimit { driver, .. } => format!("volumes {driver}"),
-        Why::Closed(_) => "closed".to_owned(),
-        why => why.to_string(),
-    };
-    format!("{place}: {why}")
 }

@@ -17,7 +17,8 @@ use crate::controllers::context::Context;
 use crate::controllers::events::Story;
 use crate::hash::fnv1a;
 
-/// As many as there are pods in the largest batch that is counted with; a story is a few hundred bytes.
+/// As many as there are pods in the largest batch that is counted with. Each takes half a kilobyte, and a story of its own,
+/// if nobody shares it, a kilobyte and a half at most: notes are cut before they get here. So 40 MB, if all are different.
 const QUEUE: usize = 20_000;
 /// Events that are written at once. Who refuses all of them is asked for no more until the next turn.
 const AT_ONCE: usize = 16;
@@ -33,7 +34,8 @@ struct Tongue {
     /// What tells the story from others about the same object.
     told: u64,
     about: ObjectReference,
-    story: Story,
+    /// Pods that wait for the same share it.
+    story: Arc<Story>,
     /// How often it was refused.
     tries: u32,
 }
@@ -64,7 +66,7 @@ pub(super) fn channel() -> (Voice, Teller) {
 impl Voice {
     /// Tells a story about what is called `key`, unless it was told of it last. What does not fit into the queue is
     /// told when somebody tells it again.
-    pub(super) fn say(&self, key: String, about: ObjectReference, story: Story) {
+    pub(super) fn say(&self, key: String, about: ObjectReference, story: Arc<Story>) {
         let told = fnv1a(format!("{}\n{}", story.reason, story.transition).as_bytes());
         let mut known = self.memory.known();
         if known.last.get(&key) == Some(&told) {
@@ -137,7 +139,7 @@ impl Writer {
         let asked = self
             .context
             .events
-            .try_tell_about(tongue.about.clone(), tongue.story.clone());
+            .try_tell_about(tongue.about.clone(), (*tongue.story).clone());
         let Err(error) = timely(&self.context, "telling", asked).await else {
             return Written::Yes;
         };
@@ -227,7 +229,9 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tell::Telling;
     use super::*;
+    use crate::cluster::Situation;
     use crate::controllers::events::Kind;
 
     fn say(voice: &Voice, transition: &str) {
@@ -238,7 +242,7 @@ mod tests {
             note: transition.to_owned(),
             transition: transition.to_owned(),
         };
-        voice.say("a".to_owned(), ObjectReference::default(), story);
+        voice.say("a".to_owned(), ObjectReference::default(), story.into());
     }
 
     /// What was to be written just now.
@@ -276,6 +280,36 @@ mod tests {
         assert_eq!(teller.memory.waiting(), 0);
         say(&voice, "one");
         assert_eq!(queued(&mut teller).len(), 1);
+    }
+
+    #[test]
+    fn what_is_left_out_of_plans_is_told_all_the_same() {
+        let (voice, mut teller) = channel();
+        say(&voice, "one");
+        let [refused] = queued(&mut teller).try_into().unwrap();
+        teller.memory.park(refused);
+        let (telling, nobody) = (Telling::new(voice), Situation::default());
+        telling.keep(&nobody, &["a".to_owned()].into());
+        assert_eq!(teller.memory.waiting(), 1);
+        telling.keep(&nobody, &[].into());
+        assert_eq!(teller.memory.waiting(), 0);
+    }
+
+    #[test]
+    fn pods_that_wait_for_the_same_share_a_story() {
+        let (voice, mut teller) = channel();
+        let story = Arc::new(Story {
+            kind: Kind::Warning,
+            reason: "FailedScheduling",
+            action: "Plan",
+            note: "because".to_owned(),
+            transition: "one".to_owned(),
+        });
+        for pod in ["a", "b"] {
+            voice.say(pod.to_owned(), ObjectReference::default(), story.clone());
+        }
+        let queued = queued(&mut teller);
+        assert!(queued.len() == 2 && queued.iter().all(|it| Arc::ptr_eq(&it.story, &story)));
     }
 
     #[test]

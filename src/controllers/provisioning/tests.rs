@@ -10,7 +10,7 @@ use crate::cluster::{IN_VAIN_MAX, Situation};
 use crate::model::pod::Member;
 use crate::model::{Node, Requirements, Values};
 use crate::resources::Resources;
-use crate::scheduling::{Completeness, Destination, Refusal, Where, Why};
+use crate::scheduling::{Completeness, Destination, LeftOut, Refusal, Where, Why};
 
 fn pool(name: &str, requirements: &Value) -> NodePool {
     serde_json::from_value(json!({
@@ -114,6 +114,7 @@ fn pools_that_swap_places_are_nothing_new_to_tell() {
             wanted: 4000,
         },
     };
+    let refused = |refusals: &[Refusal]| refused(&LeftOut::of(vec![0], refusals.to_vec()));
     let before = refused(&[limit("a", 8000), limit("b", 9000)]);
     let after = refused(&[limit("b", 7000), limit("a", 8000)]);
     assert_eq!(before.transition, after.transition);
@@ -125,6 +126,35 @@ fn pools_that_swap_places_are_nothing_new_to_tell() {
     );
     let fewer = refused(&[limit("a", 8000)]);
     assert_ne!(before.transition, fewer.transition);
+}
+
+/// 20,000 of them may wait to be written, each with reasons of its own.
+#[test]
+fn a_story_is_no_longer_than_an_event_of_it_however_many_pools_refuse() {
+    let refusal = |pool: usize| Refusal {
+        place: Where::Pool(format!("pool-{pool}")),
+        why: Why::Closed("x".repeat(1000)),
+    };
+    let told = |pools: usize| refused(&LeftOut::of(vec![0], (0..pools).map(refusal).collect()));
+    let many = told(63);
+    assert!(many.note.capacity() <= 1024, "{} bytes", many.note.capacity());
+    assert_eq!(many.transition.len(), 16);
+    assert_ne!(many.transition, told(62).transition);
+    let unmade = Unmade {
+        kind: "500".to_owned(),
+        why: "x".repeat(5000),
+    };
+    assert!(super::tell::unmade(&unmade).note.len() <= 1024);
+}
+
+#[test]
+fn reasons_that_are_not_told_are_counted() {
+    let refusal = |pool: usize| Refusal {
+        place: Where::Pool(format!("pool-{pool}")),
+        why: Why::NothingThere,
+    };
+    let told = refused(&LeftOut::of(vec![0], (0..63).map(refusal).collect()));
+    assert!(told.note.ends_with("; and 57 more"), "{}", told.note);
 }
 
 /// What the API server answers to a claim that is to be made.

@@ -16,6 +16,9 @@ use crate::model::taint::{Preferring, untolerated};
 use crate::model::{Availability, Offering, Pod, Pool, Requirements, Values};
 use crate::resources::Shortage;
 
+/// What is sold is remembered for so many requirements and pools: at up to 2 KB each, 8 MB.
+const SOLD_MAX: usize = 4096;
+
 /// The first thing that stood in the way.
 pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> Why {
     let of = &run.problem.classes[class];
@@ -86,6 +89,9 @@ fn conflict(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, own: ReqId, asked: &[ReqI
 fn sold(run: &mut Run<'_, '_>, template: usize, req: ReqId) -> Vec<usize> {
     if let Some(known) = run.sold.get(&(template, req)) {
         return known.clone();
+    }
+    if run.sold.len() >= SOLD_MAX {
+        run.sold.clear();
     }
     let space = &run.problem.space;
     let of = &run.problem.templates[template];

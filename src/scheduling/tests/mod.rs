@@ -5,6 +5,7 @@ mod daemons;
 mod domains;
 mod existing;
 mod first_fit;
+mod kinds;
 mod laws;
 mod limits;
 mod min_values;

@@ -114,13 +114,13 @@ fn could_be_let_in(snapshot: &Snapshot, plan: &Plan) -> Option<(String, Plan)> {
 fn a_pod_that_is_left_out_for_nothing_is_found() {
     let solved = cluster().with([pod("p", "1")]).solve();
     let lazy = Plan {
-        left_out: vec![LeftOut {
-            pods: vec![0],
-            refusals: vec![Refusal {
+        left_out: vec![LeftOut::of(
+            vec![0],
+            vec![Refusal {
                 place: Where::Everywhere,
                 why: Why::Taken,
             }],
-        }],
+        )],
         ..Plan::default()
     };
     assert!(could_be_let_in(&solved.snapshot, &lazy).is_some());

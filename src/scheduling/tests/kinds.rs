@@ -1,0 +1,146 @@
+//! Many kinds of pods, and what is kept of each: memory grows with how many there are, not with its square.
+
+use super::*;
+
+const TEAM: &str = "team";
+
+/// What a solve keeps, and so a pass after it.
+fn kept<T>(cluster: &Cluster, look: impl FnOnce(&Run<'_, '_>) -> T) -> T {
+    let snapshot = cluster.snapshot();
+    let mut found = passes::alone(&snapshot, cluster.options, &|| true).unwrap();
+    look(&Run::again(&mut found.problem, found.done))
+}
+
+/// Apps of one pod each that would have no second one on their node.
+fn apps(number: usize) -> Vec<core::Pod> {
+    pods(number, |name| {
+        let labels = json!({"app": name});
+        labelled(
+            pod_with(name, "900m", &neighbor("podAntiAffinity", HOST, &labels)),
+            &labels,
+        )
+    })
+}
+
+#[test]
+fn apps_that_keep_apart_are_counted_where_they_are_and_nowhere_else() {
+    const APPS: usize = 400;
+    let each_alone = cluster().types(vec![kind("type-01", 1)]).with(apps(APPS));
+    let (claims, cells) = kept(&each_alone, |run| (run.claims.len(), run.counts.cells()));
+    assert_eq!(claims, APPS);
+    // Two for each app, and a few more for those on the first 64 claims. With all claims it would be 160,000.
+    assert!(cells <= 20 * APPS, "{cells} cells");
+}
+
+#[test]
+fn what_requirements_leave_of_types_is_kept_once_for_all_that_leave_the_same() {
+    const TEAMS: usize = 60;
+    let teams = (0..TEAMS).map(|at| {
+        pod_with(
+            &format!("p{at:02}"),
+            "500m",
+            &json!({"nodeSelector": {TEAM: format!("t{at}")}}),
+        )
+    });
+    let shared = cluster().requires(TEAM, &Values::some()).with(teams);
+    let (claims, rows) = kept(&shared, |run| {
+        (run.claims.len(), run.problem.templates[0].rows_kept())
+    });
+    assert_eq!(claims, TEAMS);
+    assert!(rows <= 4, "{rows} rows");
+}
+
+#[test]
+fn values_that_no_node_could_have_are_not_told_apart_and_each_pod_is_told_of_its_own() {
+    let team = |name: &str, value: &str| pod_with(name, "1", &json!({"nodeSelector": {TEAM: value}}));
+    let base = cluster()
+        .requires(TEAM, &Values::one_of(["a"]))
+        .node(node("n", 2, &[(TEAM, "b")]));
+    let cluster = base
+        .with((0..50).map(|at| team(&format!("p{at:02}"), &format!("nobody-{at}"))))
+        .with([team("a", "a"), team("b", "b")]);
+    let values = kept(&cluster, |run| {
+        let column = run.problem.space.column(TEAM).unwrap();
+        run.problem.space.columns()[column].values.clone()
+    });
+    assert_eq!(values, ["a", "b"]);
+    let solved = cluster.solve();
+    assert!(solved.place("a").is_some() && solved.place("b").as_deref() == Some("n"));
+    assert_eq!(solved.plan.left_out.len(), 50);
+    for left in &solved.plan.left_out {
+        let name = &solved.snapshot.pending.members[left.pods[0]].name;
+        let number: usize = name[1..].parse().unwrap();
+        let words: Vec<String> = left.refusals.iter().map(ToString::to_string).collect();
+        let said = |what: &str| format!("{what}: label team must be in [nobody-{number}], but is in");
+        assert!(
+            words.contains(&format!("{} [a]", said("NodePool default"))),
+            "{words:?}"
+        );
+        assert!(words.contains(&format!("{} [b]", said("node n"))), "{words:?}");
+    }
+}
+
+/// Pools of which each asks for a team of its own.
+fn with_pools(number: usize) -> Cluster {
+    let mut cluster = cluster();
+    let types = cluster.pools[0].types.to_vec();
+    for at in 1..number {
+        cluster = cluster.and_pool(pool(&format!("pool-{at:02}"), types.clone()));
+    }
+    for pool in &mut cluster.pools {
+        let own = Values::one_of([pool.name.as_str()]);
+        pool.requirements.narrow(TEAM, &own);
+    }
+    cluster
+}
+
+#[test]
+fn of_many_pools_the_nearest_are_told_and_the_others_counted() {
+    let hopeless = || pod_with("p", "1", &json!({"nodeSelector": {TEAM: "nobody"}}));
+    let left_out = |cluster: Cluster| cluster.with([hopeless()]).solve().plan.left_out.remove(0);
+    let many = left_out(with_pools(63));
+    assert_eq!((many.refusals.len(), many.more), (8, 55));
+    assert_eq!(many.others().as_deref(), Some("55 more NodePools came no nearer"));
+    let few = left_out(with_pools(8));
+    assert_eq!((few.refusals.len(), few.others()), (8, None));
+    let there = left_out(with_pools(63).node(node("n", 1, &[])));
+    assert_eq!(
+        (there.refusals.len(), there.more),
+        (9, 55),
+        "what is there is always told"
+    );
+    assert_eq!(there.gist, many.gist, "and comes and goes");
+    let mut other = with_pools(63);
+    other.pools[60].requirements.narrow(TEAM, &Values::never());
+    assert_ne!(
+        left_out(other).gist,
+        many.gist,
+        "reasons that are not told tell plans apart"
+    );
+}
+
+#[test]
+fn a_remedy_is_found_at_a_pool_that_is_not_told_of() {
+    let mut cluster = with_pools(12);
+    for pool in &mut cluster.pools[..11] {
+        pool.requirements.narrow("size", &Values::one_of(["s"]));
+    }
+    let tainted = &mut cluster.pools[11];
+    tainted.requirements.narrow("size", &Values::one_of(["l"]));
+    tainted.taints = vec![Taint {
+        key: "k".to_owned(),
+        value: "v".to_owned(),
+        effect: crate::model::taint::Effect::NoSchedule,
+    }];
+    let name = tainted.name.clone();
+    let wants = pod_with("p", "1", &json!({"nodeSelector": {TEAM: name, "size": "l"}}));
+    let cluster = cluster.with([wants]);
+    let solved = cluster.solve();
+    let told = solved.words();
+    assert!(
+        told.iter().all(|said| !said.contains(&name)) && told.len() == 8,
+        "{told:?}"
+    );
+    let found = remedy(&solved.snapshot, &solved.plan, cluster.options, 0).unwrap();
+    assert_eq!((found.pool, found.changes.len()), (name, 1));
+}
