@@ -113,7 +113,7 @@ pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
 }
 
 fn take(snapshot: &Snapshot, place: &mut Place<'_>, pod: &Pod) {
-    place.added += 1;
+    place.added.add(&pod.requests);
     place.used.add(&pod.requests);
     place.ports.extend(pod.ports.iter().cloned());
     for (driver, name) in volumes::attached(&snapshot.storage, pod) {

@@ -19,8 +19,8 @@ pub(super) struct Place<'a> {
     /// What pods may ask for together: of a claim, on each of its types.
     rooms: Vec<Resources>,
     pub(super) used: Resources,
-    /// How many pods the plan has put there so far.
-    pub(super) added: usize,
+    /// What the pods that the plan has put there so far ask for.
+    pub(super) added: Resources,
     pub(super) ports: Vec<HostPort>,
     /// How many volumes of each driver can be attached: of a claim, on each of its types.
     pub(super) volume_limits: Vec<&'a BTreeMap<String, u32>>,
@@ -60,7 +60,7 @@ fn of_node<'a>(snapshot: &'a Snapshot, node: &'a Node) -> Place<'a> {
         taints: &node.taints,
         rooms: vec![node.allocatable.clone()],
         used,
-        added: 0,
+        added: Resources::new(),
         ports: node.ports.clone(),
         volume_limits: vec![&node.volume_limits],
         volumes: node.volumes.clone(),
@@ -98,7 +98,7 @@ fn of_claim<'a>(snapshot: &'a Snapshot, name: String, claim: &'a NewClaim, pool:
         taints: &pool.taints,
         rooms,
         used: Resources::new(),
-        added: 0,
+        added: Resources::new(),
         ports,
         volume_limits: options(claim, pool).map(|kind| &kind.volume_limits).collect(),
         volumes: BTreeMap::new(),
@@ -125,16 +125,13 @@ fn daemons<'a>(
 impl Place<'_> {
     /// What pods ask for beyond what is there, on the node or on any of the types that the claim names.
     pub(super) fn overfull(&self) -> Option<Finding> {
+        // A node may be overfull without the plan's doing: then nobody was added who asks for that.
         let short = |room: &Resources| {
-            let mut amounts = self.used.iter();
+            let mut amounts = self.used.iter().filter(|(name, _)| self.added.get(name) > 0);
             amounts
                 .find(|(name, used)| **used > room.get(name).max(0))
                 .map(|(name, used)| format!("{used} of {name} is asked for, and {} is there", room.get(name)))
         };
-        // A node may be overfull without the plan's doing: then nothing was added to it.
-        if self.added == 0 {
-            return None;
-        }
         let found = self.rooms.iter().find_map(short)?;
         Some(finding(Rule::Room, &self.name, found))
     }

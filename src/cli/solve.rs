@@ -5,6 +5,7 @@ use std::io::Read;
 
 use anyhow::bail;
 use comfy_table::{Table, presets};
+use kube::ResourceExt;
 
 use super::objects::read::Reader;
 use super::objects::sold;
@@ -12,6 +13,7 @@ use super::planning::Policies;
 use super::{BadInput, output};
 use crate::audit;
 use crate::clock::Clock;
+use crate::controllers::node_pool::readiness;
 use crate::model::{DiscountFactors, Snapshot, Withheld};
 use crate::money::Price;
 use crate::scheduling::{Destination, LeftOut, NewClaim, Options, Plan, Preferences, remedy, solve};
@@ -71,6 +73,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let snapshot = &seen.situation.snapshot;
     for (pool, why) in seen.passed_over.iter().chain(&snapshot.closed) {
         output::talk(format_args!("NodePool {pool} is passed over: {why}"));
+    }
+    for pool in objects.pools.iter().filter(|pool| readiness::is_ours(pool)) {
+        for doubt in readiness::doubts(pool) {
+            let name = pool.name_any();
+            output::talk(format_args!(
+                "NodePool {name} is not valid, but makes nodes: {doubt}"
+            ));
+        }
     }
     let options = args.options();
     let plan = solve(snapshot, options, &|| true);

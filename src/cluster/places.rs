@@ -12,7 +12,7 @@ use crate::api::{NodeClaim, names};
 use crate::lifecycle::facts::Facts;
 use crate::model::node::Arrived;
 use crate::model::storage::Storage;
-use crate::model::{InstanceType, Node, Pod, Requirements, Standing};
+use crate::model::{InstanceType, Node, Pod, Requirements, Stage, Standing, Values};
 use crate::resources::{CPU, MEMORY, Resources};
 
 /// The types that machines of a pool can be of, by pool.
@@ -30,10 +30,13 @@ pub(super) fn places(index: &Index, types: &Types, storage: &Storage) -> Vec<Nod
         let node = index.nodes.get(name);
         let joined = node.filter(|_| claim.is(names::NODE_REGISTERED));
         let mut place = Node::from_api(joined, Some(claim));
+        let types = place.pool.as_ref().and_then(|pool| types.get(pool));
+        let types = types.map_or(&[][..], |types| types.as_slice());
+        foresee_volumes(&mut place, claim, types);
         if joined.is_none() {
             foresee(&mut place, claim, types);
             if is_limited(index, &place) {
-                place.capacity = place.capacity.larger(&least(claim, &place, types));
+                place.capacity = place.capacity.larger(&least(claim, &place.allocatable, types));
             }
         }
         if leaves(Some(claim), node) {
@@ -77,30 +80,75 @@ fn leaves(claim: Option<&NodeClaim>, node: Option<&ApiNode>) -> bool {
         })
 }
 
-/// What a machine that is not there yet will have and be called: what was chosen for it says so before it runs.
-fn foresee(place: &mut Node, claim: &NodeClaim, types: &Types) {
-    let types = place.pool.as_ref().and_then(|pool| types.get(pool));
-    let profile = claim.allocation().map(|allocation| &allocation.profile);
-    let chosen = types
-        .zip(profile)
-        .and_then(|(types, profile)| types.iter().find(|kind| kind.name == *profile));
-    // Until then it has what it asks for: room for the pods that it is made for, and for daemons.
-    let Some(chosen) = chosen else { return };
-    for (key, values) in chosen.requirements.iter() {
-        let single = values.listed().filter(|listed| listed.len() == 1);
-        if let Some(value) = single.and_then(|listed| listed.first()) {
-            place.labels.entry(key.clone()).or_insert_with(|| value.clone());
-        }
+/// The type that was chosen for a claim, if any was.
+fn chosen<'a>(claim: &NodeClaim, types: &'a [InstanceType]) -> Option<&'a InstanceType> {
+    let profile = &claim.allocation()?.profile;
+    types.iter().find(|kind| kind.name == *profile)
+}
+
+/// How many volumes a machine will attach. Drivers register one after the other, so until its Node is ready for work the
+/// type says it of those that have not yet.
+fn foresee_volumes(place: &mut Node, claim: &NodeClaim, types: &[InstanceType]) {
+    if place.stage == Stage::Beginning
+        && let Some(chosen) = chosen(claim, types)
+    {
+        place.volume_limits = chosen.volume_limits.clone();
     }
+}
+
+/// What a machine that is not there yet will have and be called: what was chosen for it says so before it runs. Until then
+/// it has what it asks for, which is room for the pods that it is made for and for daemons, and the labels on which
+/// everything agrees that it can become: else daemons that ask for them would not be expected there.
+fn foresee(place: &mut Node, claim: &NodeClaim, types: &[InstanceType]) {
+    let chosen = chosen(claim, types);
+    let labels = match chosen {
+        Some(chosen) => certain(chosen),
+        None if claim.allocation().is_none() => agreed(claim, types),
+        None => BTreeMap::new(),
+    };
+    for (key, value) in labels {
+        let label = place.labels.entry(key.clone());
+        label.or_insert_with(|| value.clone());
+    }
+    let Some(chosen) = chosen else { return };
     let is_reported = claim
         .status
         .as_ref()
         .is_some_and(|status| status.allocatable.is_some());
-    place.volume_limits = chosen.volume_limits.clone();
     if !is_reported {
         place.allocatable = chosen.allocatable.clone();
         place.capacity = chosen.capacity.clone();
     }
+}
+
+/// The labels of which a type leaves no choice.
+fn certain(kind: &InstanceType) -> BTreeMap<&String, &String> {
+    let all = kind.requirements.iter();
+    all.filter_map(|(key, values)| Some((key, only(values)?)))
+        .collect()
+}
+
+/// The value of a label, if it can be no other.
+fn only(values: &Values) -> Option<&String> {
+    let listed = values.listed().filter(|listed| listed.len() == 1)?;
+    listed.first()
+}
+
+/// The labels on which all types agree that a claim names.
+fn agreed<'a>(claim: &NodeClaim, types: &'a [InstanceType]) -> BTreeMap<&'a String, &'a String> {
+    let requirements = Requirements::from_api(&claim.spec.requirements).unwrap_or_default();
+    let mut named = types.iter().filter(|kind| is_named(&requirements, kind));
+    let mut labels = named.next().map(certain).unwrap_or_default();
+    for kind in named {
+        labels.retain(|key, value| kind.requirements.get(key).and_then(only) == Some(*value));
+    }
+    labels
+}
+
+/// Whether a claim that requires this can become of a type, as far as it says so by name.
+fn is_named(requirements: &Requirements, kind: &InstanceType) -> bool {
+    let named = requirements.get(names::INSTANCE_TYPE);
+    named.is_none_or(|named| named.allows(&kind.name))
 }
 
 /// Whether the pool of a place has limits that it counts against.
@@ -111,18 +159,13 @@ fn is_limited(index: &Index, place: &Node) -> bool {
 
 /// What a machine has at least, whatever is chosen for its claim: the capacity of the smallest type that it names and that
 /// has room for what it asks for. Until something is chosen, limits are counted with that.
-fn least(claim: &NodeClaim, place: &Node, types: &Types) -> Resources {
-    let is_open = claim.allocation().is_none();
-    let types = place.pool.as_ref().and_then(|pool| types.get(pool));
-    let (Some(types), true) = (types, is_open) else {
+fn least(claim: &NodeClaim, asked: &Resources, types: &[InstanceType]) -> Resources {
+    if claim.allocation().is_some() {
         return Resources::new();
-    };
+    }
     let requirements = Requirements::from_api(&claim.spec.requirements).unwrap_or_default();
-    let named = requirements.get(names::INSTANCE_TYPE);
-    let can_be = |kind: &&InstanceType| {
-        named.is_none_or(|named| named.allows(&kind.name))
-            && place.allocatable.shortage(&kind.allocatable).is_none()
-    };
+    let can_be =
+        |kind: &&InstanceType| is_named(&requirements, kind) && asked.shortage(&kind.allocatable).is_none();
     let size = |kind: &&InstanceType| {
         (
             kind.capacity.get(CPU),
@@ -152,7 +195,8 @@ fn laden(index: &Index, storage: &Storage, daemons: &Daemons<'_>, mut place: Nod
         }
     }
     if let Some(limits) = index.volume_limits.get(&name) {
-        place.volume_limits = limits.clone();
+        let limits = limits.iter().map(|(driver, limit)| (driver.clone(), *limit));
+        place.volume_limits.extend(limits);
     }
     place
 }

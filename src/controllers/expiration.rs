@@ -46,11 +46,13 @@ async fn expire(context: &Context) -> kube::Result<Duration> {
     };
     for claim in due {
         let limit = claim.spec.expire_after.as_deref().unwrap_or_default();
+        let born = claim.metadata.creation_timestamp.as_ref();
+        let born = born.map(|born| born.0.to_string()).unwrap_or_default();
         let story = Story {
             kind: Kind::Normal,
             reason: names::REASON_EXPIRED,
             action: "Delete",
-            note: format!("it has lived for {limit}"),
+            note: format!("it has lived since {born}, and its expireAfter is {limit}"),
             transition: String::new(),
         };
         if removal::delete_claim(context, claim, story).await? == Judged::Deleted {

@@ -15,21 +15,26 @@ use crate::clock::later;
 /// a usual drain takes a minute or two. Were it counted for longer, a few such claims would end a pool's expiry for ever.
 const LEAVES_WITHIN: Duration = Duration::from_mins(10);
 
+/// So long a Node may work at least once it is ready, as the least `expireAfter` of a pool. A limit that is over before a
+/// slow Node is ready would have its machine given back unused, and its successor's too.
+const WORKS_MIN: Duration = Duration::from_mins(5);
+
 /// When a claim has lived as long as it may; `None` for one that may live for ever, or whose limit cannot be read.
 ///
-/// One whose Node was never ready for work is given the time that joining may take: with a limit of a few seconds its
-/// machine would be bought and given back without anybody having used it.
+/// One whose Node was never ready for work is given the time that joining may take, and one whose Node became so late
+/// some time to work within that: else machines would be bought and given back without anybody having used them.
 pub fn expires_at(claim: &NodeClaim) -> Option<Timestamp> {
     let born = claim.metadata.creation_timestamp.as_ref()?;
-    match parse_expiry(claim.spec.expire_after.as_deref()?)? {
-        Expiry::After(length) if claim.is(names::NODE_INITIALIZED) => Some(later(born.0, length)),
-        Expiry::After(length) => Some(later(born.0, length.max(joining_max()))),
-        Expiry::Never => None,
-    }
+    let Expiry::After(length) = parse_expiry(claim.spec.expire_after.as_deref()?)? else {
+        return None;
+    };
+    let (due, latest) = (later(born.0, length), later(born.0, length.max(joining_max())));
+    let ready = claim.since(names::NODE_INITIALIZED);
+    Some(ready.map_or(latest, |ready| due.max(later(ready, WORKS_MIN).min(latest))))
 }
 
 /// The longest way of a claim to a Node that is ready for work: an hour. Counted from the claim's birth, which the API
-/// server stamped, and not from its conditions, which bear the times of a clock that may have been wrong.
+/// server stamped. Its conditions bear the times of a clock that may have been wrong, so no claim lives longer by them.
 fn joining_max() -> Duration {
     let usual = Limits::USUAL;
     usual.launch_gpu + usual.registration + usual.initialization
@@ -108,10 +113,10 @@ mod tests {
         assert_eq!(names_of(&claims, "2026-11-16T22:00:00Z"), ["a"]);
     }
 
-    /// Its Node is ready for work.
-    fn initialized(mut claim: NodeClaim) -> NodeClaim {
+    /// Its Node is ready for work since then.
+    fn initialized(mut claim: NodeClaim, since: &str) -> NodeClaim {
         let status = json!({"conditions": [{
-            "type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-16T10:03:00Z"}]});
+            "type": "Initialized", "status": "True", "lastTransitionTime": since}]});
         claim.status = serde_json::from_value(status).unwrap();
         claim
     }
@@ -123,9 +128,31 @@ mod tests {
             assert!(names_of(&raw, "2026-11-16T10:59:59Z").is_empty(), "{limit}");
             assert_eq!(names_of(&raw, "2026-11-16T11:00:00Z"), ["a"], "{limit}");
         }
-        let ready = [initialized(claim("a", "p", "2026-11-16T10:00:00Z", "6m"))];
-        assert!(names_of(&ready, "2026-11-16T10:05:59Z").is_empty());
-        assert_eq!(names_of(&ready, "2026-11-16T10:06:00Z"), ["a"]);
+        let claim = claim("a", "p", "2026-11-16T10:00:00Z", "9m");
+        let ready = [initialized(claim, "2026-11-16T10:03:00Z")];
+        assert!(names_of(&ready, "2026-11-16T10:08:59Z").is_empty());
+        assert_eq!(names_of(&ready, "2026-11-16T10:09:00Z"), ["a"]);
+    }
+
+    #[test]
+    fn a_claim_whose_node_became_ready_late_is_given_time_to_work_within_the_time_that_joining_may_take() {
+        for (limit, ready, gone) in [
+            ("0s", "10:20:00", "10:25:00"),
+            ("5m", "10:01:00", "10:06:00"),
+            ("5m", "10:45:00", "10:50:00"),
+            ("48m", "10:45:00", "10:50:00"),
+            ("55m", "10:45:00", "10:55:00"),
+            ("5m", "10:58:00", "11:00:00"),
+            ("2h", "11:59:00", "12:00:00"),
+            // By a clock that was ahead, and by one that was behind.
+            ("5m", "23:00:00", "11:00:00"),
+            ("5m", "03:00:00", "10:05:00"),
+        ] {
+            let at = |time: &str| format!("2026-11-16T{time}Z").parse::<Timestamp>().unwrap();
+            let raw = claim("a", "p", "2026-11-16T10:00:00Z", limit);
+            let ready = initialized(raw, &at(ready).to_string());
+            assert_eq!(expires_at(&ready), Some(at(gone)), "{limit}, {ready:?}");
+        }
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub(super) enum Left {
     Reach,
 }
 
-/// What is left of each resource, for each bin and at most for each block.
+/// What is left of each resource, for each bin and at most for each block. Where daemons take more than there is nothing is
+/// left, and not less: whoever asks for nothing has room there, as for the kube-scheduler.
 #[derive(Clone, Debug, Default)]
 struct Room {
     /// By block, then resource, then bin; where a block has no bin yet, less than anybody asks for.
@@ -71,7 +72,7 @@ impl Bins {
         for (room, left) in [(&mut self.slack, slack), (&mut self.reach, reach)] {
             if bin.is_multiple_of(BLOCK) {
                 room.of_bin.extend(left.iter().map(|_| [i64::MIN; BLOCK]));
-                room.of_block.extend_from_slice(left);
+                room.of_block.extend(left.iter().map(|left| (*left).max(0)));
                 room.loose.push(false);
             }
             room.put(self.width, bin, left);
@@ -157,8 +158,9 @@ impl Room {
         let of_block = bin / BLOCK * width..(bin / BLOCK + 1) * width;
         let columns = self.of_bin[of_block.clone()].iter_mut();
         for ((column, most), left) in columns.zip(&mut self.of_block[of_block]).zip(left) {
-            column[bin % BLOCK] = *left;
-            *most = (*most).max(*left);
+            let left = (*left).max(0);
+            column[bin % BLOCK] = left;
+            *most = (*most).max(left);
         }
     }
 }
@@ -182,5 +184,23 @@ mod tests {
         assert!(!bins.block_may_fit(Left::Slack, 0, &[63]));
         bins.set(2, &[99], &[99]);
         assert!(bins.block_may_fit(Left::Reach, 0, &[99]));
+    }
+
+    #[test]
+    fn whoever_asks_for_nothing_of_what_is_overdrawn_has_room_where_there_is_a_bin() {
+        let mut bins = Bins::new(2);
+        bins.push(0, 0, &[-5, 9], &[-5, 9]);
+        bins.push(0, 0, &[3, 9], &[3, 9]);
+        bins.set(1, &[-1, 2], &[-1, 2]);
+        bins.mend(Left::Slack, 0);
+        for (wanted, there) in [([0, 2], 0b11), ([0, 3], 0b01), ([1, 2], 0b00)] {
+            let found = bins.fitting(Left::Slack, 0, u64::MAX, &wanted);
+            assert_eq!(found, there, "{wanted:?}");
+            assert_eq!(
+                bins.block_may_fit(Left::Slack, 0, &wanted),
+                there != 0,
+                "{wanted:?}"
+            );
+        }
     }
 }

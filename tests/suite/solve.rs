@@ -243,6 +243,19 @@ fn a_pool_that_the_controller_refuses_is_bad_input() {
 }
 
 #[test]
+fn a_pool_whose_budget_begins_nobody_knows_when_is_warned_of_and_planned_with() {
+    let budgets = "[{nodes: \"1\", schedule: 99 99 * * *, duration: 1h}]";
+    let disruption = format!("spec:\n  disruption: {{consolidateAfter: 0s, budgets: {budgets}}}\n  limits");
+    let unread = POOL.replace("spec:\n  limits", &disruption);
+    let output = solve(&format!("{unread}{CLASS}{}", pod("a", "")), &[]);
+    let (said, told) = (stdout(&output), stderr(&output));
+    assert!(output.status.success(), "{said} {told}");
+    assert!(said.contains("1 node to buy"), "{said}");
+    let warned = "NodePool default is not valid, but makes nodes: spec.disruption.budgets[0].schedule: ";
+    assert!(told.contains(warned), "{told}");
+}
+
+#[test]
 fn a_pool_of_another_provider_is_passed_over_although_its_class_has_the_name_of_ours() {
     let ours = "{group: karpenter-ibm.sh, kind: IBMNodeClass, name: default}";
     let foreign = POOL.replace(

@@ -257,6 +257,7 @@ fn a_budget_whose_schedule_no_cron_reads_is_blamed_by_its_place() {
     let pool = with_disruption(&json!({}), &json!({"consolidateAfter": "0s", "budgets": budgets}));
     assert_eq!(pool.validate(), Ok(()));
     assert_eq!(runtime_fields(&pool), ["spec.disruption.budgets[1].schedule"]);
+    assert_eq!(pool.validate_supply(), Ok(()), "nodes can be made all the same");
 }
 
 #[test]

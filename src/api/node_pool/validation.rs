@@ -63,8 +63,18 @@ impl NodePool {
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 
-    /// What a CRD cannot express, upstream's runtime rules among it; a pool that fails here is not ready.
+    /// What a CRD cannot express, upstream's runtime rules among it.
     pub fn validate_runtime(&self) -> Result<(), Vec<Violation>> {
+        let mut found = self.validate_supply().err().unwrap_or_default();
+        let mut schedules = Violations::default();
+        self.spec.runtime_schedules(Field::root("spec"), &mut schedules);
+        found.extend(schedules.verdict().err().unwrap_or_default());
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+
+    /// The same, but for what only says when nodes may be given back: a pool that fails here is not ready. With a schedule
+    /// that nobody can read nodes are made all the same, and none is given back for a reason that asks budgets.
+    pub fn validate_supply(&self) -> Result<(), Vec<Violation>> {
         let mut found = Violations::default();
         let spec = Field::root("spec");
         let template = spec.at("template");
@@ -95,7 +105,6 @@ impl NodePool {
             );
         }
         self.spec.runtime_amounts(spec, &mut found);
-        self.spec.runtime_schedules(spec, &mut found);
         found.verdict()
     }
 }

@@ -130,7 +130,7 @@ fn usable(pool: &NodePool, sold: &Sold) -> Result<Arc<Vec<InstanceType>>, Unusab
     if pool.spec.replicas.is_some() {
         return Err(Unusable::PassedOver("it has a fixed number of nodes".to_owned()));
     }
-    let verdict = readiness::validity(pool).map_or_else(Verdict::Invalid, |()| Verdict::Ready);
+    let verdict = readiness::usability(pool).map_or_else(Verdict::Invalid, |()| Verdict::Ready);
     if let Some(why) = readiness::closed(pool, &verdict) {
         return Err(Unusable::Closed(why));
     }

@@ -175,7 +175,7 @@ impl Reader {
             "NodePool" => {
                 let pool: NodePool = typed(written, origin, value)?;
                 if readiness::is_ours(&pool) {
-                    readiness::validity(&pool).map_err(|violations| origin.violated(&violations))?;
+                    readiness::usability(&pool).map_err(|violations| origin.violated(&violations))?;
                 }
                 all.pools.push(pool);
                 self.pools.push(origin.clone());

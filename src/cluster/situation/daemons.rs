@@ -42,7 +42,12 @@ fn daemon(uid: &str, name: &str, cpu: &str) -> ApiPod {
 
 /// Whether a pod that waits is planned for what is there, and not for a new machine.
 fn finds_a_place(mut index: Index, cpu: &str) -> bool {
-    let types: Types = [("p".to_owned(), Arc::new(vec![kind_of("large", 8)]))].into();
+    let of = |name: &str| {
+        let (mut kind, linux) = (kind_of(name, 8), crate::model::Values::one_of(["linux"]));
+        kind.requirements.narrow(names::OS, &linux);
+        kind
+    };
+    let types: Types = [("p".to_owned(), Arc::new(vec![of("large"), of("other")]))].into();
     index.apply(&limited_pool("100"));
     index.apply_pod(&asking(pod("waits", None), cpu));
     let situation = index.situation(&types, &BTreeSet::new(), now());
@@ -120,7 +125,10 @@ fn what_a_claim_that_nothing_was_chosen_for_asks_for_its_daemons_is_promised_to_
     let asked = json!({"spec": {"resources": {"requests": {"cpu": "2", "pods": "3"}}}});
     let on_its_way = || index(&[pod("first", None)], &[claim("c", "first", &asked)]);
     assert!(finds_a_place(on_its_way(), "1"), "nothing else will be there");
-    let mut with_daemon = on_its_way();
-    with_daemon.apply(&daemon_set("log", "500m", &json!({})));
-    assert!(!finds_a_place(with_daemon, "1"));
+    let linux = json!({"nodeSelector": {names::OS: "linux"}});
+    for fields in [json!({}), linux] {
+        let mut with_daemon = on_its_way();
+        with_daemon.apply(&daemon_set("log", "500m", &fields));
+        assert!(!finds_a_place(with_daemon, "1"), "{fields}");
+    }
 }

@@ -268,6 +268,49 @@ fn what_was_chosen_for_a_claim_says_what_its_node_will_have_before_it_is_there()
     assert_eq!(node.volume_limits.get("d"), Some(&12), "until its driver says so");
 }
 
+/// Drivers register one after the other, some of them minutes after the kubelet has.
+#[test]
+fn until_its_node_is_ready_for_work_a_machine_attaches_what_its_type_can_where_its_drivers_do_not_say_otherwise()
+ {
+    let mut kind = kind_of("bxf-4x16", 4);
+    kind.volume_limits = [("d".to_owned(), 12)].into();
+    let types: Types = [("p".to_owned(), Arc::new(vec![kind]))].into();
+    let allocated = json!({"status": {
+        "allocation": {
+            "profile": "bxf-4x16", "zone": "z", "capacityType": "spot", "subnet": "s", "attempt": 1,
+            "instanceName": "i", "since": "2026-11-16T09:59:00Z",
+        },
+        "conditions": [{"type": "Registered", "status": "True", "lastTransitionTime": "2026-11-16T09:59:30Z"}],
+    }});
+    let limits = |drivers: &[(&str, u32)], labels: &Value| -> Vec<(String, u32)> {
+        let mut index = index(&[], &[claim("c", "", &allocated)]);
+        let node = json!({"metadata": {"name": "c", "labels": labels}});
+        let node: k8s_openapi::api::core::v1::Node = serde_json::from_value(node).unwrap();
+        index.apply(&node);
+        let driver = |(name, count): &(&str, u32)| json!({"name": name, "nodeID": "c", "allocatable": {"count": count}});
+        let drivers: Vec<Value> = drivers.iter().map(driver).collect();
+        let csi = json!({"metadata": {"name": "c"}, "spec": {"drivers": drivers}});
+        let csi: k8s_openapi::api::storage::v1::CSINode = serde_json::from_value(csi).unwrap();
+        index.apply(&csi);
+        let situation = index.situation(&types, &BTreeSet::new(), now());
+        let node = &situation.snapshot.nodes[0];
+        assert_eq!(node.kind, NodeKind::Node);
+        node.volume_limits.clone().into_iter().collect()
+    };
+    let said = |all: &[(&str, u32)]| -> Vec<(String, u32)> {
+        all.iter()
+            .map(|(driver, limit)| ((*driver).to_owned(), *limit))
+            .collect()
+    };
+    let begins = json!({names::NODE_POOL: "p", names::REGISTERED: "true"});
+    let mut ready = begins.clone();
+    ready[names::INITIALIZED] = json!("true");
+    assert_eq!(limits(&[], &begins), said(&[("d", 12)]));
+    assert_eq!(limits(&[("e", 3)], &begins), said(&[("d", 12), ("e", 3)]));
+    assert_eq!(limits(&[("d", 7)], &begins), said(&[("d", 7)]));
+    assert_eq!(limits(&[("e", 3)], &ready), said(&[("e", 3)]));
+}
+
 pub(super) fn kind_of(name: &str, cpu: i64) -> crate::model::InstanceType {
     let mut requirements = crate::model::Requirements::new();
     requirements.narrow(names::INSTANCE_TYPE, &crate::model::Values::one_of([name]));

@@ -2,14 +2,18 @@
 //!
 //! Of the last four machines that joined, or were given up before they did, two failures are too many. What was found
 //! stands in the pool's condition, and is carried on from there after a restart, as upstream; which machines told it is
-//! memory. Pool and class as they were before a change say nothing of how they are now.
+//! memory. A template and a class as they were before a change say nothing of how they are now. A change of limits, weight
+//! or replicas changes no machine: what was found still holds, unless it came while nobody looked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kube::ResourceExt;
 
 use super::status;
-use crate::api::{Condition, IBMNodeClass, NodeClaim, NodePool, names};
+use crate::api::{
+    Condition, IBMNodeClass, NODE_CLASS_HASH_VERSION, NODE_POOL_HASH_VERSION, NodeClaim, NodeClaimTemplate,
+    NodePool, names,
+};
 use crate::lifecycle::facts::Facts;
 
 /// So many machines are looked back at.
@@ -32,16 +36,17 @@ pub(super) struct Record(BTreeMap<String, Ring>);
 
 #[derive(Debug)]
 struct Ring {
-    of: Generations,
+    of: Source,
     last: VecDeque<Outcome>,
     /// Claims that are there and were counted, or tell of something else.
     counted: BTreeSet<String>,
 }
 
-/// Which pool and which class machines are bought from. What was found of others says nothing of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Generations {
-    pool: Option<i64>,
+/// What machines are made of. What was found of others says nothing of these. Of a class everything counts: what its hash
+/// leaves out, like subnets and security groups, decides whether machines join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Source {
+    template: NodeClaimTemplate,
     class: Option<i64>,
 }
 
@@ -62,17 +67,19 @@ impl Record {
         class: Option<&IBMNodeClass>,
         claims: &[&NodeClaim],
     ) -> Option<Health> {
-        let of = Generations {
-            pool: pool.metadata.generation,
+        let of = Source {
+            template: pool.spec.template.clone(),
             class: class.and_then(|class| class.metadata.generation),
         };
         let uid = pool.uid().unwrap_or_default();
-        if self.0.get(&uid).is_none_or(|ring| ring.of != of) {
-            let known = status::registration_known(pool, class);
+        let is_same = self.0.get(&uid).map(|ring| ring.of == of);
+        if is_same != Some(true) {
+            // Where it was seen to change, the condition tells of what it was.
+            let known = status::registration_known(pool, class).filter(|_| is_same.is_none());
             self.0.insert(uid.clone(), Ring::begin(of, known, claims));
         }
         let ring = self.0.get_mut(&uid)?;
-        ring.count(claims, |claim| is_from(claim, pool));
+        ring.count(claims, |claim| is_from(claim, pool, class));
         ring.health()
     }
 
@@ -86,7 +93,7 @@ impl Ring {
     /// Carries on what the condition says. Machines whose outcome is known by now told it before: they are part of that,
     /// or of what no longer holds. Where nothing is known of pool and class as they are, what was bought by now was
     /// bought from what they were.
-    fn begin(of: Generations, known: Option<&Condition>, claims: &[&NodeClaim]) -> Self {
+    fn begin(of: Source, known: Option<&Condition>, claims: &[&NodeClaim]) -> Self {
         let failed = |it: &Condition| Outcome::Failed(it.message.clone().unwrap_or_default());
         let last = match known {
             Some(it) if it.status == "True" => vec![Outcome::Joined],
@@ -150,11 +157,19 @@ fn is_bought(claim: &NodeClaim) -> bool {
     has_id || claim.is_launched()
 }
 
-/// Whether a claim was made from the pool as it is now, as far as it bears its hash. One that waited when the pool
-/// changed is bought as it says itself, so it tells of what the pool was.
-fn is_from(claim: &NodeClaim, pool: &NodePool) -> bool {
-    let stamp = claim.annotations().get(names::NODE_POOL_HASH);
-    stamp.is_none_or(|hash| *hash == pool.hash())
+/// Whether a claim was made from pool and class as they are now, as far as it bears their hashes. One that waited when
+/// they changed is bought as it says itself, so it tells of what they were.
+fn is_from(claim: &NodeClaim, pool: &NodePool, class: Option<&IBMNodeClass>) -> bool {
+    let bears = |(stamp, version): (&str, &str), current: &str, hash: &dyn Fn() -> String| {
+        let stamps = claim.annotations();
+        let is_comparable = stamps.get(version).is_none_or(|version| version == current);
+        let stamp = stamps.get(stamp).filter(|_| is_comparable);
+        stamp.is_none_or(|stamp| *stamp == hash())
+    };
+    let of_pool = (names::NODE_POOL_HASH, names::NODE_POOL_HASH_VERSION);
+    let of_class = (names::NODE_CLASS_HASH, names::NODE_CLASS_HASH_VERSION);
+    bears(of_pool, NODE_POOL_HASH_VERSION, &|| pool.hash())
+        && class.is_none_or(|class| bears(of_class, NODE_CLASS_HASH_VERSION, &|| class.hash()))
 }
 
 #[cfg(test)]
@@ -192,6 +207,10 @@ mod tests {
             }}},
         }))
         .unwrap()
+    }
+
+    fn tainted() -> Value {
+        json!([{"key": "t", "effect": "NoSchedule"}])
     }
 
     fn class(generation: i64, image: &str) -> IBMNodeClass {
@@ -251,7 +270,7 @@ mod tests {
      {
         let first = pool(1, &json!([]));
         let changes = [
-            (pool(2, &json!([])), class(7, "i")),
+            (pool(2, &tainted()), class(7, "i")),
             (first.clone(), class(8, "i")),
         ];
         for (pool, class_now) in changes {
@@ -270,7 +289,7 @@ mod tests {
     fn machines_on_their_way_when_pool_or_class_change_tell_of_what_these_were() {
         let (old, seventh) = (pool(1, &json!([])), class(7, "i"));
         for (pool, class) in [
-            (pool(2, &json!([])), seventh.clone()),
+            (pool(2, &tainted()), seventh.clone()),
             (old.clone(), class(8, "j")),
         ] {
             let mut record = Record::default();
@@ -291,10 +310,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_was_made_from_another_template_says_nothing_of_this_one() {
-        let (old, new) = (
-            pool(1, &json!([])),
-            pool(2, &json!([{"key": "t", "effect": "NoSchedule"}])),
-        );
+        let (old, new) = (pool(1, &json!([])), pool(2, &tainted()));
         let made_from = |pool: &NodePool, uid: &str| {
             let mut claim = failed(uid);
             claim.metadata.annotations = Some([(names::NODE_POOL_HASH.to_owned(), pool.hash())].into());
@@ -307,6 +323,60 @@ mod tests {
         let own = ["c", "d"].map(|uid| made_from(&new, uid));
         let told = record.look(&new, None, &[&own[0], &own[1]]);
         assert!(is_unhealthy(told.as_ref()), "{told:?}");
+    }
+
+    #[test]
+    fn a_change_that_changes_no_machine_takes_nothing_from_what_is_known() {
+        let (mut pool, mut record) = watched();
+        for (at, uid) in ["a", "b"].into_iter().enumerate() {
+            let changed = json!({"cpu": at.to_string()});
+            pool.spec.limits = serde_json::from_value(changed).unwrap();
+            pool.spec.weight = Some(9);
+            pool.metadata.generation = pool.metadata.generation.map(|generation| generation + 1);
+            let told = record.look(&pool, None, &[&failed(uid)]);
+            assert_eq!(is_unhealthy(told.as_ref()), uid == "b", "{told:?}");
+        }
+        pool.spec.template.spec.requirements = serde_json::from_value(json!([
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-south-2"]},
+        ]))
+        .unwrap();
+        assert_eq!(
+            record.look(&pool, None, &[]),
+            None,
+            "others are bought from here on"
+        );
+    }
+
+    /// As after a restart: nobody remembers which claims were there when the class changed.
+    #[test]
+    fn a_claim_whose_machine_was_made_from_another_class_says_nothing_of_this_one() {
+        let (pool, old, mut new) = (pool(1, &json!([])), class(7, "i"), class(8, "i"));
+        new.spec.ssh_keys = Some(vec!["key".to_owned()]);
+        assert_ne!(old.hash(), new.hash());
+        let made_from = |class: &IBMNodeClass, version: &str, uid: &str| {
+            let mut claim = failed(uid);
+            let stamps = [
+                (names::NODE_CLASS_HASH, class.hash()),
+                (names::NODE_CLASS_HASH_VERSION, version.to_owned()),
+            ];
+            let stamps = stamps.map(|(key, value)| (key.to_owned(), value));
+            claim.metadata.annotations = Some(stamps.into());
+            claim
+        };
+        let told = |class: &IBMNodeClass, version: &str| {
+            let mut record = Record::default();
+            record.look(&pool, Some(&new), &[]);
+            let both = ["a", "b"].map(|uid| made_from(class, version, uid));
+            record.look(&pool, Some(&new), &[&both[0], &both[1]])
+        };
+        assert_eq!(told(&old, NODE_CLASS_HASH_VERSION), None);
+        let own = told(&new, NODE_CLASS_HASH_VERSION);
+        assert!(is_unhealthy(own.as_ref()), "{own:?}");
+        let unknown = told(&old, "v0");
+        assert!(
+            is_unhealthy(unknown.as_ref()),
+            "hashes of two kinds are not compared"
+        );
     }
 
     fn with_condition(mut pool: NodePool, status: &str, generation: i64) -> NodePool {

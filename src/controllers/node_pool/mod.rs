@@ -152,8 +152,8 @@ async fn write_status(
         .with(|index| status::used(index, &known.name_any()));
     let now = context.clock.now();
     let wanted = |pool: &NodePool| {
-        // What was found of a pool says nothing of what somebody has made of it since.
-        let health = health.filter(|_| pool.metadata.generation == known.metadata.generation);
+        // What was found of a template says nothing of what somebody has made of it since.
+        let health = health.filter(|_| pool.spec.template == known.spec.template);
         status::status(pool, class, &used, health.cloned(), now)
     };
     if wanted(known) == status::owned(known) {

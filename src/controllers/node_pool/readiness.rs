@@ -67,7 +67,7 @@ pub fn judge(pool: &NodePool, class: Option<&IBMNodeClass>) -> Verdict {
     if !is_ours(pool) {
         return Verdict::Foreign;
     }
-    if let Err(violations) = validity(pool) {
+    if let Err(violations) = usability(pool) {
         return Verdict::Invalid(violations);
     }
     match class_problem(class) {
@@ -85,8 +85,26 @@ pub fn is_ours(pool: &NodePool) -> bool {
 /// What is wrong with how a pool is written: what an API server with our definitions refuses, and what it cannot see.
 /// Both are asked, since the object may have been stored under other definitions.
 pub fn validity(pool: &NodePool) -> Result<(), Vec<Violation>> {
+    judged(pool, pool.validate_runtime())
+}
+
+/// What of it keeps nodes from being made. The schedule of a budget that cannot be read does not: it says when nodes may
+/// be given back.
+pub fn usability(pool: &NodePool) -> Result<(), Vec<Violation>> {
+    judged(pool, pool.validate_supply())
+}
+
+/// What is wrong with a pool although nodes can be made from it.
+pub fn doubts(pool: &NodePool) -> Vec<Violation> {
+    let closing = usability(pool).err().unwrap_or_default();
+    let mut all = validity(pool).err().unwrap_or_default();
+    all.retain(|violation| !closing.contains(violation));
+    all
+}
+
+fn judged(pool: &NodePool, beyond_crd: Result<(), Vec<Violation>>) -> Result<(), Vec<Violation>> {
     let mut found = pool.validate().err().unwrap_or_default();
-    found.extend(pool.validate_runtime().err().unwrap_or_default());
+    found.extend(beyond_crd.err().unwrap_or_default());
     let requirements = &pool.spec.template.spec.requirements;
     match Requirements::from_api(requirements) {
         Ok(all) if all.iter().any(|(_, values)| values.is_never()) => {
@@ -312,13 +330,28 @@ mod tests {
             json!({"limits": {"cpu": "-1"}}),
             json!({"limits": {"cpu": "many"}}),
             json!({"disruption": {"budgets": [{"nodes": "101%"}]}}),
-            json!({"disruption": {"consolidateAfter": "0s", "budgets": [
-                {"nodes": "1", "schedule": "99 99 * * *", "duration": "1h"}]}}),
             json!({"template": {"spec": {"expireAfter": "0s"}}}),
         ];
         for spec in bad {
             let verdict = judge(&pool(&spec), Some(&class("True")));
             assert!(matches!(verdict, Verdict::Invalid(_)), "{spec}: {verdict:?}");
+            assert_eq!(doubts(&pool(&spec)), [], "{spec}");
         }
+    }
+
+    #[test]
+    fn a_budget_that_begins_nobody_knows_when_is_told_and_keeps_no_node_from_being_made() {
+        let budgets = json!([{"nodes": "1", "schedule": "99 99 * * *", "duration": "1h"}]);
+        let mut unread = pool(&json!({"disruption": {"consolidateAfter": "0s", "budgets": budgets}}));
+        assert_eq!(judge(&unread, Some(&class("True"))), Verdict::Ready);
+        let found = validity(&unread).unwrap_err();
+        assert_eq!(found[0].field, "spec.disruption.budgets[0].schedule");
+        assert_eq!(doubts(&unread), found);
+        unread.spec.limits = serde_json::from_value(json!({"cpu": "-1"})).unwrap();
+        let Verdict::Invalid(closing) = judge(&unread, Some(&class("True"))) else {
+            panic!("a limit below nothing closes it");
+        };
+        assert_eq!(closing[0].field, "spec.limits[cpu]");
+        assert_eq!((closing.len(), doubts(&unread)), (1, found));
     }
 }

@@ -7,6 +7,7 @@ use super::super::class::requirements_of;
 use super::super::plan::{Refusal, Where, Why};
 use super::super::run::{Known, Run};
 use super::obstacle_why;
+use super::pool::lacks;
 use crate::model::Requirements;
 use crate::model::host_port;
 use crate::model::requirements::Conflict;
@@ -55,8 +56,9 @@ fn rank(run: &mut Run<'_, '_>, class: usize, bin: usize) -> (u8, i64) {
         return (2, 0);
     }
     let left = run.bins.left(Left::Slack, bin).zip(&of.requests);
-    let short: i64 = left
-        .map(|(left, wanted)| (wanted - left).max(0).saturating_mul(1000) / (*wanted).max(1))
+    let lacking = left.filter(|(left, wanted)| lacks(**wanted, *left));
+    let short: i64 = lacking
+        .map(|(left, wanted)| (wanted - left).saturating_mul(1000) / wanted)
         .sum();
     if short > 0 { (3, -short) } else { (4, 0) }
 }
@@ -85,7 +87,7 @@ fn refusal(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
         return Why::VolumeLimit { driver, limit };
     }
     let left: Vec<i64> = run.bins.left(Left::Slack, bin).collect();
-    if let Some(dim) = (0..left.len()).find(|dim| of.requests[*dim] > left[*dim]) {
+    if let Some(dim) = (0..left.len()).find(|dim| lacks(of.requests[*dim], left[*dim])) {
         let resource = run.problem.dims.names()[dim].clone();
         let free = node.allocatable.get(&resource) - node.used.get(&resource);
         return Why::Resource {

@@ -55,7 +55,7 @@ pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> W
 }
 
 /// Whoever asks for nothing lacks nothing, even where daemons take more than there is.
-fn lacks(wanted: i64, room: i64) -> bool {
+pub(super) fn lacks(wanted: i64, room: i64) -> bool {
     wanted > 0 && wanted > room
 }
 
@@ -80,9 +80,26 @@ fn conflict(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, own: ReqId, asked: &[ReqI
     if let Some(conflict) = places.find_map(|nodes| clash(space.bits(*nodes), meaning(nodes))) {
         return Why::VolumePlace(conflict);
     }
-    Why::NoType {
-        wanted: "the labels that its volumes need".to_owned(),
+    match torn(run, pod).filter(|_| asked.is_empty()) {
+        Some(conflict) => Why::VolumePlace(conflict),
+        None => Why::NoType {
+            wanted: "the labels that its volumes need".to_owned(),
+        },
     }
+}
+
+/// The label that the pod itself asks to be something else than one of its volumes needs, wherever that can be.
+fn torn(run: &Run<'_, '_>, pod: &Pod) -> Option<Conflict> {
+    let storage = &run.problem.snapshot.storage;
+    let needs = pod.volumes.iter();
+    let needs = needs.filter_map(|volume| storage.needs(&pod.namespace, volume).ok());
+    let places: Vec<Vec<Requirements>> = needs.map(|needs| needs.nodes).collect();
+    let apart = |term: &Requirements, places: &Vec<Requirements>| {
+        let conflicts: Option<Vec<Conflict>> = places.iter().map(|place| term.conflict(place)).collect();
+        conflicts?.into_iter().next()
+    };
+    let mut terms = pod.node_terms.iter().rev();
+    terms.find_map(|term| places.iter().find_map(|places| apart(term, places)))
 }
 
 /// The types that have the labels and are sold somewhere that is allowed, whether they can be had now or not.

@@ -251,7 +251,7 @@ impl Run<'_, '_> {
         let room = self.problem.templates[claim.template].room(kind);
         let requests = &self.problem.classes[class].requests;
         let part = |dim: usize| {
-            let rest = room[dim] - claim.used[dim] - requests[dim];
+            let rest = (room[dim] - claim.used[dim] - requests[dim]).max(0);
             rest.saturating_mul(1000) / room[dim].max(1)
         };
         part(0) + part(1)

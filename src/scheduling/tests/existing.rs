@@ -82,6 +82,23 @@ fn pods_on_a_node_take_their_room_and_ports() {
     );
 }
 
+/// As the kube-scheduler does: it passes over resources that a pod asks nothing of. Every pod counts as one.
+#[test]
+fn whoever_asks_for_nothing_of_what_daemons_take_beyond_what_there_is_goes_there_all_the_same() {
+    let memory = json!({"containers": [{"name": "c", "resources": {"requests": {"memory": "1Gi"}}}]});
+    let with = |there: Node| cluster().node(there).daemon(pod("d", "4"));
+    let base = with(node("n", 2, &[]));
+    let asking = pods(3, |name| pod_with(name, "0", &memory));
+    let solved = base.clone().with(asking.clone()).solve();
+    assert_eq!((solved.places()["n"].len(), solved.claims()), (3, 0));
+    let some = base.with([pod("p", "1m")]).solve();
+    assert_eq!(some.place("p").as_deref(), Some("new-0"));
+    let mut few = node("n", 2, &[]);
+    few.allocatable.set(PODS, 2);
+    let solved = with(few).with(asking).solve();
+    assert_eq!(solved.places()["n"].len(), 1, "the daemon is the other");
+}
+
 #[test]
 fn labels_and_taints_of_a_node_are_strict() {
     let labelled_node = node("n", 4, &[("team", "a")]);

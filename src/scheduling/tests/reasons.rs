@@ -49,6 +49,22 @@ fn a_label_that_volumes_need_is_named_as_theirs() {
 }
 
 #[test]
+fn a_label_that_a_pod_asks_for_otherwise_than_its_volumes_is_named() {
+    let volumes: [(&str, &[&str]); 3] = [("any", &["z1", "z2"]), ("far", &["z2", "z3"]), ("none", &[])];
+    let asks = |zone: &str| {
+        let mut pod = mounts("p", &["none", "any", "far"]);
+        let selector = json!({ZONES: zone});
+        pod.spec.as_mut().unwrap().node_selector = serde_json::from_value(selector).unwrap();
+        with(storage(&volumes)).with([pod])
+    };
+    assert!(asks("z2").solve().all_placed());
+    assert_eq!(
+        words(&asks("z1")),
+        ["NodePool default: its volumes need label topology.kubernetes.io/zone in [z2], but it is in [z1]"]
+    );
+}
+
+#[test]
 fn of_places_where_volumes_can_be_one_where_nothing_is_sold_is_not_the_reason() {
     let fields = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]});
     for zones in [["a-nowhere", "z1"], ["z1", "z9-nowhere"]] {
@@ -84,11 +100,17 @@ fn whoever_asks_for_nothing_of_a_resource_is_not_told_that_it_is_short() {
     let fields = json!({"containers": [{"name": "c", "resources": {"requests": {"memory": "100Gi"}}}]});
     let told = words(
         &cluster()
+            .node(node("n", 2, &[]))
+            .node(node("o", 1, &[]))
             .daemon(pod("d", "16"))
             .with([pod_with("p", "0", &fields)]),
     );
     assert!(
         told[0].starts_with("NodePool default: memory is short by "),
+        "{told:?}"
+    );
+    assert!(
+        told[1].starts_with("2 nodes, nearest n: memory is short by "),
         "{told:?}"
     );
 }

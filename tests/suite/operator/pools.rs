@@ -81,12 +81,18 @@ async fn what_no_node_can_be_and_what_no_cron_can_read_is_told_of_on_the_pool() 
         world
             .pool("torn", json!({"template": {"spec": {"requirements": both}}}))
             .await;
-        let budgets = json!([{"nodes": "1", "schedule": "99 99 * * *", "duration": "1h"}]);
-        let disruption = json!({"consolidateAfter": "0s", "budgets": budgets});
-        world.pool("unread", json!({"disruption": disruption})).await;
         world.waiting("a", json!({})).await;
         world.clock.sleep(Duration::from_mins(2)).await;
         assert!(world.all_claims().await.is_empty());
+        let budgets = json!([{"nodes": "1", "schedule": "99 99 * * *", "duration": "1h"}]);
+        let disruption = json!({"consolidateAfter": "0s", "budgets": budgets});
+        world.pool("unread", json!({"disruption": disruption})).await;
+        world.until_bought_for().await;
+        world
+            .until("told", Duration::from_mins(1), async || {
+                world.invalid("unread").await.is_some()
+            })
+            .await;
         let told = world.told("NodePoolValidationFailed").await;
         let [(torn, _, two), (unread, _, schedule)] = told.as_slice() else {
             panic!("{told:?}");
@@ -108,13 +114,17 @@ async fn what_no_node_can_be_and_what_no_cron_can_read_is_told_of_on_the_pool() 
                 &json!({"template": {"spec": {"requirements": [zone("us-south-2")]}}}),
             )
             .await;
-        world.until_bought_for().await;
+        world
+            .until("valid", Duration::from_mins(1), async || {
+                world.invalid("torn").await.is_none()
+            })
+            .await;
     }))
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_may_not_live_at_all_goes_only_when_its_node_was_ready_for_work() {
+async fn a_claim_that_may_not_live_at_all_goes_only_when_its_node_was_ready_for_work_for_some_minutes() {
     let world = World::new();
     while_working(world.replica(), async {
         world.claim_that_expires("a", "0s").await;
@@ -126,6 +136,8 @@ async fn a_claim_that_may_not_live_at_all_goes_only_when_its_node_was_ready_for_
         world.join("a").await;
         world.until_registered("a").await;
         world.make_ready("a").await;
+        world.clock.sleep(Duration::from_mins(4)).await;
+        assert!(world.told("Expired").await.is_empty(), "it works");
         world.until_gone("a").await;
         assert_eq!(world.told("Expired").await.len(), 1);
         assert!(world.cloud.instances().is_empty());

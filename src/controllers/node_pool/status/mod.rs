@@ -10,7 +10,7 @@ use crate::cluster::Index;
 use crate::controllers::conditions::{self, said};
 use crate::controllers::events::{Kind, Story};
 use crate::controllers::node_pool::health::Health;
-use crate::controllers::node_pool::readiness::{ClassProblem, class_problem, validity};
+use crate::controllers::node_pool::readiness::{ClassProblem, class_problem, usability, validity};
 use crate::controllers::provisioning::claim::written;
 use crate::lifecycle::facts::Facts;
 use crate::model::Node;
@@ -21,6 +21,9 @@ use crate::resources::{Resources, quantity_of};
 const NODES: &str = "nodes";
 /// What a message of a condition may have at most is 32,768 characters; nobody reads more than this.
 const MESSAGE_MAX: usize = 2000;
+/// What is said while too little is known. Machines may have joined before pool or class changed.
+const TOO_LITTLE: &str = "no machine that was bought from NodePool and IBMNodeClass as they are has joined yet, and fewer \
+                          than two have failed to";
 /// Why a pool is not valid: its own words, in the condition and in the event about it.
 const INVALID: &str = "NodePoolValidationFailed";
 
@@ -60,7 +63,8 @@ pub(in crate::controllers::node_pool) fn status(
 ) -> NodePoolStatus {
     let valid = validation(validity(pool).err());
     let class_ready = class_condition(pool, class_problem(class));
-    let ready = ready(&[&valid, &class_ready]);
+    let usable = validation(usability(pool).err());
+    let ready = ready(&[&usable, &class_ready]);
     let (registration, generation) = registration(pool, class, health);
     NodePoolStatus {
         nodes: Some(used.get(NODES)),
@@ -156,10 +160,7 @@ fn registration(
         (Some(Health::Healthy), _) => said(type_, "True", "RegistrationSucceeded", String::new()),
         (Some(Health::Unhealthy(why)), _) => said(type_, "False", "RegistrationFailed", shortened(why)),
         (None, Some(known)) => known.clone(),
-        (None, None) => {
-            let message = "no machine has joined or failed to join yet".to_owned();
-            said(type_, "Unknown", "AwaitingReconciliation", message)
-        }
+        (None, None) => said(type_, "Unknown", "AwaitingReconciliation", TOO_LITTLE.to_owned()),
     };
     (found, generation)
 }

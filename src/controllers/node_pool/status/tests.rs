@@ -54,10 +54,13 @@ fn what_was_found_about_joining_stands_until_pool_or_class_change() {
     };
     let of = |status: &Value| {
         let after = super::status(&pool(status), None, &Resources::new(), None, now());
-        told(&after, "NodeRegistrationHealthy").0
+        let it = condition(&after, "NodeRegistrationHealthy").unwrap().clone();
+        (it.status, it.message.unwrap())
     };
-    assert_eq!(of(&found(3)), "True");
-    assert_eq!(of(&found(2)), "Unknown");
+    assert_eq!(of(&found(3)), pair("True", ""));
+    let (status, message) = of(&found(2));
+    assert_eq!(status, "Unknown");
+    assert!(message.contains("as they are"), "others have joined: {message}");
 }
 
 #[test]
@@ -144,6 +147,31 @@ fn what_machines_tell_about_joining_is_said_for_the_class_as_it_is_now() {
         ("Unknown".to_owned(), Some(8)),
         "of another class nothing is known"
     );
+}
+
+#[test]
+fn a_pool_that_is_not_valid_for_its_budgets_alone_is_told_so_and_ready() {
+    let class: IBMNodeClass = serde_json::from_value(json!({
+        "metadata": {"name": "default", "generation": 7},
+        "spec": {"region": "us-south", "vpc": "v", "image": "i"},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "reason": "Ready", "message": "", "observedGeneration": 7,
+            "lastTransitionTime": "2026-11-16T10:00:00Z",
+        }]},
+    }))
+    .unwrap();
+    let budgets = json!([{"nodes": "1", "schedule": "99 99 * * *", "duration": "1h"}]);
+    let mut unread = pool(&json!({}));
+    let disruption = json!({"consolidateAfter": "0s", "budgets": budgets});
+    unread.spec.disruption = serde_json::from_value(disruption).unwrap();
+    let after = status(&unread, Some(&class), &Resources::new(), None, now());
+    assert_eq!(told(&after, "ValidationSucceeded").0, "False");
+    assert_eq!(told(&after, "Ready"), pair("True", "Ready"));
+    assert!(news(&unread, &after).is_some());
+    let limits = json!({"cpu": "-1"});
+    unread.spec.limits = serde_json::from_value(limits).unwrap();
+    let after = status(&unread, Some(&class), &Resources::new(), None, now());
+    assert_eq!(told(&after, "Ready").0, "False");
 }
 
 #[test]
