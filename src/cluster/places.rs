@@ -137,7 +137,7 @@ fn least(claim: &NodeClaim, place: &Node, types: &Types) -> Resources {
 fn daemons(index: &Index) -> Daemons<'_> {
     let read = index.daemons.iter().filter_map(|(key, daemon)| {
         let daemon = daemon.as_ref().ok()?;
-        Some((key.split_once('/')?, Arc::new(daemon.clone())))
+        Some((key.split_once('/')?, daemon.clone()))
     });
     read.collect()
 }

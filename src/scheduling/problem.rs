@@ -153,7 +153,8 @@ fn dims(snapshot: &Snapshot) -> Dims {
         .classes
         .iter()
         .filter_map(|pod| pod.as_ref().ok());
-    Dims::of(pending.chain(&snapshot.daemons).map(|pod| &pod.requests))
+    let daemons = snapshot.daemons.iter().map(AsRef::as_ref);
+    Dims::of(pending.chain(daemons).map(|pod| &pod.requests))
 }
 
 /// The labels that somebody asks about, and the values that must be told apart.
@@ -167,7 +168,8 @@ fn labels(snapshot: &Snapshot) -> Labels {
         .classes
         .iter()
         .filter_map(|pod| pod.as_ref().ok());
-    for pod in pending.clone().chain(&snapshot.daemons) {
+    let daemons = snapshot.daemons.iter().map(AsRef::as_ref);
+    for pod in pending.clone().chain(daemons) {
         let (own, volumes) = requirements_of(pod, snapshot);
         own.into_iter()
             .chain(&volumes)
