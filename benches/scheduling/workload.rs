@@ -175,10 +175,10 @@ fn node(number: usize, kind: &InstanceType, daemons: &[Arc<Read>]) -> Node {
     let zone = format!("test-zone-{}", number % 3 + 1);
     let labels = [
         ("kubernetes.io/hostname", name.as_str()),
-        ("topology.kubernetes.io/zone", &zone),
+        ("topology.kubernetes.io/zone", zone.as_str()),
         ("karpenter.sh/capacity-type", "on-demand"),
         ("karpenter.sh/nodepool", "default"),
-        ("node.kubernetes.io/instance-type", &kind.name),
+        ("node.kubernetes.io/instance-type", kind.name.as_str()),
         ("kubernetes.io/arch", "amd64"),
         ("kubernetes.io/os", "linux"),
     ];
