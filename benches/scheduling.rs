@@ -1,9 +1,11 @@
 //! How long the scheduler takes, from typed objects in memory to the plan, and what the plan costs.
 //!
 //! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it. `--kind` is `diverse`, `preferences`,
-//! `ignored` (the same pods, whose preferences are not looked at), `ibm`, or one of those where no two pods are alike, to see
-//! what memory they take: `kinds`, `teams`, `hopeless`. `--write FILE` writes the workload as JSON instead, so that another
-//! scheduler can be measured with it; `--peer PROGRAM` lets that program solve it too and compares: see `hack/bench-peer`.
+//! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it. `--kind` is `diverse`, `preferences`,
+//! `ignored` (the same pods, whose preferences are not looked at), `ibm`, `existing` (diverse pods beside 1,000 nodes with
+//! 10,000 pods on them, which no other scheduler is given), or one of those where no two pods are alike, to see what memory
+//! they take: `kinds`, `teams`, `hopeless`. `--write FILE` writes the workload as JSON instead, so that another scheduler
+//! can be measured with it; `--peer PROGRAM` lets that program solve it too and compares: see `hack/bench-peer`.
 //! Without a peer, `--require 30` makes the exit status 1 unless every plan is made within a second and 100 MB, and the
 //! largest workload takes at most 30 times as long as the smallest of its kind. Every plan is audited.
 #![expect(clippy::print_stdout, reason = "a table is what this is for")]
@@ -44,17 +46,19 @@ enum Kind {
     Preferences,
     Ignored,
     Ibm,
+    Existing,
     Kinds,
     Teams,
     Hopeless,
 }
 
 impl Kind {
-    const ALL: [(&str, Self); 7] = [
+    const ALL: [(&str, Self); 8] = [
         ("diverse", Self::Diverse),
         ("preferences", Self::Preferences),
         ("ignored", Self::Ignored),
         ("ibm", Self::Ibm),
+        ("existing", Self::Existing),
         ("kinds", Self::Kinds),
         ("teams", Self::Teams),
         ("hopeless", Self::Hopeless),
@@ -79,6 +83,7 @@ impl Kind {
             Self::Diverse => workload::diverse(pods),
             Self::Preferences | Self::Ignored => workload::preferences(pods),
             Self::Ibm => workload::ibm(pods),
+            Self::Existing => workload::existing(pods),
             Self::Kinds => workload::kinds(pods),
             Self::Teams => workload::teams(pods),
             Self::Hopeless => workload::hopeless(pods),
@@ -160,6 +165,10 @@ fn main() -> ExitCode {
 
 fn run() -> Result<ExitCode, String> {
     let arguments = arguments()?;
+    let is_for_another = arguments.write.is_some() || arguments.peer.is_some();
+    if is_for_another && arguments.what.iter().any(|(kind, _)| *kind == Kind::Existing) {
+        return Err("existing nodes are not written down for another scheduler".to_owned());
+    }
     if let (Some(file), Some((kind, pods))) = (&arguments.write, arguments.what.first()) {
         let json = workload::to_json(&kind.build(*pods)).to_string();
         std::fs::write(file, json).map_err(|error| format!("{file}: {error}"))?;
@@ -180,7 +189,8 @@ fn run() -> Result<ExitCode, String> {
     let diverse = sizes.iter().map(|pods| (Kind::Diverse, *pods));
     let preferences = [Kind::Preferences, Kind::Ignored].map(|kind| (kind, PREFERENCE_PODS));
     let ibm = [1000, 20_000].map(|pods| (Kind::Ibm, pods));
-    let all = diverse.chain(preferences).chain(ibm).collect();
+    let existing = [(Kind::Existing, 1000)];
+    let all = diverse.chain(preferences).chain(ibm).chain(existing).collect();
     let what: Vec<(Kind, usize)> = if arguments.what.is_empty() {
         all
     } else {
@@ -263,7 +273,10 @@ fn snapshot(workload: &Workload) -> Snapshot {
             .chain(&workload.others)
             .cloned()
             .collect(),
+        nodes: workload.nodes.clone(),
         pending: PodSet::of(&workload.pods),
+        bound: PodSet::of(&workload.bound),
+        daemons: workload.daemons.clone(),
         ..Snapshot::default()
     }
 }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use karpenter_ibm::api::CapacityType;
 use karpenter_ibm::ibm::builtin;
-use karpenter_ibm::model::{Availability, InstanceType, Offering, Pool, Requirements, Values};
+use karpenter_ibm::model::node::Arrived;
+use karpenter_ibm::model::pod::{Pod as Read, Reading};
+use karpenter_ibm::model::{Availability, InstanceType, Node, Offering, Pool, Requirements, Values};
 use karpenter_ibm::money::Price;
 use karpenter_ibm::resources::{CPU, MEMORY, PODS, Resources};
 use serde_json::{Value, json};
@@ -22,6 +24,13 @@ const MI: i64 = 1 << 20;
 const LETTERS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 const MILLIS: [i64; 5] = [100, 250, 500, 1000, 1500];
 const MEBIS: [i64; 6] = [100, 256, 512, 1024, 2048, 4096];
+/// Where there are nodes: how many, and how many pods are on them, which leaves most nodes some room.
+const NODES: usize = 1000;
+const BOUND: usize = 10_000;
+/// The processors of each of those nodes.
+const NODE_CPU: usize = 10;
+/// The DaemonSets of which each of those nodes has a pod.
+const DAEMONS: usize = 3;
 
 /// Numbers that look random and are the same everywhere (SplitMix64).
 struct Draws(u64);
@@ -54,6 +63,26 @@ pub(crate) struct Workload {
     pub(crate) pool: Pool,
     /// Other pools, where there are any.
     pub(crate) others: Vec<Pool>,
+    /// The nodes that are there, with what is on them.
+    pub(crate) nodes: Vec<Node>,
+    /// The pods on them, but for daemons.
+    pub(crate) bound: Vec<Pod>,
+    /// The daemons of every node.
+    pub(crate) daemons: Vec<Arc<Read>>,
+}
+
+impl Workload {
+    /// Pods for a cluster without nodes.
+    fn new(pods: Vec<Pod>, types: Vec<InstanceType>) -> Self {
+        Self {
+            pods,
+            pool: pool(types),
+            others: Vec::new(),
+            nodes: Vec::new(),
+            bound: Vec::new(),
+            daemons: Vec::new(),
+        }
+    }
 }
 
 /// Diverse pods and 400 types.
@@ -88,11 +117,7 @@ pub(crate) fn diverse(pods: usize) -> Workload {
     }
     let pod =
         |(number, (labels, spec)): (usize, (Value, Value))| pod(number, &labels, spec, &draws.requests());
-    Workload {
-        pods: all.into_iter().enumerate().map(pod).collect(),
-        pool: pool(types(400)),
-        others: Vec::new(),
-    }
+    Workload::new(all.into_iter().enumerate().map(pod).collect(), types(400))
 }
 
 /// As many kinds of pods as pods: each has a label of its own, and would have no other with it on its node.
@@ -131,11 +156,7 @@ fn each_its_own(pods: usize, spec: impl Fn(&str) -> Value) -> Workload {
         let name = format!("app-{number}");
         pod(number, &json!({"app": name}), spec(&name), &draws.requests())
     };
-    Workload {
-        pods: (0..pods).map(one).collect(),
-        pool: pool(types(400)),
-        others: Vec::new(),
-    }
+    Workload::new((0..pods).map(one).collect(), types(400))
 }
 
 /// Pods that are all the same and would rather be in one zone, each in a zone of its own and each on a node of its own.
@@ -152,18 +173,73 @@ pub(crate) fn preferences(pods: usize) -> Workload {
     });
     let requests = draws.requests();
     let one = |number| pod(number, &labels, json!({"affinity": affinity}), &requests);
-    Workload {
-        pods: (0..pods).map(one).collect(),
-        pool: pool(types(400)),
-        others: Vec::new(),
-    }
+    Workload::new((0..pods).map(one).collect(), types(400))
 }
 
 /// Diverse pods on IBM's own machines, spot and on-demand in three zones.
 pub(crate) fn ibm(pods: usize) -> Workload {
-    Workload {
-        pool: pool(ibm_types()),
-        ..diverse(pods)
+    Workload::new(diverse(pods).pods, ibm_types())
+}
+
+/// Diverse pods beside nodes with as diverse pods on them. Each node has the daemons that it will have.
+pub(crate) fn existing(pods: usize) -> Workload {
+    let mut all = diverse(pods);
+    all.daemons = (0..DAEMONS).filter_map(daemon).map(Arc::new).collect();
+    let kind = &all.pool.types[NODE_CPU - 1];
+    all.nodes = (0..NODES).map(|at| node(at, kind, &all.daemons)).collect();
+    all.bound = diverse(BOUND).pods;
+    for (at, pod) in all.bound.iter_mut().enumerate() {
+        let node = &mut all.nodes[at * NODES / BOUND];
+        pod.metadata.name = Some(format!("bound-{at:05}"));
+        pod.metadata.uid = Some(format!("00000000-0000-4000-9000-{at:012}"));
+        pod.spec.get_or_insert_default().node_name = Some(node.name.clone());
+        if let Ok(read) = Read::read(pod, Reading::Plain) {
+            node.used.add(&read.requests);
+        }
+    }
+    all
+}
+
+fn daemon(number: usize) -> Option<Read> {
+    let labels = json!({"daemon": number.to_string()});
+    let pod = pod(
+        number,
+        &labels,
+        json!({}),
+        &json!({"cpu": "50m", "memory": "64Mi"}),
+    );
+    Read::read(&pod, Reading::Daemon).ok()
+}
+
+/// A node of this type on demand, with its daemons.
+fn node(number: usize, kind: &InstanceType, daemons: &[Arc<Read>]) -> Node {
+    let name = format!("node-{number:04}");
+    let zone = format!("test-zone-{}", number % 3 + 1);
+    let labels = [
+        ("kubernetes.io/hostname", name.as_str()),
+        ("topology.kubernetes.io/zone", zone.as_str()),
+        ("karpenter.sh/capacity-type", "on-demand"),
+        ("karpenter.sh/nodepool", "default"),
+        ("node.kubernetes.io/instance-type", kind.name.as_str()),
+        ("kubernetes.io/arch", "amd64"),
+        ("kubernetes.io/os", "linux"),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut used = Resources::new();
+    daemons.iter().for_each(|daemon| used.add(&daemon.requests));
+    let arrived = |daemon: &Arc<Read>| Arrived {
+        of: daemon.clone(),
+        requests: daemon.requests.clone(),
+    };
+    Node {
+        labels: labels.into(),
+        pool: Some("default".to_owned()),
+        capacity: kind.capacity.clone(),
+        allocatable: kind.allocatable.clone(),
+        used,
+        daemons: daemons.iter().map(arrived).collect(),
+        name,
+        ..Node::default()
     }
 }
 

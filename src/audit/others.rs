@@ -14,8 +14,8 @@ use crate::api::names::HOSTNAME;
 use crate::model::pod::{Firmness, Inclusion, Namespaces, Spread, Term};
 use crate::model::{Pod, PodSet, Requirements, Selector, Snapshot, Toleration};
 
-/// A set of pods that somebody asks about.
-type Group = (Selector, Namespaces);
+/// A set of pods that somebody asks about: those that each of these means.
+type Group = BTreeSet<(Selector, Namespaces)>;
 /// Whose nodes a spread counts: these terms and tolerations, as far as its policies honor them, and those that have all
 /// labels over which the pod must be spread.
 type Scope = (
@@ -78,10 +78,10 @@ impl<'a> Census<'a> {
 
     /// Prepares for everything that a pod asks.
     fn meet(&mut self, pod: &Pod, places: &[Place<'_>]) {
-        let terms = pod.affinity.iter().chain(&pod.anti_affinity);
-        let asked = terms.map(|term| (&term.key, (term.selector.clone(), term.namespaces.clone())));
+        let near = pod.affinity.iter().map(|term| (&term.key, company(pod)));
+        let far = pod.anti_affinity.iter().map(|term| (&term.key, meant(term)));
         let spreads = required(pod).map(|spread| (&spread.key, group_of(pod, spread)));
-        for (key, group) in asked.chain(spreads) {
+        for (key, group) in near.chain(far).chain(spreads) {
             self.positions
                 .entry(key.clone())
                 .or_insert_with(|| positions(places, key));
@@ -158,8 +158,7 @@ impl<'a> Census<'a> {
     fn look_far(&self, at: usize, pod: &Pod) -> Vec<Broken> {
         let mut broken = Vec::new();
         for term in &pod.anti_affinity {
-            let group = (term.selector.clone(), term.namespaces.clone());
-            if self.together(&term.key, at, &self.there[&group]) != Some(0) {
+            if self.together(&term.key, at, &self.there[&meant(term)]) != Some(0) {
                 broken.push((
                     Rule::Far,
                     format!("by {} near to one it must be far from", term.key),
@@ -179,22 +178,23 @@ impl<'a> Census<'a> {
         broken
     }
 
-    /// Whoever belongs to all groups that it must be near is the first of them where there is nobody yet.
+    /// Only whom all terms mean is company, by the label of each. Whoever they mean itself is the first where there is
+    /// nobody yet by any of the labels.
     fn look_near(&self, at: usize, pod: &Pod) -> Vec<Broken> {
-        let group = |term: &Term| (term.selector.clone(), term.namespaces.clone());
+        if pod.affinity.is_empty() {
+            return Vec::new();
+        }
+        let group = company(pod);
+        let there = &self.there[&group];
         let anywhere = |term: &Term| {
-            let positions = self.positions[&term.key].iter();
-            let mut there = positions.zip(&self.there[&group(term)]);
+            let mut there = self.positions[&term.key].iter().zip(there);
             there.any(|(position, there)| *position != At::Nowhere && *there > 0)
         };
-        let first = pod
-            .affinity
-            .iter()
-            .all(|term| belongs(self.snapshot, &group(term), pod) && !anywhere(term));
+        let first = belongs(self.snapshot, &group, pod) && !pod.affinity.iter().any(anywhere);
         let mut broken = Vec::new();
         for term in &pod.affinity {
             let somewhere = matches!(self.positions[&term.key][at], At::Value(_));
-            let company = self.together(&term.key, at, &self.there[&group(term)]);
+            let company = self.together(&term.key, at, there);
             if !somewhere || (!first && company.is_none_or(|others| others == 0)) {
                 broken.push((
                     Rule::Near,
@@ -260,7 +260,17 @@ fn group_of(pod: &Pod, spread: &Spread) -> Group {
         names: [pod.namespace.clone()].into(),
         selector: Selector::Nothing,
     };
-    (spread.selector.clone(), own)
+    [(spread.selector.clone(), own)].into()
+}
+
+/// Whom a term means.
+fn meant(term: &Term) -> Group {
+    [(term.selector.clone(), term.namespaces.clone())].into()
+}
+
+/// Whom a pod must be near to.
+fn company(pod: &Pod) -> Group {
+    pod.affinity.iter().flat_map(meant).collect()
 }
 
 fn scope_of(pod: &Pod, spread: &Spread) -> Scope {
@@ -281,8 +291,11 @@ fn counts(place: &Place<'_>, (terms, tolerations, keys): &Scope) -> bool {
         && keys.all(|key| place.labels.position(key) != Position::Nowhere)
 }
 
-fn belongs(snapshot: &Snapshot, (selector, namespaces): &Group, pod: &Pod) -> bool {
-    selects(selector, &pod.labels) && names(namespaces, &pod.namespace, &snapshot.namespaces)
+fn belongs(snapshot: &Snapshot, group: &Group, pod: &Pod) -> bool {
+    let mut all = group.iter();
+    all.all(|(selector, namespaces)| {
+        selects(selector, &pod.labels) && names(namespaces, &pod.namespace, &snapshot.namespaces)
+    })
 }
 
 fn positions(places: &[Place<'_>], key: &str) -> Vec<At> {

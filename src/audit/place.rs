@@ -43,6 +43,7 @@ fn of_node<'a>(snapshot: &'a Snapshot, node: &'a Node) -> Place<'a> {
     let labels = Labels::of_node(node);
     let expected = daemons(snapshot, &labels, &node.taints, &[]);
     let mut used = node.used.clone();
+    let mut ports = node.ports.clone();
     for (at, daemon) in expected.iter().enumerate() {
         // The second of two DaemonSets that ask for the same is there if two are.
         let before = expected[..at].iter().filter(|other| *other == daemon).count();
@@ -52,6 +53,7 @@ fn of_node<'a>(snapshot: &'a Snapshot, node: &'a Node) -> Place<'a> {
             let taken = there.map_or(0, |there| there.requests.get(name));
             used.add(&Resources::new().with(name, (amount - taken).max(0)));
         }
+        ports.extend(daemon.ports.iter().cloned());
     }
     Place {
         name: node.name.clone(),
@@ -61,7 +63,7 @@ fn of_node<'a>(snapshot: &'a Snapshot, node: &'a Node) -> Place<'a> {
         rooms: vec![node.allocatable.clone()],
         used,
         added: Resources::new(),
-        ports: node.ports.clone(),
+        ports,
         volume_limits: vec![&node.volume_limits],
         volumes: node.volumes.clone(),
     }
@@ -115,11 +117,12 @@ fn daemons<'a>(
     taints: &[Taint],
     given: &[&str],
 ) -> Vec<&'a Pod> {
-    let here = |daemon: &&Pod| {
+    let here = |daemon: &&'a Pod| {
         let mut terms = daemon.node_terms.iter();
         repelled(taints, &daemon.tolerations).is_none() && terms.any(|term| labels.may_meet(term, given))
     };
-    snapshot.daemons.iter().filter(here).collect()
+    let all = snapshot.daemons.iter().map(AsRef::as_ref);
+    all.filter(here).collect()
 }
 
 impl Place<'_> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
@@ -125,7 +126,7 @@ impl Kept for Node {
 
 /// One pod of it, as its template says.
 impl Kept for DaemonSet {
-    type Value = Result<Pod, InvalidPod>;
+    type Value = Result<Arc<Pod>, InvalidPod>;
 
     fn value(&self) -> Self::Value {
         let template = self.spec.template.clone();
@@ -140,7 +141,7 @@ impl Kept for DaemonSet {
             spec: template.spec,
             status: None,
         };
-        Pod::read(&pod, Reading::Daemon)
+        Pod::read(&pod, Reading::Daemon).map(Arc::new)
     }
 
     fn store(index: &mut Index) -> &mut Store<Self::Value> {

@@ -180,7 +180,7 @@ fn least(claim: &NodeClaim, asked: &Resources, types: &[InstanceType]) -> Resour
 fn daemons(index: &Index) -> Daemons<'_> {
     let read = index.daemons.iter().filter_map(|(key, daemon)| {
         let daemon = daemon.as_ref().ok()?;
-        Some((key.split_once('/')?, Arc::new(daemon.clone())))
+        Some((key.split_once('/')?, daemon.clone()))
     });
     read.collect()
 }

@@ -1,6 +1,7 @@
 //! Everything one decision about pods rests on, as it was at one moment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::node::Node;
 use super::pod::{Pod, PodSet};
@@ -21,7 +22,7 @@ pub struct Snapshot {
     /// The pods that have a node and neither ended nor are about to: what spreads and affinities count.
     pub bound: PodSet,
     /// One pod of every DaemonSet, read as [`super::pod::Reading::Daemon`].
-    pub daemons: Vec<Pod>,
+    pub daemons: Vec<Arc<Pod>>,
     /// The labels of every namespace.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// What is known of volumes.

@@ -1,5 +1,7 @@
 //! The pools of a snapshot as templates, with what daemons will take on each type.
 
+use std::sync::Arc;
+
 use super::bits;
 use super::dims::Dims;
 use super::limits::Limits;
@@ -131,7 +133,13 @@ fn kind_set(space: &Space, kind: &InstanceType, told: &[bool]) -> Vec<u64> {
     set
 }
 
-fn expect_daemons(template: &mut Template, pool: &Pool, daemons: &[Pod], space: &mut Space, dims: &Dims) {
+fn expect_daemons(
+    template: &mut Template,
+    pool: &Pool,
+    daemons: &[Arc<Pod>],
+    space: &mut Space,
+    dims: &Dims,
+) {
     for daemon in daemons {
         if untolerated(&pool.taints, &daemon.tolerations, Preferring::Ignored).is_some() {
             continue;

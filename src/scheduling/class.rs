@@ -151,7 +151,8 @@ impl Reader<'_> {
         for spread in required(pod) {
             firm.spreads.push(self.groups.spread(self.space, pod, spread, on));
         }
-        firm.near = self.terms(pod, pod.affinity.iter(), Kind::Near);
+        firm.near = self.groups.near(self.space, pod, &self.snapshot.namespaces);
+        firm.near_firm = firm.near.len();
         firm.far = self.terms(pod, pod.anti_affinity.iter(), Kind::Far);
         firm
     }
@@ -228,6 +229,7 @@ impl Reader<'_> {
             asks: Asks {
                 spreads: joined(&firm.spreads, &wishes.spreads),
                 near: joined(&firm.near, &wishes.near),
+                near_firm: firm.near_firm,
                 far: joined(&firm.far, &wishes.far),
             },
             pins: Vec::new(),

@@ -154,7 +154,8 @@ fn dims(snapshot: &Snapshot) -> Dims {
         .classes
         .iter()
         .filter_map(|pod| pod.as_ref().ok());
-    Dims::of(pending.chain(&snapshot.daemons).map(|pod| &pod.requests))
+    let daemons = snapshot.daemons.iter().map(AsRef::as_ref);
+    Dims::of(pending.chain(daemons).map(|pod| &pod.requests))
 }
 
 /// The labels that somebody asks about, and the values that must be told apart.
@@ -170,7 +171,8 @@ fn labels(snapshot: &Snapshot) -> Labels {
         .filter_map(|pod| pod.as_ref().ok());
     let asked = pending.clone().flat_map(own_requirements);
     let obtainable = Obtainable::of(snapshot, asked);
-    for pod in pending.clone().chain(&snapshot.daemons) {
+    let daemons = snapshot.daemons.iter().map(AsRef::as_ref);
+    for pod in pending.clone().chain(daemons) {
         let (own, volumes) = requirements_of(pod, snapshot);
         own.into_iter().for_each(|requirements| {
             labels.mention_where(requirements, &|key, value| obtainable.has(key, value))

@@ -217,7 +217,7 @@ fn change_pod(pod: &mut Pod, why: &Why) -> Option<Change> {
             Some(Change::FreePort(port.port))
         }
         Why::Spread { key, .. } => unbind(pod, Bond::Spread, key),
-        Why::Near { key } => unbind(pod, Bond::Near, key),
+        Why::Near { key } | Why::NearAll { key } => unbind(pod, Bond::Near, key),
         Why::Far { key } => unbind(pod, Bond::Far, key),
         _ => None,
     }

@@ -122,6 +122,11 @@ pub enum Why {
         /// The label that says what is near.
         key: String,
     },
+    /// It must be near in several ways, and no pod in reach is meant by all of them.
+    NearAll {
+        /// The label that says what is near.
+        key: String,
+    },
     /// Pods that it must be far from are everywhere.
     Far {
         /// The label that says what is near.
@@ -173,7 +178,11 @@ impl Why {
             Self::Withheld { .. } => 7,
             Self::Limit { .. } => 8,
             Self::MinValues { .. } => 9,
-            Self::Spread { .. } | Self::Near { .. } | Self::Far { .. } | Self::Feared { .. } => 10,
+            Self::Spread { .. }
+            | Self::Near { .. }
+            | Self::NearAll { .. }
+            | Self::Far { .. }
+            | Self::Feared { .. } => 10,
             Self::Taken | Self::OutOfTime => 11,
         }
     }
@@ -313,6 +322,10 @@ impl fmt::Display for Why {
                 allowed.join(", ")
             ),
             Self::Near { key } => write!(f, "no pod that it must be near by {key} is in reach"),
+            Self::NearAll { key } => write!(
+                f,
+                "no pod in reach by {key} is meant by all of its required pod affinities at once, and only such a pod counts"
+            ),
             Self::Far { key } => write!(f, "pods that it must be far from by {key} are everywhere"),
             Self::Feared { key } => write!(f, "pods that must be far from it by {key} are everywhere"),
             Self::Taken => f.write_str("others have taken the last place"),

@@ -213,7 +213,7 @@ fn daemons_that_will_come_need_room_too() {
     let daemon = serde_json::from_value(daemon).unwrap();
     snapshot
         .daemons
-        .push(Pod::read(&daemon, Reading::Daemon).unwrap());
+        .push(Arc::new(Pod::read(&daemon, Reading::Daemon).unwrap()));
     assert_eq!(broken(&snapshot, &made), [Rule::Room].into());
 }
 

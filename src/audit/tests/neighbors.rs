@@ -187,6 +187,47 @@ fn the_first_of_those_that_must_be_near_each_other_may_be_anywhere_that_has_the_
     }
 }
 
+/// By which label the pod must be near to a second sort, whose it is itself, who is there, where it goes, and whether it may.
+#[test]
+fn only_whom_all_terms_mean_is_company_and_whoever_they_mean_is_the_first_where_there_is_none() {
+    let either = || json!({"labels": {"app": "a"}});
+    let other = || json!({"labels": {"role": "b"}});
+    let both = || json!({"labels": {"app": "a", "role": "b"}});
+    for (key, own, there, on, held) in [
+        (ZONE, json!({}), vec![("n1", either()), ("n3", other())], 0, false),
+        (ZONE, json!({}), vec![("n1", both())], 2, true),
+        (ZONE, json!({}), vec![("n1", both())], 1, false),
+        (HOSTNAME, json!({}), vec![("n1", both())], 0, true),
+        (HOSTNAME, json!({}), vec![("n1", both())], 2, false),
+        (ZONE, either(), vec![], 0, false),
+        (ZONE, both(), vec![], 0, true),
+        (ZONE, both(), vec![("n2", either()), ("n2", other())], 0, true),
+        (ZONE, both(), vec![("n2", both())], 0, false),
+        (ZONE, both(), vec![("bare", both())], 0, true),
+        (HOSTNAME, both(), vec![("bare", both())], 0, false),
+    ] {
+        let mut asks = towards("podAffinity", ZONE, "", "a");
+        asks["labels"] = own["labels"].clone();
+        let terms = &mut asks["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        let second = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"role": "b"}}});
+        terms.as_array_mut().unwrap().push(second);
+        let mut snapshot = snapshot(&[("p", asks)]);
+        snapshot.nodes = nodes();
+        let names = ["one", "two"];
+        let there: Vec<(&str, &str, Value)> = names
+            .into_iter()
+            .zip(&there)
+            .map(|(name, (on, spec))| (name, *on, spec.clone()))
+            .collect();
+        bound(&mut snapshot, &there);
+        assert_eq!(
+            broken(&snapshot, &put(&[on])),
+            found(held, Rule::Near),
+            "{key} {own} {there:?} {on}"
+        );
+    }
+}
+
 /// One pod is there in the first zone and one more comes; what it says, and whether it may.
 #[test]
 fn spreads_count_the_nodes_that_their_policies_honor() {

@@ -70,7 +70,7 @@ fn daemons_that_are_missing_on_a_node_need_room_and_those_that_are_there_none() 
         (2000, 2999, false),
     ] {
         let mut snapshot = snapshot(&[("a", json!({}))]);
-        snapshot.daemons.push(daemon("1500m", &json!({})));
+        snapshot.daemons.push(Arc::new(daemon("1500m", &json!({}))));
         let mut node = node("n", "z1");
         node.allocatable.set(CPU, allocatable);
         put_daemon(&mut node, &daemon("1500m", &json!({})), there);
@@ -102,7 +102,10 @@ fn daemons_that_are_there_stand_for_nobody_but_themselves() {
     ] {
         for (allocatable, held) in [(least, true), (least - 1, false)] {
             let mut snapshot = snapshot(&[("a", json!({}))]);
-            snapshot.daemons = expected.iter().copied().cloned().collect();
+            snapshot.daemons = expected
+                .iter()
+                .map(|daemon| Arc::new((*daemon).clone()))
+                .collect();
             let mut node = node("n", "z1");
             node.allocatable.set(CPU, allocatable);
             for (of, cpu) in &there {
@@ -143,7 +146,7 @@ fn only_daemons_that_come_to_a_node_need_room_there() {
         ),
         (tolerant(terms(&[(INITIALIZED, "Exists", &[])])), true),
     ] {
-        snapshot.daemons = vec![daemon("1", &daemons)];
+        snapshot.daemons = vec![Arc::new(daemon("1", &daemons))];
         assert_eq!(
             broken(&snapshot, &put(&[0])),
             found(held, Rule::Room),
@@ -172,7 +175,7 @@ fn only_daemons_that_may_come_to_a_type_need_room_on_it() {
         ),
         ("1500m", terms(&[("rack", "NotIn", &["one"])]), false),
     ] {
-        snapshot.daemons = vec![daemon(cpu, &fields)];
+        snapshot.daemons = vec![Arc::new(daemon(cpu, &fields))];
         assert_eq!(
             broken(&snapshot, &made),
             found(held, Rule::Room),
@@ -181,7 +184,7 @@ fn only_daemons_that_may_come_to_a_type_need_room_on_it() {
     }
     let mut open = snapshot.clone();
     open.pools[0].requirements = open.pools[0].requirements.and(&narrowed("rack", "Exists", &[]));
-    open.daemons = vec![daemon("1500m", &terms(&[("rack", "In", &["five"])]))];
+    open.daemons = vec![Arc::new(daemon("1500m", &terms(&[("rack", "In", &["five"])])))];
     let mut racked = made.clone();
     racked.claims[0].requirements = open.pools[0].requirements.clone();
     assert_eq!(
@@ -189,7 +192,7 @@ fn only_daemons_that_may_come_to_a_type_need_room_on_it() {
         [Rule::Room].into(),
         "the rack may be that one"
     );
-    snapshot.daemons = vec![daemon("1500m", &json!({}))];
+    snapshot.daemons = vec![Arc::new(daemon("1500m", &json!({})))];
     snapshot.pools[0].taints = vec![Taint::new("team", "x", Effect::NoSchedule)];
     assert_eq!(
         broken(&snapshot, &made),
@@ -203,7 +206,7 @@ fn who_asks_for_nothing_has_room_where_daemons_take_more_than_there_is() {
     let nothing = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "0"}}}]});
     let mut snapshot = snapshot(&[("a", nothing)]);
     let made = legal(&snapshot);
-    snapshot.daemons = vec![daemon("5", &json!({}))];
+    snapshot.daemons = vec![Arc::new(daemon("5", &json!({})))];
     assert_eq!(broken(&snapshot, &made), BTreeSet::new());
 }
 
@@ -245,8 +248,20 @@ fn a_port_that_a_daemon_will_take_is_taken() {
     let mut snapshot = snapshot(&[("a", with_port(80, "TCP", ""))]);
     let made = legal(&snapshot);
     let port = json!({"containers": [{"name": "d", "ports": [{"containerPort": 1, "hostPort": 80}]}]});
-    snapshot.daemons = vec![daemon("1", &port)];
+    snapshot.daemons = vec![Arc::new(daemon("1", &port))];
     assert_eq!(broken(&snapshot, &made), [Rule::Port].into());
+}
+
+#[test]
+fn a_port_that_a_daemon_will_take_of_a_node_is_taken_there() {
+    let ports = json!([{"name": "d", "ports": [{"containerPort": 1, "hostPort": 80}]}]);
+    let fields = json!({"containers": ports, "nodeSelector": {ZONE: "z1"}});
+    for (zone, held) in [("z1", false), ("z2", true)] {
+        let mut snapshot = snapshot(&[("a", with_port(80, "TCP", ""))]);
+        snapshot.nodes.push(node("n", zone));
+        snapshot.daemons = vec![Arc::new(daemon("1", &fields))];
+        assert_eq!(broken(&snapshot, &put(&[0])), found(held, Rule::Port), "{zone}");
+    }
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn a_cheaper_type_that_is_not_named_is_no_mistake_where_it_would_not_do() {
     let daemon = serde_json::from_value(json!({"spec": {"containers": [{"name": "d"}]}})).unwrap();
     with_daemons
         .daemons
-        .push(Pod::read(&daemon, Reading::Daemon).unwrap());
+        .push(Arc::new(Pod::read(&daemon, Reading::Daemon).unwrap()));
     assert_eq!(broken(&with_daemons, &made), BTreeSet::new(), "nor are daemons");
     let small = with_types(&base, |types| types[0].allocatable.set(CPU, 999));
     assert_eq!(broken(&small, &made), BTreeSet::new(), "it has too little room");

@@ -1,6 +1,7 @@
 //! Everything that is known of the cluster, folded from watches. Pure: it is told, and never asks.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod as ApiPod};
 
@@ -36,7 +37,7 @@ pub struct Index {
     /// Classes by name.
     pub classes: Store<IBMNodeClass>,
     /// One pod of every DaemonSet.
-    pub daemons: Store<Result<Pod, InvalidPod>>,
+    pub daemons: Store<Result<Arc<Pod>, InvalidPod>>,
     /// Claims to volumes, by namespace and name.
     pub volume_claims: Store<VolumeClaim>,
     /// Volumes by name.

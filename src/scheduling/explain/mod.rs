@@ -90,6 +90,7 @@ fn obstacle_why(run: &Run<'_, '_>, obstacle: Obstacle) -> Why {
                 key: key(group),
                 allowed: Vec::new(),
             },
+            Kind::Near if run.problem.groups[group].whom.len() > 1 => Why::NearAll { key: key(group) },
             Kind::Near => Why::Near { key: key(group) },
             Kind::Far => Why::Far { key: key(group) },
         },

@@ -219,7 +219,7 @@ impl<'p, 'a> Run<'p, 'a> {
             bins.push(host.req, host.taints, &host.room, &host.room);
         }
         for (bin, host) in problem.hosts.iter().enumerate().take(bins.len()) {
-            bins.ports[bin].clone_from(&problem.snapshot.nodes[host.node].ports);
+            bins.ports[bin].clone_from(&host.ports);
         }
         let left = |template: &super::template::Template| {
             template

@@ -119,6 +119,22 @@ fn ports_that_a_daemon_takes_are_taken() {
 }
 
 #[test]
+fn ports_that_a_daemon_will_take_of_what_is_there_are_taken_too() {
+    let ports = json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
+    let flying = |name: &str, zone: &str| {
+        let mut flying = node(name, 4, &[(ZONES, zone)]);
+        flying.kind = crate::model::NodeKind::ClaimInFlight;
+        flying
+    };
+    let own = both(&ports, &json!({"nodeSelector": {ZONES: "z1"}}));
+    let base = cluster().node(flying("a", "z1")).node(flying("b", "z2"));
+    let base = base.daemon(pod_with("d", "1", &own));
+    let place = |pod: core::Pod| base.clone().with([pod]).solve().place("p");
+    assert_eq!(place(pod("p", "1")).as_deref(), Some("a"));
+    assert_eq!(place(pod_with("p", "1", &ports)).as_deref(), Some("b"));
+}
+
+#[test]
 fn daemons_that_are_there_already_are_not_expected_again() {
     let half = with_daemon(node("n", 4, &[]), &pod("d", "1"), 1000);
     let base = cluster().node(half).daemon(pod("d", "1"));

@@ -2,10 +2,19 @@
 
 use proptest::prelude::*;
 
+use super::volumes::storage;
 use super::*;
 
 /// Fields that a pod may have, most of them plain.
-pub(super) fn fields() -> impl Strategy<Value = Value> {
+fn fields() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        5 => field(),
+        1 => (field(), field()).prop_map(|(one, other)| both(&one, &other)),
+    ]
+}
+
+/// Fields that ask for one thing.
+fn field() -> impl Strategy<Value = Value> {
     let app = || prop_oneof![Just(json!({"app": "a"})), Just(json!({"app": "b"}))];
     let key = || prop_oneof![Just(ZONES), Just(HOST), Just(CAPACITY), Just("rack")];
     prop_oneof![
@@ -25,10 +34,48 @@ pub(super) fn fields() -> impl Strategy<Value = Value> {
         2 => (key(), 1..3, app(), finesses()).prop_map(|(key, skew, app, finesse)| spread(key, skew, &app, &finesse)),
         1 => (key(), app(), others()).prop_map(|(key, app, others)| among("podAffinity", key, &app, &others)),
         1 => (key(), app(), others()).prop_map(|(key, app, others)| among("podAntiAffinity", key, &app, &others)),
-        1 => (80..82).prop_map(|port| json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": port}],
-            "resources": {"requests": {"cpu": "500m"}}}]})),
+        1 => (key(), app(), key(), own()).prop_map(|(one, app, other, own)| {
+            both(&neighbor("podAffinity", one, &app), &neighbor("podAffinity", other, &own))
+        }),
+        1 => (80..82, address()).prop_map(|(port, address)| json!({"containers": [{"name": "c",
+            "ports": [{"containerPort": 1, "hostPort": port, "hostIP": address}], "resources": {"requests": {"cpu": "500m"}}}]})),
+        1 => operators(),
+        1 => Just(json!({"priority": 10})),
+        1 => (0..4).prop_map(|at| format!("v{at}")).prop_map(|name|
+            json!({"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}}]})),
     ]
 }
+
+/// What tells pods of one application apart, and applications.
+fn own() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(json!({"revision": "1"})),
+        Just(json!({"revision": "2"})),
+        Just(json!({"app": "b"}))
+    ]
+}
+
+/// An address of a node, or all of them.
+fn address() -> impl Strategy<Value = Option<&'static str>> {
+    prop::option::of(prop_oneof![Just("10.0.0.1"), Just("10.0.0.2")])
+}
+
+/// Fields of a pod that asks something else of a label than to have one of some values.
+fn operators() -> impl Strategy<Value = Value> {
+    let asked = prop_oneof![
+        Just((ZONES, "NotIn", "z1")),
+        Just(("rack", "NotIn", "r1")),
+        Just((GENERATION, "NotIn", "2")),
+        Just((GENERATION, "Gt", "1")),
+        Just((GENERATION, "Lt", "3")),
+    ];
+    asked.prop_map(|(key, operator, value)| {
+        required(&json!([{"matchExpressions": [{"key": key, "operator": operator, "values": [value]}]}]))
+    })
+}
+
+/// A label whose values are numbers.
+const GENERATION: &str = "generation";
 
 /// Fields that a spread may have.
 fn finesses() -> impl Strategy<Value = Value> {
@@ -145,9 +192,13 @@ fn finer() -> impl Strategy<Value = Finer> {
 impl Finer {
     fn make(&self, mut base: Cluster) -> Cluster {
         if let Some(cpu) = self.daemon {
-            base = base
-                .daemon(pod("daemon", cpu))
-                .daemon(pod_with("local", "50m", &node_in(ZONES, &["z1"])));
+            let port = json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": 80}],
+                "resources": {"requests": {"cpu": "50m"}}}]});
+            base = base.daemon(pod("daemon", cpu)).daemon(pod_with(
+                "local",
+                "50m",
+                &both(&port, &node_in(ZONES, &["z1"])),
+            ));
         }
         for (pool, least) in base.pools.iter_mut().zip(&self.least) {
             let asked = least.map(|(key, least)| crate::api::Requirement {
@@ -169,8 +220,53 @@ impl Finer {
     }
 }
 
+/// What is seldom so: which offerings are withheld, in turn; how many volumes a node attaches; and whether the first pool has
+/// nodes of three generations.
+type Rarer = (Vec<bool>, Option<u32>, bool);
+
+fn rarer() -> impl Strategy<Value = Rarer> {
+    let withheld = prop::collection::vec(prop::bool::weighted(0.15), 1..12);
+    let attached = prop::option::weighted(0.4, 0_u32..3);
+    (withheld, attached, prop::bool::weighted(0.3))
+}
+
+/// With volumes that pods may mount, two of which are in one zone only.
+fn make_rarer(mut base: Cluster, (withheld, attached, generations): &Rarer) -> Cluster {
+    base.storage = storage(&[("v0", &[]), ("v1", &[]), ("v2", &["z1"]), ("v3", &["z2"])]);
+    let limit = |more: usize| attached.map(|most| ("d".to_owned(), most + u32::from(more % 2 == 1)));
+    let mut withheld = withheld.iter().cycle();
+    for pool in &mut base.pools {
+        let mut types = pool.types.to_vec();
+        for (at, kind) in types.iter_mut().enumerate() {
+            kind.volume_limits.extend(limit(at));
+            for offering in kind
+                .offerings
+                .iter_mut()
+                .filter(|_| withheld.next() == Some(&true))
+            {
+                offering.availability = Availability::Withheld {
+                    until: jiff::Timestamp::UNIX_EPOCH,
+                    reason: "NoCapacity".to_owned(),
+                };
+            }
+        }
+        pool.types = Arc::new(types);
+    }
+    for (at, node) in base.nodes.iter_mut().enumerate() {
+        node.volume_limits.extend(limit(at));
+        if *generations {
+            node.labels.insert(GENERATION.to_owned(), (at + 1).to_string());
+        }
+    }
+    if *generations {
+        base = base.requires(GENERATION, &Values::one_of(["1", "2", "3"]));
+    }
+    base
+}
+
 fn any_cluster() -> impl Strategy<Value = Cluster> {
-    (plain_cluster(), finer()).prop_map(|(cluster, finer)| finer.make(cluster))
+    (plain_cluster(), finer(), rarer())
+        .prop_map(|(cluster, finer, rarer)| make_rarer(finer.make(cluster), &rarer))
 }
 
 fn plain_cluster() -> impl Strategy<Value = Cluster> {

@@ -199,6 +199,22 @@ fn spread(key: &str, skew: i32, labels: &Value, more: &Value) -> Value {
     json!({"topologySpreadConstraints": [constraint]})
 }
 
+/// The fields of both: what both say of one thing is joined, and lists have what both list.
+fn both(one: &Value, other: &Value) -> Value {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let mut all = one.clone();
+            for (key, value) in other {
+                let joined = all.get(key).map_or(value.clone(), |known| both(known, value));
+                all.insert(key.clone(), joined);
+            }
+            Value::Object(all)
+        }
+        (Value::Array(one), Value::Array(other)) => Value::Array([&one[..], other].concat()),
+        _ => other.clone(),
+    }
+}
+
 /// A node with these labels and this many processors for pods.
 fn node(name: &str, cpu: i64, labels: &[(&str, &str)]) -> Node {
     let has = Resources::new()
@@ -262,7 +278,7 @@ impl Cluster {
         let daemons = self
             .daemons
             .iter()
-            .map(|pod| Pod::read(pod, Reading::Daemon).unwrap());
+            .map(|pod| Arc::new(Pod::read(pod, Reading::Daemon).unwrap()));
         let mut nodes = self.nodes.clone();
         for pod in &self.bound {
             let read = Pod::read(pod, Reading::Plain).unwrap();

@@ -86,6 +86,78 @@ fn chains_of_pods_that_must_be_near_each_other_are_followed() {
     assert_eq!(circle.plan.pods_left_out(), 2);
 }
 
+/// Fields of a pod that must be near to pods of these two sorts, by these labels of nodes.
+fn near_both(one: (&str, &Value), other: (&str, &Value)) -> Value {
+    let near = |(key, labels)| neighbor("podAffinity", key, labels);
+    both(&near(one), &near(other))
+}
+
+#[test]
+fn a_pod_near_to_two_that_are_not_one_is_left_out_with_the_reason() {
+    let fields = near_both((HOST, &app("db")), (ZONES, &app("cache")));
+    let there = |name: &str| on(labelled(pod(name, "1"), &app(name)), "n");
+    let solved = cluster()
+        .node(node("n", 8, &[(ZONES, "z1")]))
+        .bound([there("db"), there("cache")])
+        .with([labelled(pod_with("p", "1", &fields), &app("web"))])
+        .solve();
+    assert_eq!((solved.claims(), solved.all_placed()), (0, false));
+    let words = "is meant by all of its required pod affinities at once";
+    assert!(
+        solved.words().iter().all(|said| said.contains(words)),
+        "{:?}",
+        solved.words()
+    );
+}
+
+#[test]
+fn a_pod_near_to_two_sorts_goes_to_one_that_is_both() {
+    let cache = json!({"role": "cache"});
+    let fields = near_both((HOST, &app("db")), (ZONES, &cache));
+    let there = |name: &str, labels: &Value| on(labelled(pod(name, "1"), labels), name);
+    let solved = cluster()
+        .node(node("either", 8, &[(ZONES, "z1")]))
+        .node(node("whole", 8, &[(ZONES, "z1")]))
+        .bound([
+            there("either", &app("db")),
+            there("whole", &both(&app("db"), &cache)),
+        ])
+        .with([labelled(pod_with("p", "1", &fields), &app("web"))])
+        .solve();
+    assert_eq!(solved.place("p").as_deref(), Some("whole"));
+}
+
+#[test]
+fn pods_that_all_their_own_terms_mean_begin_where_others_are_meant_by_one_only() {
+    let front = json!({"tier": "front"});
+    let fields = near_both((ZONES, &app("web")), (HOST, &front));
+    let own = both(&app("web"), &front);
+    let solved = cluster()
+        .node(node("n", 1, &[(ZONES, "z1")]))
+        .bound([on(labelled(pod("there", "1"), &app("web")), "n")])
+        .with(pods(3, |name| labelled(pod_with(name, "1", &fields), &own)))
+        .solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(solved.sizes(), [3]);
+}
+
+#[test]
+fn the_first_of_its_kind_has_its_wish_to_be_near_others_too() {
+    let fields = both(
+        &neighbor("podAffinity", ZONES, &app("web")),
+        &preferred_neighbor("podAffinity", ZONES, &app("db")),
+    );
+    let solved = cluster()
+        .node(node("n", 1, &[(ZONES, "z3")]))
+        .bound([on(labelled(pod("db", "1"), &app("db")), "n")])
+        .with(pods(3, |name| {
+            labelled(pod_with(name, "1", &fields), &app("web"))
+        }))
+        .solve();
+    assert!(solved.all_placed());
+    assert_eq!(zones(&solved), ["z3"].into());
+}
+
 #[test]
 fn nobody_to_be_near_to_means_no_place() {
     let near = pod_with("near", "1", &neighbor("podAffinity", ZONES, &app("db")));

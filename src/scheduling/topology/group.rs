@@ -18,15 +18,16 @@ pub(in crate::scheduling) struct Group {
     pub(in crate::scheduling) kind: Kind,
     /// Over what is counted.
     pub(in crate::scheduling) over: Over,
-    /// Which pods are counted.
-    pub(in crate::scheduling) selector: Selector,
-    /// In which namespaces.
-    pub(in crate::scheduling) namespaces: Namespaces,
+    /// Which pods are counted: those that all of these mean.
+    pub(in crate::scheduling) whom: Vec<Whom>,
     /// On which nodes.
     pub(in crate::scheduling) filter: Filter,
     /// Of a spread over a label: the values over which pods are to be spread.
     pub(in crate::scheduling) eligible: Vec<u64>,
 }
+
+/// Pods with these labels in these namespaces.
+type Whom = (Selector, Namespaces);
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +63,7 @@ pub(in crate::scheduling) struct Filter {
     pub(in crate::scheduling) tolerations: Option<u32>,
 }
 
-type Key = (Kind, Over, Selector, Namespaces, Filter);
+type Key = (Kind, Over, Vec<Whom>, Filter);
 
 /// All questions.
 #[derive(Debug, Default)]
@@ -88,6 +89,8 @@ pub(in crate::scheduling) struct Asks {
     pub(in crate::scheduling) spreads: Vec<Ask>,
     /// To be near.
     pub(in crate::scheduling) near: Vec<Ask>,
+    /// So many of those to be near, the first ones, belong together; each of the others is a wish of its own.
+    pub(in crate::scheduling) near_firm: usize,
     /// To be far.
     pub(in crate::scheduling) far: Vec<Ask>,
 }
@@ -154,8 +157,7 @@ impl Groups {
         let key = (
             kind,
             over(space, &spread.key),
-            spread.selector.clone(),
-            Namespaces::one(&pod.namespace),
+            vec![(spread.selector.clone(), Namespaces::one(&pod.namespace))],
             filter,
         );
         Ask {
@@ -164,7 +166,34 @@ impl Groups {
         }
     }
 
-    /// The question behind an affinity or anti-affinity of a pod.
+    /// The questions behind all affinities that a pod must have, one for each label. The kube-scheduler counts only pods
+    /// that every one of them means.
+    pub(in crate::scheduling) fn near(
+        &mut self,
+        space: &Space,
+        pod: &Pod,
+        namespaces: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Vec<Ask> {
+        let terms = pod.affinity.iter();
+        let mut whom: Vec<Whom> = terms
+            .map(|term| (term.selector.clone(), term.namespaces.clone()))
+            .collect();
+        whom.sort();
+        whom.dedup();
+        let itself = i64::from(means(&whom, pod, namespaces));
+        let mut asks = Vec::with_capacity(1);
+        for term in &pod.affinity {
+            let over = over(space, &term.key);
+            let group = self.intern((Kind::Near, over, whom.clone(), Filter::default()));
+            let ask = Ask { group, itself };
+            if !asks.contains(&ask) {
+                asks.push(ask);
+            }
+        }
+        asks
+    }
+
+    /// The question behind an anti-affinity of a pod, or behind an affinity that it merely wishes for.
     pub(in crate::scheduling) fn term(
         &mut self,
         space: &Space,
@@ -173,18 +202,12 @@ impl Groups {
         kind: Kind,
         namespaces: &BTreeMap<String, BTreeMap<String, String>>,
     ) -> Ask {
-        let itself =
-            term.namespaces.include(&pod.namespace, namespaces) && term.selector.matches(&pod.labels);
-        let key = (
-            kind,
-            over(space, &term.key),
-            term.selector.clone(),
-            term.namespaces.clone(),
-            Filter::default(),
-        );
+        let whom = vec![(term.selector.clone(), term.namespaces.clone())];
+        let itself = i64::from(means(&whom, pod, namespaces));
+        let key = (kind, over(space, &term.key), whom, Filter::default());
         Ask {
             group: self.intern(key),
-            itself: i64::from(itself),
+            itself,
         }
     }
 
@@ -193,12 +216,11 @@ impl Groups {
             return *id;
         }
         let id = self.all.len();
-        let (kind, over, selector, namespaces, filter) = key.clone();
+        let (kind, over, whom, filter) = key.clone();
         self.all.push(Group {
             kind,
             over,
-            selector,
-            namespaces,
+            whom,
             filter,
             eligible: Vec::new(),
         });
@@ -221,22 +243,30 @@ impl Groups {
         let everyone: Vec<usize> = (0..pods.len()).collect();
         let mut counting = vec![Vec::new(); pods.len()];
         for (id, group) in self.all.iter().enumerate() {
-            let candidates = match group.selector.certain_label() {
+            let mut certain = group
+                .whom
+                .iter()
+                .filter_map(|(selector, _)| selector.certain_label());
+            let candidates = match certain.next() {
                 Some(label) => by_label.get(&label).map_or(&[][..], Vec::as_slice),
                 None => &everyone,
             };
             for at in candidates {
-                let pod = pods[*at];
                 #[cfg(test)]
                 matches::count();
-                if group.selector.matches(&pod.labels) && group.namespaces.include(&pod.namespace, namespaces)
-                {
+                if means(&group.whom, pods[*at], namespaces) {
                     counting[*at].push(id);
                 }
             }
         }
         counting
     }
+}
+
+/// Whether all of these mean a pod.
+fn means(whom: &[Whom], pod: &Pod, namespaces: &BTreeMap<String, BTreeMap<String, String>>) -> bool {
+    let mut whom = whom.iter();
+    whom.all(|(selector, within)| selector.matches(&pod.labels) && within.include(&pod.namespace, namespaces))
 }
 
 /// How often a class of pods was held against a group on this thread: what finding out who counts where grows with.

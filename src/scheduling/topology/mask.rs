@@ -3,7 +3,7 @@
 use super::super::bits;
 use super::super::space::Space;
 use super::count::Counts;
-use super::group::{Asks, Group, GroupId, Kind, Over};
+use super::group::{Ask, Asks, Group, GroupId, Kind, Over};
 
 /// The question that leaves no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,8 @@ impl Question<'_> {
         Ok(hosts)
     }
 
-    /// The first of its kind may be anywhere: if a pod is selected by all that it wants to be near, and nobody is there.
+    /// The first of its kind may be anywhere: if a pod is selected itself, and nobody is there by any of the labels. That is
+    /// said once of all that it must be near to, and of each that it merely wishes for.
     fn answer_near(
         &self,
         space: &Space,
@@ -139,11 +140,16 @@ impl Question<'_> {
         set: &mut [u64],
         hosts: &mut Hosts,
     ) -> Result<(), Obstacle> {
+        let nobody = |ask: &Ask| ask.itself == 1 && counts.total(ask.group) == 0;
         let near = &self.asks.near;
-        let first = near
-            .iter()
-            .all(|ask| ask.itself == 1 && counts.total(ask.group) == 0);
-        for ask in near {
+        let (firm, _) = near.split_at(self.asks.near_firm);
+        let first_of_all = firm.iter().all(nobody);
+        for (at, ask) in near.iter().enumerate() {
+            let first = if at < firm.len() {
+                first_of_all
+            } else {
+                nobody(ask)
+            };
             match groups[ask.group].over {
                 Over::Hosts if first => {}
                 Over::Hosts => hosts.some.push(ask.group),
