@@ -126,12 +126,11 @@ fn sold(claim: &NewClaim, pool: &Pool, key: &str) -> BTreeSet<Option<String>> {
     all.into_iter().map(|value| Some(value.to_owned())).collect()
 }
 
-/// A label that neither the type nor the claim mentions is absent. So is one that only other types of the pool have,
-/// unless the pool gives it to all its nodes.
+/// A label that the type does not have is absent, unless the pool gives it to all its nodes: what a pod asks for makes
+/// nobody write it.
 fn planned(claim: &NewClaim, pool: &Pool, key: &str, asked: Option<&Values>) -> BTreeSet<Option<String>> {
     let claimed = claim.requirements.get(key);
-    let of_types = pool.types.iter().any(|kind| kind.requirements.get(key).is_some())
-        && pool.requirements.get(key).is_none();
+    let given = pool.requirements.get(key).is_some();
     let kinds: BTreeSet<Option<&Values>> = options(claim, pool)
         .map(|kind| kind.requirements.get(key))
         .collect();
@@ -144,7 +143,7 @@ fn planned(claim: &NewClaim, pool: &Pool, key: &str, asked: Option<&Values>) -> 
                 |values: Option<&Values>| values.is_none_or(|values| allows(values, state.as_deref()));
             allowed(kind) && allowed(claimed)
         };
-        if kind.is_none() && (claimed.is_none() || of_types) {
+        if kind.is_none() && !(given && claimed.is_some()) {
             all.insert(None);
         } else {
             all.extend(telling.iter().filter(may).cloned());
