@@ -55,9 +55,9 @@ fn rank(run: &mut Run<'_, '_>, class: usize, bin: usize) -> (u8, i64) {
         return (2, 0);
     }
     let left = run.bins.left(Left::Slack, bin).zip(&of.requests);
-    let short: i64 = left
-        .map(|(left, wanted)| (wanted - left).max(0).saturating_mul(1000) / (*wanted).max(1))
-        .sum();
+    let short = left
+        .map(|(left, wanted)| wanted.saturating_sub(left).max(0).saturating_mul(1000) / (*wanted).max(1))
+        .fold(0, i64::saturating_add);
     if short > 0 { (3, -short) } else { (4, 0) }
 }
 
