@@ -5,13 +5,14 @@
 //! is learnt from one of them serves the next.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use super::class::{Class, StageOf};
+use super::class::{Class, StageOf, requirements_of};
 use super::topology::GroupId;
 use crate::model::{HostPort, Pod, Snapshot};
 
 /// What the solver reads of a class, but for its pods.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, Hash)]
 struct Looks<'a> {
     priority: i32,
     size: usize,
@@ -42,23 +43,28 @@ pub(super) fn join(classes: Vec<Class>, snapshot: &Snapshot) -> Vec<Class> {
     all
 }
 
-/// For each class the first that is like it: itself, if no other is.
+/// For each class the first that is like it: itself, if no other is. A hash finds it, and a comparison confirms it: to keep
+/// all looks in order would take longer.
 fn joined_into(classes: &[Class], snapshot: &Snapshot) -> Vec<usize> {
-    let mut firsts: BTreeMap<Looks<'_>, Vec<usize>> = BTreeMap::new();
+    // Always begins with the same state, so there is no chance in it.
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let mut firsts: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     let mut into = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter().enumerate() {
         let (None, Ok(pod)) = (&class.trouble, &snapshot.pending.classes[class.source]) else {
             into.push(at);
             continue;
         };
-        let alike = firsts.entry(Looks::of(class)).or_default();
-        let says_the_same = |first: &&usize| {
-            let first = &snapshot.pending.classes[classes[**first].source];
-            first.as_ref().is_ok_and(|first| reads_alike(first, pod))
+        let looks = Looks::of(class);
+        let known = firsts.entry(hasher.hash_one(&looks)).or_default();
+        let is_like = |first: &&usize| {
+            let first = &classes[**first];
+            let read = snapshot.pending.classes[first.source].as_ref();
+            Looks::of(first) == looks && read.is_ok_and(|read| reads_alike(read, pod, snapshot))
         };
-        let first = alike.iter().find(says_the_same).copied();
+        let first = known.iter().find(is_like).copied();
         into.push(first.unwrap_or_else(|| {
-            alike.push(at);
+            known.push(at);
             at
         }));
     }
@@ -79,6 +85,10 @@ impl<'a> Looks<'a> {
 }
 
 /// Whether the words in which pods are told what stands in their way are the same.
-fn reads_alike(one: &Pod, two: &Pod) -> bool {
-    one.node_terms == two.node_terms && one.tolerations == two.tolerations
+fn reads_alike(one: &Pod, two: &Pod, snapshot: &Snapshot) -> bool {
+    // What volumes need may go without saying beside the terms of the pod, and is told all the same.
+    let volumes = |pod: &Pod| (!pod.volumes.is_empty()).then(|| requirements_of(pod, snapshot).1);
+    one.node_terms == two.node_terms
+        && one.tolerations == two.tolerations
+        && volumes(one).unwrap_or_default() == volumes(two).unwrap_or_default()
 }

@@ -59,7 +59,7 @@ pub(super) struct Class {
 }
 
 /// What a class asks while it holds to certain preferences.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct StageOf {
     /// What labels its node must have: one of these.
     pub(super) nodes: Vec<ReqId>,
