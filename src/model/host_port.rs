@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
 
 /// A port on an address of the node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     /// The address; every address if absent.
     pub address: Option<String>,

@@ -5,13 +5,14 @@
 //! is learnt from one of them serves the next.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use super::class::{Class, StageOf};
+use super::class::{Class, StageOf, requirements_of};
 use super::topology::GroupId;
-use crate::model::{HostPort, Requirements, Snapshot, Toleration};
+use crate::model::{HostPort, Pod, Requirements, Snapshot, Toleration};
 
 /// What the solver reads of a class, but for its pods.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, Hash)]
 struct Looks<'a> {
     priority: i32,
     size: usize,
@@ -42,21 +43,29 @@ pub(super) fn join(classes: Vec<Class>, snapshot: &Snapshot) -> Vec<Class> {
     all
 }
 
-/// For each class the first that is like it: itself, if no other is.
+/// For each class the first that is like it: itself, if no other is. A hash finds it, and a comparison confirms it: to keep
+/// all looks in order would take longer.
 fn joined_into(classes: &[Class], snapshot: &Snapshot) -> Vec<usize> {
-    let mut firsts: BTreeMap<Looks<'_>, BTreeMap<Words<'_>, usize>> = BTreeMap::new();
+    // Always begins with the same state, so there is no chance in it.
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let mut firsts: BTreeMap<u64, BTreeMap<Words<'_>, Vec<usize>>> = BTreeMap::new();
     let mut into = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter().enumerate() {
         let (None, Ok(pod)) = (&class.trouble, &snapshot.pending.classes[class.source]) else {
             into.push(at);
             continue;
         };
-        let alike = firsts.entry(Looks::of(class)).or_default();
-        into.push(
-            *alike
-                .entry((pod.node_terms.as_slice(), pod.tolerations.as_slice()))
-                .or_insert(at),
-        );
+        let looks = Looks::of(class);
+        let as_told = firsts.entry(hasher.hash_one(&looks)).or_default();
+        let known = as_told.entry(words(pod, snapshot)).or_default();
+        let first = known
+            .iter()
+            .find(|first| Looks::of(&classes[**first]) == looks)
+            .copied();
+        into.push(first.unwrap_or_else(|| {
+            known.push(at);
+            at
+        }));
     }
     into
 }
@@ -75,4 +84,10 @@ impl<'a> Looks<'a> {
 }
 
 /// What the words hang on in which pods are told what stands in their way.
-type Words<'a> = (&'a [Requirements], &'a [Toleration]);
+type Words<'a> = (&'a [Requirements], &'a [Toleration], Vec<Requirements>);
+
+fn words<'a>(pod: &'a Pod, snapshot: &Snapshot) -> Words<'a> {
+    // What volumes need may go without saying beside the terms of the pod, and is told all the same.
+    let volumes = (!pod.volumes.is_empty()).then(|| requirements_of(pod, snapshot).1);
+    (&pod.node_terms, &pod.tolerations, volumes.unwrap_or_default())
+}

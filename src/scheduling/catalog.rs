@@ -148,7 +148,9 @@ fn expect_daemons(
         let asked = dims.amounts(&daemon.requests);
         for kind in bits::iter(&on) {
             let sum = &mut template.types[kind].daemons;
-            sum.iter_mut().zip(&asked).for_each(|(sum, asked)| *sum += asked);
+            for (sum, asked) in sum.iter_mut().zip(&asked) {
+                *sum = sum.saturating_add(*asked);
+            }
         }
         if !daemon.ports.is_empty() && !bits::is_empty(&on) {
             template.daemon_ports.push((daemon.ports.clone(), on));

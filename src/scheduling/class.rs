@@ -59,7 +59,7 @@ pub(super) struct Class {
 }
 
 /// What a class asks while it holds to certain preferences.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct StageOf {
     /// What labels its node must have: one of these.
     pub(super) nodes: Vec<ReqId>,
@@ -324,13 +324,22 @@ impl Class {
         }
     }
 
-    /// Whether pods of the class want to be on one node, or do not care, while all preferences are held to.
-    pub(super) fn shares_nodes(&self, groups: &[Group]) -> bool {
-        let apart = |ask: &Ask| ask.itself > 0 && groups[ask.group].over == Over::Hosts;
-        self.stages.first().is_some_and(|stage| {
-            let mut asks = stage.asks.spreads.iter().chain(&stage.asks.far);
-            !asks.any(apart)
+    /// What keeps pods of the class from each other's nodes while all preferences are held to, and how many of those that it
+    /// counts, with them themselves, may be on one.
+    pub(super) fn crowds(&self, groups: &[Group]) -> impl Iterator<Item = (GroupId, i64)> {
+        let stages = self.stages.first().into_iter();
+        let asks = stages.flat_map(|stage| stage.asks.spreads.iter().chain(&stage.asks.far));
+        let own = asks.filter(move |ask| ask.itself > 0 && groups[ask.group].over == Over::Hosts);
+        own.map(move |ask| match groups[ask.group].kind {
+            Kind::Spread { max_skew, .. } => (ask.group, max_skew),
+            Kind::Near | Kind::Far => (ask.group, 1),
         })
+    }
+
+    /// How many pods of the class may be on one node at most, while all preferences are held to.
+    pub(super) fn most_on_a_node(&self, groups: &[Group]) -> i64 {
+        let most = self.crowds(groups).map(|(_, most)| most).min();
+        most.unwrap_or(i64::MAX)
     }
 
     /// Whether a pod that finds no place now may find one after others have.

@@ -94,9 +94,11 @@ pub fn solve(snapshot: &Snapshot, options: Options, budget: Budget<'_>) -> Plan 
         Hands::One => passes::alone(snapshot, options, budget),
         Hands::Two => passes::together(snapshot, options, budget),
     };
-    found.map_or_else(Plan::default, |mut found| {
-        finish::plan(&mut Run::again(&mut found.problem, found.done), &found.rest)
-    })
+    found.map_or_else(Plan::default, plan_of)
+}
+
+fn plan_of(mut found: passes::Found<'_>) -> Plan {
+    finish::plan(&mut Run::again(&mut found.problem, found.done), &found.rest)
 }
 
 #[cfg(test)]

@@ -1,16 +1,18 @@
 //! Several passes under different policies, of which the best counts.
 //!
-//! Passes know of each other how good the best one is that was made so far, and give up once they cannot be better; and one
-//! is held to the pace of the first, even when it was made before that. So it does not matter in which order they are made,
-//! or at the same time.
+//! Passes know of each other how good the best one is that was made so far, and give up once they cannot be better; and some
+//! are held to the pace of the first, even when they were made before that. So it does not matter in which order they are
+//! made, or at the same time.
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::class::Class;
 use super::problem::Problem;
 use super::run::{Done, Filling, Gait, Growth, Opening, Order, Policy, Rest, Run};
+use super::topology::GroupId;
 use super::{Budget, Options};
 use crate::model::Snapshot;
 
@@ -23,8 +25,14 @@ const LOOKS_MAX: usize = 500_000;
 /// With fewer classes than this a pass takes less than a millisecond, and there is no time to be saved.
 const CLASSES_PACED: usize = 64;
 
-/// With fewer pods than this a plan takes a few milliseconds, and what is behind a while may yet be ahead in the end.
-const PODS_PACED: usize = 2000;
+/// With fewer pods than this a plan takes a few milliseconds, and every pass that may win is worth its time: what is behind a
+/// while may yet be ahead in the end. With more, claims that were opened with room for others have company by the first
+/// quarter of the way, and whether that pays is seen there.
+const PODS_PACED: usize = 500;
+
+/// With fewer pods of a class than this, how many are left of it says little about who will fill a claim: with room for three
+/// it is one of the two smallest sizes, and growth from one to the next reaches that.
+const COMPANY: usize = 4;
 
 /// The policies that are tried, in this order, each by the next hand that is free. When time runs out, the passes made so
 /// far count, and if none was, as far as they came.
@@ -44,7 +52,7 @@ fn policies(snapshot: &Snapshot) -> Vec<Policy> {
             ..policy(Order::Apart, Growth::Cheapest { look: LOOK })
         },
         Policy {
-            gait: Gait::Keeps,
+            gait: Gait::Leads,
             ..policy(Order::Apart, Growth::Cheapest { look: more })
         },
         policy(Order::Size, Growth::Cheapest { look: LOOK }),
@@ -70,21 +78,47 @@ fn policies(snapshot: &Snapshot) -> Vec<Policy> {
     all
 }
 
-/// Whether what comes of a policy is known from another that comes before it.
-fn repeats(problem: &Problem<'_>, policy: Policy) -> bool {
+/// Whether what comes of a policy is known from another that comes before it, or is hardly worth its time.
+fn is_needless(problem: &Problem<'_>, policy: Policy) -> bool {
     match policy.opening {
         // Where nobody wants to be apart, both orders are one.
         Opening::Cheapest if policy.order == Order::Size && policy.growth != Growth::First => {
             problem.classes.iter().all(|class| class.keeps.is_empty())
         }
-        // Where nobody shares a node there is nobody to fill it with, and where all are alike everybody is.
-        Opening::Roomy(filling) => {
-            let mut classes = problem.classes.iter();
-            let is_one = problem.classes.len() == 1 && filling == Filling::Everybody;
-            is_one || !classes.any(|class| class.shares_nodes(&problem.groups))
-        }
+        Opening::Roomy(Filling::Alike) => lacks_company(problem),
+        Opening::Roomy(Filling::Everybody) => is_alone(problem),
         Opening::Cheapest | Opening::First | Opening::Last => false,
     }
+}
+
+/// Whether pods have hardly anybody of their class to fill a claim with. Where nobody has, claims are opened as the cheapest
+/// anyway. Where few of many have, they mostly are, and with whom else they would be filled the other roomy pass knows.
+fn lacks_company(problem: &Problem<'_>) -> bool {
+    let with_company = |least: usize| -> usize {
+        let classes = problem.classes.iter();
+        let shares =
+            |class: &&Class| class.members.len() >= least && class.most_on_a_node(&problem.groups) > 1;
+        classes.filter(shares).map(|class| class.members.len()).sum()
+    };
+    let pods = problem.snapshot.pending.members.len();
+    with_company(2) == 0 || (pods >= PODS_PACED && 2 * with_company(COMPANY) < pods)
+}
+
+/// Whether pods have nobody to fill a claim with but those of their class: if there is no other, or if one question keeps
+/// every pod from every other's node. That a class is kept from its own pods keeps no other away.
+fn is_alone(problem: &Problem<'_>) -> bool {
+    let mut classes = problem.classes.iter().filter(|class| !class.stages.is_empty());
+    let Some(first) = classes.next() else {
+        return true;
+    };
+    let others: Vec<&Class> = classes.collect();
+    let keeps = |class: &Class, group: GroupId| {
+        let mut crowds = class.crowds(&problem.groups);
+        crowds.any(|crowd| crowd == (group, 1))
+    };
+    let mut groups = first.crowds(&problem.groups).map(|(group, _)| group);
+    others.is_empty()
+        || groups.any(|group| keeps(first, group) && others.iter().all(|other| keeps(other, group)))
 }
 
 /// How good a pass is; less is better. Of equals the first policy wins.
@@ -119,13 +153,21 @@ impl Best {
         best.is_some_and(|best| (left_out, price) > best)
     }
 
-    /// Whether a pass that has cost so much after each class was not ahead of the pace at some quarter of the way, as far
-    /// as both have come. `None` while nobody knows the pace.
-    pub(super) fn falls_behind(&self, own: &[u64]) -> Option<bool> {
+    /// Whether a pass that has cost so much after each class was too slow for its gait at some quarter of the way, as far as
+    /// both have come. `None` while nobody knows the pace.
+    pub(super) fn falls_behind(&self, gait: Gait, own: &[u64]) -> Option<bool> {
         let set = self.pace.get()?;
         let quarters = (1..).map(|quarter| quarter * (set.len() / 4));
         let mut marks = quarters.take_while(|mark| set.len() >= CLASSES_PACED && *mark < set.len());
-        let behind = |mark: usize| own.get(mark - 1).is_some_and(|own| *own >= set[mark - 1]);
+        let is_too_slow = |own: u64, set: u64| match gait {
+            Gait::Leads => own >= set,
+            Gait::Keeps => own > set,
+            Gait::Sets | Gait::Free => false,
+        };
+        let behind = |mark: usize| {
+            let own = own.get(mark - 1);
+            own.is_some_and(|own| is_too_slow(*own, set[mark - 1]))
+        };
         Some(marks.any(behind))
     }
 
@@ -184,6 +226,23 @@ pub(super) fn together<'a>(
     work.choose(hands)
 }
 
+/// All passes by one hand, the last first: the one that sets the pace is made when all that are held to it were.
+#[cfg(test)]
+pub(super) fn backwards<'a>(
+    snapshot: &'a Snapshot,
+    options: Options,
+    budget: Budget<'_>,
+) -> Option<Found<'a>> {
+    let work = Work::new(snapshot, options, budget);
+    let mut hand = work.hand();
+    for (number, policy) in work.policies.iter().copied().enumerate().rev() {
+        if !is_needless(&hand.problem, policy) {
+            work.pass(&mut hand, (number, policy));
+        }
+    }
+    work.choose([Some(hand)])
+}
+
 impl<'a, 'b> Work<'a, 'b> {
     fn new(snapshot: &'a Snapshot, options: Options, budget: Budget<'b>) -> Self {
         Self {
@@ -201,17 +260,22 @@ impl<'a, 'b> Work<'a, 'b> {
         Some((number, *self.policies.get(number)?))
     }
 
-    /// Makes one pass after another for as long as there are any that nobody makes.
-    fn make(&self) -> Option<Hand<'a>> {
-        let mut next = self.next()?;
-        let mut hand = Hand {
+    /// A hand that has made nothing yet.
+    fn hand(&self) -> Hand<'a> {
+        Hand {
             problem: Problem::new(self.snapshot, self.options),
             best: None,
             unjudged: Vec::new(),
-        };
+        }
+    }
+
+    /// Makes one pass after another for as long as there are any that nobody makes.
+    fn make(&self) -> Option<Hand<'a>> {
+        let mut next = self.next()?;
+        let mut hand = self.hand();
         loop {
             let (_, policy) = next;
-            if !repeats(&hand.problem, policy) && self.pass(&mut hand, next) == Time::Over {
+            if !is_needless(&hand.problem, policy) && self.pass(&mut hand, next) == Time::Over {
                 return Some(hand);
             }
             let Some(other) = self.next() else {
@@ -241,12 +305,15 @@ impl<'a, 'b> Work<'a, 'b> {
         };
         let done = run.done();
         let made = Made { score, done, rest };
-        if policy.gait == Gait::Keeps && self.best.pace.get().is_none() {
-            hand.unjudged.push(made);
-            return time;
-        }
-        if policy.gait == Gait::Keeps && self.best.falls_behind(&made.rest.pace) == Some(true) {
-            return time;
+        if matches!(policy.gait, Gait::Leads | Gait::Keeps) {
+            match self.best.falls_behind(policy.gait, &made.rest.pace) {
+                Some(false) => {}
+                Some(true) => return time,
+                None => {
+                    hand.unjudged.push(made);
+                    return time;
+                }
+            }
         }
         self.best.take_in(score);
         if hand.best.as_ref().is_none_or(|best| score < best.score) {
@@ -258,7 +325,10 @@ impl<'a, 'b> Work<'a, 'b> {
     /// The best pass of all.
     fn choose<const N: usize>(&self, hands: [Option<Hand<'a>>; N]) -> Option<Found<'a>> {
         let all = hands.into_iter().flatten().filter_map(|hand| {
-            let in_time = |made: &Made| self.best.falls_behind(&made.rest.pace) != Some(true);
+            let in_time = |made: &Made| {
+                let gait = self.policies[made.score.policy].gait;
+                self.best.falls_behind(gait, &made.rest.pace) != Some(true)
+            };
             let made = hand
                 .best
                 .into_iter()

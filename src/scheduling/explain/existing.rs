@@ -57,9 +57,9 @@ fn rank(run: &mut Run<'_, '_>, class: usize, bin: usize) -> (u8, i64) {
     }
     let left = run.bins.left(Left::Slack, bin).zip(&of.requests);
     let lacking = left.filter(|(left, wanted)| lacks(**wanted, *left));
-    let short: i64 = lacking
-        .map(|(left, wanted)| (wanted - left).saturating_mul(1000) / wanted)
-        .sum();
+    let short = lacking
+        .map(|(left, wanted)| wanted.saturating_sub(left).saturating_mul(1000) / wanted)
+        .fold(0, i64::saturating_add);
     if short > 0 { (3, -short) } else { (4, 0) }
 }
 

@@ -201,7 +201,7 @@ fn short(run: &Run<'_, '_>, class: usize, template: usize, kinds: &[usize]) -> O
         let lacking = amounts.filter(|(wanted, room)| lacks(**wanted, **room));
         lacking
             .map(|(wanted, room)| wanted.saturating_sub(*room).saturating_mul(1000) / wanted)
-            .sum()
+            .fold(0, i64::saturating_add)
     };
     let nearest = kinds.iter().copied().min_by_key(|kind| (missing(kind), *kind))?;
     let room = of.room(nearest);

@@ -22,6 +22,10 @@ use super::space::ReqId;
 use super::topology::{Counts, Obstacle, Question};
 use search::Verdict;
 
+/// After so many pods of a class it is asked again whether there is time left. A pod takes some microseconds, and a tenth of a
+/// millisecond where it looks at thousands of claims, so at most some hundredths of a second go by.
+const PODS_AT_ONCE: usize = 256;
+
 /// How a pass decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
@@ -42,6 +46,9 @@ pub(super) enum Gait {
     Sets,
     /// When it cannot win any more, or was not ahead of the pace at some quarter of the way: it looks further than the pass
     /// that sets it, which takes its time.
+    Leads,
+    /// When it cannot win any more, or was behind the pace at some quarter of the way. It does otherwise than the pass that
+    /// sets it, so where both have bought the same so far it may yet be ahead.
     Keeps,
     /// When it cannot win any more.
     Free,
@@ -314,7 +321,10 @@ impl<'p, 'a> Run<'p, 'a> {
                     done.classes.push((class, pods));
                     continue;
                 }
-                let rest = self.place_class(class, &pods);
+                let rest = self.place_class(class, &pods, budget, &mut done);
+                if done.out_of_time && !rest.is_empty() {
+                    done.untried.insert(class);
+                }
                 // Only where others are can make a place possible that was not.
                 if !rest.is_empty() && self.problem.classes[class].may_improve() {
                     next.push((class, rest));
@@ -329,7 +339,9 @@ impl<'p, 'a> Run<'p, 'a> {
                 let beaten = || !self.met_limit.get() && best.beats(left_out, self.reckoned());
                 let out_of_reach = match self.policy.gait {
                     Gait::Sets => false,
-                    Gait::Keeps => beaten() || best.falls_behind(&done.pace) == Some(true),
+                    gait @ (Gait::Leads | Gait::Keeps) => {
+                        beaten() || best.falls_behind(gait, &done.pace) == Some(true)
+                    }
                     Gait::Free => beaten(),
                 };
                 if out_of_reach {
@@ -372,11 +384,21 @@ impl<'p, 'a> Run<'p, 'a> {
         all
     }
 
-    /// Places the pods of one class; those without a place remain.
-    fn place_class(&mut self, class: usize, pods: &[usize]) -> Vec<usize> {
+    /// Places the pods of one class; those without a place remain. Where time runs out meanwhile, `done` takes note.
+    fn place_class(
+        &mut self,
+        class: usize,
+        pods: &[usize],
+        budget: Budget<'_>,
+        done: &mut Rest,
+    ) -> Vec<usize> {
         let stages = self.problem.classes[class].stages.len();
         let mut known = vec![Known::default(); stages];
         for (at, pod) in pods.iter().enumerate() {
+            if at > 0 && at.is_multiple_of(PODS_AT_ONCE) && !budget() {
+                done.out_of_time = true;
+                return pods[at..].to_vec();
+            }
             self.alike = i64::try_from(pods.len() - at).unwrap_or(i64::MAX);
             let placed = (0..stages).any(|stage| self.place(class, stage, *pod, &mut known[stage]).is_ok());
             let Some((_, bin)) = self.placed.last().filter(|_| placed) else {

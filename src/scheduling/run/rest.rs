@@ -1,7 +1,9 @@
 //! What is done once all classes had their turn: what comes later can make room for what came before.
 //!
-//! Claims that were opened with room for more than came become the cheapest type that holds what did (`roomy`). Pods that are left out at a spread are measured anew (`domains`). And with limits, a claim that grows into a dearer type may count less against a limit, and then a pod that was left out may have a place
-//! after all, and a claim that had to be a dear type may be a cheaper one. Where no limit was met, none of this can be.
+//! Claims that were opened with room for more than came become the cheapest type that holds what did (`roomy`). Pods that are
+//! left out at a spread are measured anew (`domains`), and may open claims with room for more in their turn. And with limits,
+//! a claim that grows into a dearer type may count less against a limit, and then a pod that was left out may have a place
+//! after all, and a claim that had to be a dear type may be a cheaper one. Where no limit was met, this last cannot be.
 
 use super::super::Budget;
 use super::super::bits;
@@ -16,10 +18,10 @@ pub(super) const NO_POD: usize = usize::MAX;
 impl Run<'_, '_> {
     /// Gives what became possible since its turn to whoever is left out, and then to the claims.
     pub(super) fn settle_rest(&mut self, rest: &mut Rest, budget: Budget<'_>) {
-        if self.opens_roomy() {
-            self.cheapen();
-        }
         loop {
+            if self.opens_roomy() {
+                self.cheapen();
+            }
             while std::mem::take(&mut self.freed) {
                 self.retry(rest, budget, |_| true);
                 self.cheapen();
@@ -42,7 +44,7 @@ impl Run<'_, '_> {
             let left = if rest.out_of_time {
                 pods
             } else {
-                self.place_class(class, &pods)
+                self.place_class(class, &pods, budget, rest)
             };
             if self.placed.len() > before {
                 self.note_let_in(class);

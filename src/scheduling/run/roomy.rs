@@ -64,13 +64,19 @@ impl Run<'_, '_> {
         let sold = row.by_price[from..]
             .iter()
             .take_while(|(price, _)| *price < UNPRICED);
-        let shares = sold.filter_map(|(price, kind)| {
+        let mut best: Option<(u64, u64, usize)> = None;
+        for (price, kind) in sold {
+            // Even if it held all who may come, each would pay as much, and so for everything that is dearer.
+            if best.is_some_and(|(least, _, _)| share(*price, most) >= least) {
+                break;
+            }
             let pods = holds(of.room(*kind), &class.requests).min(most);
-            (pods > 0 && is_allowed(*kind)).then(|| (share(*price, pods), *price, *kind))
-        });
-        let (share, price, kind) = shares
-            .min()
-            .unwrap_or((becomes.price, becomes.price, becomes.kind));
+            if pods > 0 && is_allowed(*kind) {
+                let this = (share(*price, pods), *price, *kind);
+                best = Some(best.map_or(this, |best| best.min(this)));
+            }
+        }
+        let (share, price, kind) = best.unwrap_or((becomes.price, becomes.price, becomes.kind));
         (
             Becomes {
                 kind,
@@ -83,10 +89,10 @@ impl Run<'_, '_> {
 
     /// How many pods like these a claim may be filled with, at least one.
     fn left_to_fill(&self, class: usize, filling: Filling) -> i64 {
+        let of = &self.problem.classes[class];
         match filling {
-            Filling::Alike if !self.problem.classes[class].shares_nodes(&self.problem.groups) => 1,
-            Filling::Alike => self.alike.max(1),
-            Filling::Everybody => holds(&self.unplaced, &self.problem.classes[class].requests).max(1),
+            Filling::Alike => self.alike.min(of.most_on_a_node(&self.problem.groups)).max(1),
+            Filling::Everybody => holds(&self.unplaced, &of.requests).max(1),
         }
     }
 }

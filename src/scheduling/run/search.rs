@@ -254,7 +254,7 @@ impl Run<'_, '_> {
             let rest = (room[dim] - claim.used[dim] - requests[dim]).max(0);
             rest.saturating_mul(1000) / room[dim].max(1)
         };
-        part(0) + part(1)
+        part(0).saturating_add(part(1))
     }
 
     /// Whether a bin can take a pod as far as room and price are not concerned, and what its labels are then.

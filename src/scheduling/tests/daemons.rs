@@ -305,3 +305,18 @@ fn a_daemon_that_claims_devices_has_its_share_all_the_same() {
         .solve();
     assert_eq!(solved.types(), ["type-04"]);
 }
+
+#[test]
+fn daemons_that_ask_for_more_than_can_be_counted_leave_room_for_whoever_asks_for_nothing() {
+    let huge = "9223372036854775807";
+    let asks =
+        json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": huge, "memory": huge}}}]});
+    let nothing = |name: &str| pod_with(name, "0", &json!({"containers": [{"name": "c"}]}));
+    let solved = cluster()
+        .daemon(pod_with("d", "1", &asks))
+        .daemon(pod_with("e", "1", &asks))
+        .with([pod("p", "1"), nothing("q"), nothing("r")])
+        .solve();
+    assert_eq!(solved.place("p"), None, "{:?}", solved.words());
+    assert!(solved.place("q").is_some() && solved.place("q") == solved.place("r"));
+}

@@ -130,3 +130,20 @@ fn a_preference_does_not_limit_the_zones_that_pods_are_spread_over() {
     assert!(solved.all_placed(), "{:?}", solved.words());
     assert_eq!(solved.skew(ZONES), [2, 2, 2]);
 }
+
+/// They open claims when others are full, with room for more than come.
+#[test]
+fn pods_that_are_let_in_late_get_no_larger_machines_than_they_need() {
+    let mut tiny = kind("tiny", 1);
+    tiny.offerings = vec![offering("z4", CapacityType::OnDemand, 0.1)];
+    let mut types = steep_types();
+    types.push(tiny);
+    let mut fields = spread(ZONES, 1, &web(), &json!({}));
+    fields["containers"] = json!([{"name": "c", "resources": {"requests": {"cpu": "1200m"}}}]);
+    let solved = cluster()
+        .types(types)
+        .with((0..65).map(|at| pod(&format!("plain-{at:02}"), "1200m")))
+        .with(spread_pods(16, &fields))
+        .solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+}

@@ -98,7 +98,7 @@ fn others() -> impl Strategy<Value = Value> {
 }
 
 /// Fields of a pod that must be near or far from pods of these namespaces.
-fn among(which: &str, key: &str, labels: &Value, others: &Value) -> Value {
+pub(super) fn among(which: &str, key: &str, labels: &Value, others: &Value) -> Value {
     let mut fields = neighbor(which, key, labels);
     let term = &mut fields["affinity"][which]["requiredDuringSchedulingIgnoredDuringExecution"][0];
     term.as_object_mut()
@@ -265,8 +265,28 @@ fn make_rarer(mut base: Cluster, (withheld, attached, generations): &Rarer) -> C
 }
 
 fn any_cluster() -> impl Strategy<Value = Cluster> {
-    (plain_cluster(), finer(), rarer())
-        .prop_map(|(cluster, finer, rarer)| make_rarer(finer.make(cluster), &rarer))
+    (plain_cluster(), finer(), any_steepness(), rarer()).prop_map(|(cluster, finer, steepness, rarer)| {
+        let mut cluster = finer.make(cluster);
+        cluster.pools.iter_mut().for_each(|pool| price(pool, steepness));
+        make_rarer(cluster, &rarer)
+    })
+}
+
+/// What a processor costs where there are twice as many, in percent. Where it is a little more, no claim grows, and those pay
+/// that are opened with room for more than their first pod.
+fn any_steepness() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => Just(100), 1 => Just(80), 2 => Just(101)]
+}
+
+fn price(pool: &mut Pool, steepness: u64) {
+    for kind in Arc::make_mut(&mut pool.types) {
+        let doublings = (kind.capacity.get(CPU) / 1000).ilog2();
+        for offering in &mut kind.offerings {
+            let nanos = offering.price.map_or(0, Price::nanos);
+            let steep = (0..doublings).fold(nanos, |nanos, _| nanos * steepness / 100);
+            offering.price = Price::from_nanos(steep);
+        }
+    }
 }
 
 fn plain_cluster() -> impl Strategy<Value = Cluster> {
@@ -418,14 +438,40 @@ proptest! {
     ) {
         let alone = neighbor("podAntiAffinity", HOST, &json!({"app": "a"}));
         let sized = sizes.iter().enumerate().map(|(at, (size, apart))| {
-            let fields = if *apart { alone.clone() } else { json!({}) };
+            let mut fields = if *apart { alone.clone() } else { json!({}) };
+            // Of each its own, so that none is like another.
+            let requests = json!({"cpu": format!("{size}00m"), "memory": format!("{}Mi", 100 + at)});
+            fields["containers"] = json!([{"name": "c", "resources": {"requests": requests}}]);
             let app = if *apart { "a" } else { "b" };
-            let own = json!({"app": app, "number": at.to_string()});
-            labelled(pod_with(&format!("p{at:03}"), &format!("{size}00m"), &fields), &own)
+            labelled(pod_with(&format!("p{at:03}"), "1", &fields), &json!({"app": app}))
         });
         let mut cluster = cluster().with(sized);
         let alone = cluster.solve().plan;
         cluster.options.hands = Hands::Two;
         prop_assert_eq!(alone, cluster.solve().plan);
     }
+}
+
+/// With so many pods in so many classes, several passes are held to the pace of one, and in this order all of them are made
+/// before it.
+#[test]
+fn the_order_in_which_passes_are_made_changes_nothing() {
+    let own = |class: usize| json!({"app": class.to_string()});
+    let one = |at: usize| {
+        let class = at % 100;
+        let mut fields = match class % 4 {
+            0 => neighbor("podAntiAffinity", HOST, &own(class)),
+            1 => spread(ZONES, 1, &own(class), &json!({})),
+            _ => json!({}),
+        };
+        let requests = json!({"cpu": "1200m", "memory": format!("{}Mi", 100 + class)});
+        fields["containers"] = json!([{"name": "c", "resources": {"requests": requests}}]);
+        labelled(pod_with(&format!("p{at:04}"), "1", &fields), &own(class))
+    };
+    let mut cluster = cluster().types(steep_types()).with((0..2000).map(one));
+    let alone = cluster.solve();
+    let backwards = passes::backwards(&alone.snapshot, cluster.options, &|| true).map(plan_of);
+    assert_eq!(backwards.as_ref(), Some(&alone.plan));
+    cluster.options.hands = Hands::Two;
+    assert_eq!(cluster.solve().plan, alone.plan);
 }

@@ -1,5 +1,6 @@
 //! Behaviors of the solver, one sentence each.
 
+mod alike;
 mod cards;
 mod daemons;
 mod domains;
@@ -15,6 +16,7 @@ mod packing;
 mod preferences;
 mod reasons;
 mod remedies;
+mod roomy;
 mod spread;
 mod starving;
 mod tiny;
@@ -86,6 +88,21 @@ fn kind(name: &str, cpu: i64) -> InstanceType {
             offering("z3", CapacityType::OnDemand, dollars),
         ],
     }
+}
+
+/// Types with 2, 4, 8, 16 and 32 processors. Every machine keeps something for itself, so the smallest holds one pod of 1200m
+/// where twice as much would hold three; and the largest is bought dear. A claim never grows from one size to the next, though
+/// several sizes would be worth it.
+fn steep_types() -> Vec<InstanceType> {
+    let sized = [(1, 1.0), (2, 2.02), (4, 4.04), (8, 8.08), (16, 40.0)];
+    let kind = |(times, price): (i64, f64)| {
+        let mut kind = kind(&format!("type-{times:02}"), 2 * times);
+        for offering in &mut kind.offerings {
+            offering.price = Price::from_usd(price);
+        }
+        kind
+    };
+    sized.map(kind).to_vec()
 }
 
 fn offering(zone: &str, capacity_type: CapacityType, dollars: f64) -> Offering {

@@ -236,6 +236,25 @@ fn when_time_runs_out_what_is_placed_stands() {
     assert!(!plan.placements.is_empty() && !plan.left_out.is_empty());
 }
 
+#[test]
+fn when_time_runs_out_within_a_class_what_is_placed_of_it_stands() {
+    let snapshot = cluster().with(pods(1000, |name| pod(name, "100m"))).snapshot();
+    for (turns, placed) in [(0, 0), (1, 256), (2, 512), (3, 768)] {
+        let asked = AtomicUsize::new(0);
+        let plan = solve(&snapshot, Options::default(), &|| {
+            asked.fetch_add(1, Ordering::Relaxed) < turns
+        });
+        assert_eq!(crate::audit::plan(&snapshot, &plan), []);
+        assert_eq!(plan.completeness, Completeness::OutOfTime);
+        assert_eq!(
+            (plan.placements.len(), plan.pods_left_out()),
+            (placed, 1000 - placed)
+        );
+        let mut whys = plan.left_out.iter().flat_map(|left| &left.refusals);
+        assert!(whys.all(|refusal| matches!(refusal.why, Why::OutOfTime)));
+    }
+}
+
 /// A claim of three such pods is grown up: the next size up costs more than a machine for one. Most claims of a large plan
 /// are grown up, and must not keep the others small.
 #[test]
@@ -263,55 +282,6 @@ fn twice_the_pods_cost_no_more_than_twice_as_much() {
         pod
     };
     assert_eq!(plan(2004, &apart), twice);
-}
-
-/// Every machine keeps something for itself, so the smallest holds one such pod where twice as much would hold three; and the
-/// largest is bought dear. A claim never grows from one size to the next, though several sizes would be worth it.
-#[test]
-fn the_more_types_there_are_the_less_a_plan_costs() {
-    let types: Vec<InstanceType> = [(1, 1.0), (2, 2.02), (4, 4.04), (8, 8.08), (16, 40.0)]
-        .map(|(times, price)| {
-            let mut kind = kind(&format!("type-{times:02}"), 2 * times);
-            for offering in &mut kind.offerings {
-                offering.price = Price::from_usd(price);
-            }
-            kind
-        })
-        .to_vec();
-    let price = |types: &[InstanceType], number: usize| {
-        let solved = cluster()
-            .types(types.to_vec())
-            .with(pods(number, |name| pod(name, "1200m")))
-            .solve();
-        assert!(solved.all_placed());
-        solved.plan.price_nanos()
-    };
-    for number in [1, 2, 3, 5, 13, 14, 26, 40, 64, 100, 333] {
-        let all = price(&types, number);
-        for one in &types {
-            let alone = price(std::slice::from_ref(one), number);
-            assert!(
-                all <= alone,
-                "{number} pods: {all} with all types, {alone} with {}",
-                one.name
-            );
-        }
-    }
-}
-
-#[test]
-fn pods_that_differ_in_what_somebody_selects_by_are_not_taken_for_alike() {
-    let far_from = |app: &str| {
-        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}},
-        ]}}})
-    };
-    let loud = labelled(pod("a-loud", "100m"), &json!({"app": "loud"}));
-    let calm = labelled(pod("b-calm", "100m"), &json!({"app": "calm"}));
-    let shy = pod_with("c-shy", "100m", &far_from("loud"));
-    let solved = cluster().with([loud, calm, shy]).solve();
-    assert!(solved.all_placed());
-    assert_eq!(solved.sizes(), [1, 2], "only the loud one keeps the shy one away");
 }
 
 /// A pool that asks for so many different values of a label, written with this operator.

@@ -284,3 +284,18 @@ fn a_pod_that_claims_devices_is_left_out_with_that_reason_and_nobody_else_is() {
     );
     assert_eq!(solved.place("plain").as_deref(), Some("there"));
 }
+
+/// More than can be counted, on nodes that have less than nothing left.
+#[test]
+fn amounts_beyond_all_bounds_are_told_as_they_are() {
+    let huge = "9223372036854775807";
+    let asks =
+        json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": huge, "memory": huge}}}]});
+    let solved = cluster()
+        .node(node("full", 1, &[]))
+        .bound([on(pod("there", "3"), "full")])
+        .with([pod_with("p", "1", &asks)])
+        .solve();
+    assert_eq!(solved.plan.pods_left_out(), 1);
+    assert!(!solved.words().is_empty());
+}

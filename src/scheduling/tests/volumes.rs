@@ -225,3 +225,27 @@ fn where_a_volume_is_holds_beside_each_term_and_is_never_given_up() {
     let solved = with(storage(&[("v", &["z3"])])).with([wish]).solve();
     assert_eq!(zones(&solved), ["z3"].into());
 }
+
+/// A local disk is where the pod asks to be anyway, so it changes nothing but what is told.
+#[test]
+fn whoever_has_no_volumes_is_not_told_of_those_of_another() {
+    let mut disk = storage(&[("disk", &["z9"])]);
+    for volume in disk.volumes.values_mut() {
+        volume.driver = None;
+    }
+    let there = json!({"nodeSelector": {ZONES: "z9"}});
+    let mut stored = there.clone();
+    stored["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]);
+    let stored = pod_with("a-stored", "1", &stored);
+    let plain = pod_with("b-plain", "1", &there);
+    let words = |pods: &[core::Pod]| {
+        let mut words = with(disk.clone()).with(pods.iter().cloned()).solve().words();
+        words.sort();
+        words
+    };
+    let (one, two) = (words(&[stored.clone()]), words(&[plain.clone()]));
+    assert_ne!(one, two);
+    let mut each = [one, two].concat();
+    each.sort();
+    assert_eq!(words(&[stored, plain]), each);
+}

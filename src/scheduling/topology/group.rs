@@ -74,7 +74,7 @@ pub(in crate::scheduling) struct Groups {
 }
 
 /// One question that a pod asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::scheduling) struct Ask {
     /// Which.
     pub(in crate::scheduling) group: GroupId,
@@ -83,7 +83,7 @@ pub(in crate::scheduling) struct Ask {
 }
 
 /// All questions that a pod asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(in crate::scheduling) struct Asks {
     /// To be spread.
     pub(in crate::scheduling) spreads: Vec<Ask>,
