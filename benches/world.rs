@@ -63,6 +63,7 @@ fn play(seed: u64, lasts: Duration) -> Result<Outcome> {
         plan: Plan::draw(seed, &shape, lasts),
         product: product::product(),
         replicas: REPLICAS,
+        machines_max: None,
         quiet: world::QUIET,
         keep: Keep::Last(50),
         observers: Vec::new(),

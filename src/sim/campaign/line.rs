@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::sim::invariants::Violation;
+
 /// What one seed came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
@@ -57,6 +59,16 @@ pub struct Breach {
     pub message: String,
 }
 
+impl From<&Violation> for Breach {
+    fn from(violation: &Violation) -> Self {
+        Self {
+            id: violation.id.to_owned(),
+            at_seconds: violation.at.as_secs(),
+            message: violation.message.clone(),
+        }
+    }
+}
+
 /// What to think of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
@@ -75,11 +87,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Judges by the first violation: `S…` is safety, `L…` liveness.
+    /// Judges by the first violation: `S…` is safety, `L…` liveness, and so is what a story lacks, which is a word.
     pub fn of(breaches: &[Breach]) -> Self {
+        let is_lack = |id: &str| id.starts_with('L') || id.starts_with(char::is_lowercase);
         match breaches.first() {
             None => Self::Ok,
-            Some(breach) if breach.id.starts_with('L') => Self::Liveness(breach.id.clone()),
+            Some(breach) if is_lack(&breach.id) => Self::Liveness(breach.id.clone()),
             Some(breach) => Self::Safety(breach.id.clone()),
         }
     }
@@ -191,6 +204,8 @@ pub(super) mod tests {
         };
         let verdict = Verdict::of(&[breach("S1"), breach("L3")]);
         assert_eq!(verdict, Verdict::Safety("S1".to_owned()));
-        assert_eq!(Verdict::of(&[breach("L3")]), Verdict::Liveness("L3".to_owned()));
+        for id in ["L3", "unmet"] {
+            assert_eq!(Verdict::of(&[breach(id)]), Verdict::Liveness(id.to_owned()));
+        }
     }
 }

@@ -99,6 +99,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::ForNobody, "L11", 16),
     at(Mutant::Discontent, "R1", 0),
     at(Mutant::Hushed, "S22", 161),
+    at(Mutant::BreakersUnread, "S4", 40),
 ];
 
 impl Hunt {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::calm::{self, world_of, worlds_before};
+use super::calm::{self, Calm, world_of, worlds_before};
 use super::line::{Breach, Line, Verdict};
 use super::options::{Ask, Faults};
 use crate::sim::faults::{Plan, Shape};
@@ -13,7 +13,7 @@ use crate::sim::mutants::{Mutant, UnknownMutant};
 use crate::sim::scenario::{Action, LoadError, Scenario, Step};
 use crate::sim::world::churn::{self, Demand};
 use crate::sim::world::cluster::InstallError;
-use crate::sim::world::compare::compare;
+use crate::sim::world::compare::{compare, unasked};
 use crate::sim::world::effects::Counts;
 use crate::sim::world::recorder::Observer;
 use crate::sim::world::{self, Outcome, Setup, product, story, workloads};
@@ -42,6 +42,8 @@ pub struct Cast {
     pub plan: Plan,
     /// What is wrong with the operator.
     pub mutant: Option<Mutant>,
+    /// How many machines there may be in all, where that is few.
+    pub machines_max: Option<u64>,
 }
 
 /// Why a seed cannot be played.
@@ -82,11 +84,14 @@ pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
         (None, Faults::None) => Plan::none(),
     };
     let mutant = ask.mutant.as_deref().map(str::parse::<Mutant>).transpose()?;
+    let is_churn = scenario_name == CHURN;
+    let machines_max = is_churn.then(|| churn::machines_max(world)).flatten();
     Ok(Cast {
         scenario_name: scenario_name.to_owned(),
         scenario,
         plan,
         mutant,
+        machines_max,
     })
 }
 
@@ -154,28 +159,46 @@ pub struct Played {
     pub cast: Cast,
     /// What came of it.
     pub outcome: Outcome,
+    /// What went wrong in its world without faults.
+    calm: Vec<Breach>,
 }
 
 /// Plays a seed. All entropy of this process must come from the seed already.
 ///
 /// Where something goes wrong in it, it is compared with a play of the same world without that, by the operator as it
-/// is: what was done more often than then must have a reason. The calm play comes second, so that the history of a seed
-/// is the same whether another seed has played it already.
+/// is: what was done more often than then must have a reason. What goes wrong in that play counts as well, unless the seed
+/// is to show what is wrong with a mutant. The calm play comes second, so that the history of a seed is the same whether
+/// another seed has played it already.
 pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<Played> {
     let cast = cast(ask)?;
     let mut outcome = run(ask.seed, &cast, world::quiet(ask.seed), keep, observers)?;
+    outcome.violations.extend(unasked(&cast.scenario, &outcome));
+    let mut breaches = Vec::new();
     if !cast.plan.injections.is_empty() || cast.mutant.is_some() {
-        let calm = Cast {
-            plan: Plan::none(),
-            mutant: None,
-            ..cast.clone()
-        };
-        let calm = calm::counts(ask.calm_plays.as_deref(), ask.seed, || {
-            run(ask.seed, &calm, Duration::ZERO, Keep::Last(0), Vec::new()).map(|outcome| outcome.counts)
-        })?;
-        outcome.violations.extend(compare(&calm, &outcome));
+        let calm = calm_play(ask, &cast)?;
+        outcome.violations.extend(compare(&calm.counts, &outcome));
+        if cast.mutant.is_none() {
+            breaches = calm.breaches;
+        }
     }
-    Ok(Played { cast, outcome })
+    Ok(Played {
+        cast,
+        outcome,
+        calm: breaches,
+    })
+}
+
+/// The play of the same world in which nothing goes wrong.
+fn calm_play(ask: &Ask, cast: &Cast) -> Result<Calm, InstallError> {
+    let calm = Cast {
+        plan: Plan::none(),
+        mutant: None,
+        ..cast.clone()
+    };
+    calm::play(ask.calm_plays.as_deref(), ask.seed, || {
+        run(ask.seed, &calm, Duration::ZERO, Keep::Last(0), Vec::new())
+            .map(|outcome| Calm::of(&calm.scenario, &outcome))
+    })
 }
 
 fn run(
@@ -191,6 +214,7 @@ fn run(
         plan: cast.plan.clone(),
         product: cast.mutant.map_or_else(product::product, product::mutant),
         replicas: REPLICAS,
+        machines_max: cast.machines_max,
         quiet,
         keep,
         observers,
@@ -201,15 +225,8 @@ impl Played {
     /// What it came to, as a line of a report.
     pub fn line(&self, ask: &Ask, real: Duration) -> Line {
         let outcome = &self.outcome;
-        let breaches: Vec<Breach> = outcome
-            .violations
-            .iter()
-            .map(|violation| Breach {
-                id: violation.id.to_owned(),
-                at_seconds: violation.at.as_secs(),
-                message: violation.message.clone(),
-            })
-            .collect();
+        let own = outcome.violations.iter().map(Breach::from);
+        let breaches: Vec<Breach> = own.chain(self.calm.iter().cloned()).collect();
         let counts = |hits: &BTreeMap<&'static str, u64>| {
             hits.iter()
                 .map(|(name, times)| ((*name).to_owned(), *times))
@@ -240,11 +257,9 @@ impl Played {
     }
 
     fn verdict(&self, breaches: &[Breach]) -> Verdict {
-        match self.outcome.verdict {
-            world::Verdict::Passed | world::Verdict::Violated(_) => Verdict::of(breaches),
-            world::Verdict::Unmet => Verdict::Liveness("unmet".to_owned()),
-            world::Verdict::Unfinished => Verdict::Liveness("unfinished".to_owned()),
-            world::Verdict::Overrun => Verdict::Liveness("overrun".to_owned()),
+        match self.outcome.verdict.lack() {
+            None => Verdict::of(breaches),
+            Some(lack) => Verdict::Liveness(lack.to_owned()),
         }
     }
 }
@@ -280,6 +295,15 @@ mod tests {
             .map(|world| cast(&Ask::seed(world * 8 + 3)).unwrap().scenario_name)
             .collect();
         assert_eq!(names, ["churn", "churn", "workloads", "churn", "churn", "churn"]);
+    }
+
+    #[test]
+    fn there_may_be_few_machines_in_some_worlds_in_which_people_ask_for_them_within_the_reach_of_a_hunt() {
+        let casts = (0..200).step_by(8).map(|seed| cast(&Ask::seed(seed)).unwrap());
+        let few: Vec<Cast> = casts.filter(|cast| cast.machines_max.is_some()).collect();
+        let seeds: Vec<&str> = few.iter().map(|cast| cast.scenario.name.as_str()).collect();
+        assert!((1..15).contains(&seeds.len()), "{seeds:?}");
+        assert!(few.iter().all(|cast| cast.scenario_name == "churn"));
     }
 
     #[test]

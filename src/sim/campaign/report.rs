@@ -312,7 +312,8 @@ mod tests {
     fn all_that_can_happen_is_on_one_page() {
         let text = eventful();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines.len() <= 64, "{} lines\n{text}", lines.len());
+        // As many as a printed page has.
+        assert!(lines.len() <= 66, "{} lines\n{text}", lines.len());
         let widest = lines.iter().map(|line| line.len()).max();
         assert!(widest <= Some(100), "{widest:?}\n{text}");
         let words: Vec<&str> = text.split_whitespace().collect();

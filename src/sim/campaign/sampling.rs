@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::calm::is_calm;
 use super::child::{Trial, TrialError};
 use super::line::{Breach, Line, Verdict};
 use super::options::{Ask, Seeds};
@@ -66,7 +67,7 @@ pub async fn run(
 /// Runs a seed, some of them twice.
 async fn judge(ask: &Ask, trial: &dyn Trial) -> Result<Line, TrialError> {
     let mut line = trial.run(ask).await?;
-    if line.verdict == Verdict::Safety(MORE_THAN_CALM.to_owned()) && ask.calm_plays.is_some() {
+    if ask.calm_plays.is_some() && is_about_the_calm(&line) {
         // A failure must be one that replays by itself, against a calm play of its own.
         let alone = Ask {
             calm_plays: None,
@@ -87,6 +88,12 @@ async fn judge(ask: &Ask, trial: &dyn Trial) -> Result<Line, TrialError> {
         }
     }
     Ok(line)
+}
+
+/// Whether a seed fails by what the calm play of its world did, or in comparison with it.
+fn is_about_the_calm(line: &Line) -> bool {
+    let compared = line.verdict == Verdict::Safety(MORE_THAN_CALM.to_owned());
+    compared || line.breaches.first().is_some_and(is_calm)
 }
 
 #[cfg(test)]
@@ -182,6 +189,22 @@ mod tests {
         let seeds = Seeds { first: 1, end: 10 };
         let report = run(seeds, &like, &LIMITS, &Shared, |_| ()).await.unwrap();
         assert_eq!((report.passed(), report.failed()), (8, 1));
+    }
+
+    #[test]
+    fn what_went_wrong_in_the_calm_play_of_another_seed_is_looked_at_again_too() {
+        let mut line = fine(1);
+        for (message, again) in [
+            ("without faults: pod a still waits", true),
+            ("pod a still waits", false),
+        ] {
+            line.breaches = vec![Breach {
+                id: "L1".to_owned(),
+                at_seconds: 1,
+                message: message.to_owned(),
+            }];
+            assert_eq!(is_about_the_calm(&line), again, "{message}");
+        }
     }
 
     #[tokio::test]

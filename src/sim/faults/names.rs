@@ -220,6 +220,8 @@ fault_names! {
         OldVersion = "k16-old-version", "a NodeClaim is stored as an older release left it: without what came later, and owned by nobody";
         ClassDeleted = "m2-class-deleted", "somebody deletes an IBMNodeClass that claims use, and in the end forces it out and makes it anew";
         StartupTaintStays = "n5-startup-taint-stays", "new Nodes of a pool have a startup taint, and whoever takes it off is late";
+        StolenProviderId = "n4-stolen-provider-id", "somebody makes the Node of a machine of ours with the provider id of another, and takes it away in the end";
+        DetachStuck = "w6-detach-stuck", "a volume that is attached to a node cannot be detached, for a while";
     }
     later_cloud {
         DeleteFails = "c12-delete-fails";
@@ -250,6 +252,8 @@ impl MeddlingKind {
                 | Self::LimitsLowered
                 | Self::ClassDeleted
                 | Self::StartupTaintStays
+                | Self::StolenProviderId
+                | Self::DetachStuck
         )
     }
 }
@@ -295,8 +299,8 @@ mod tests {
         let wanted = (1..=16)
             .map(|n| format!("k{n}"))
             .chain((1..=18).map(|n| format!("c{n}")))
-            .chain([1, 2, 3, 5].map(|n| format!("n{n}")))
-            .chain(["w2", "m2", "m3"].map(str::to_owned));
+            .chain((1..=5).map(|n| format!("n{n}")))
+            .chain(["w2", "w6", "m2", "m3"].map(str::to_owned));
         let missing: Vec<_> = wanted
             .filter(|number| !numbers.contains(number.as_str()))
             .collect();

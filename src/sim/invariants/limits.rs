@@ -1,5 +1,6 @@
 //! S4: no purchase is sent with which its NodePool would have more than it may, as a consistent read of claims and pools
-//! saw it with all intents counted, the purchase's own included; nor later than five seconds after that read.
+//! saw it with all intents counted, the purchase's own included; nor later than five seconds after that read. Nor one with
+//! which there would be more machines than there may be in all, by such a read.
 //!
 //! Every resource counts that a pool may name. What a claim says of its machine counts as it says; of one that says nothing
 //! yet, what its profile and its class make of it at least.
@@ -47,6 +48,9 @@ impl Check for Limits {
             What::Request(request) => {
                 if let Some(uid) = bought_for(request) {
                     self.judge(number, &uid, entry.at, truth, found);
+                    if let Some(most) = book.settings.machines_max {
+                        self.judge_all(number, &uid, most, entry.at, found);
+                    }
                 }
             }
             _ => {}
@@ -89,10 +93,7 @@ impl Limits {
         if limits(&pool).is_empty() {
             return;
         }
-        let fresh = |path: &'static str| {
-            let lately = self.0.get(&replica).into_iter().flatten();
-            lately.filter(move |read| read.path == path && now.saturating_sub(read.sent) <= FRESH)
-        };
+        let fresh = |path: &'static str| self.fresh(replica, path, now);
         let name = object::name(&pool);
         let allows = |claims: &Read, pools: &Read| {
             let (claims, pools) = (items(&claims.body), items(&pools.body));
@@ -112,6 +113,31 @@ impl Limits {
             found.blame("S4", now, message);
         }
     }
+
+    /// The same for all machines of the cluster, whoever they are for.
+    fn judge_all(&self, replica: usize, uid: &str, most: u64, now: Duration, found: &mut Findings) {
+        let mut fresh = self.fresh(replica, CLAIMS, now);
+        if !fresh.any(|claims| is_room(&claims.body, uid, most)) {
+            let message = format!(
+                "a machine is bought for the claim with uid {uid}, and no read of the last {FRESH:?} shows it among {most}"
+            );
+            found.blame("S4", now, message);
+        }
+    }
+
+    /// What a replica was given within the last seconds.
+    fn fresh(&self, replica: usize, path: &'static str, now: Duration) -> impl Iterator<Item = &Read> {
+        let lately = self.0.get(&replica).into_iter().flatten();
+        lately.filter(move |read| read.path == path && now.saturating_sub(read.sent) <= FRESH)
+    }
+}
+
+/// Whether a read shows the intent of a claim, and no more of them in all than `most`.
+fn is_room(claims: &Bytes, uid: &str, most: u64) -> bool {
+    let claims = items(claims);
+    let allocated = claims.iter().filter(|it| it["status"]["allocation"].is_object());
+    let uids: Vec<&str> = allocated.map(object::uid).collect();
+    uids.contains(&uid) && u64::try_from(uids.len()).is_ok_and(|count| count <= most)
 }
 
 /// Whether the pool of a claim has exactly as much of something as it may, with the claim's own machine.
@@ -316,6 +342,28 @@ mod tests {
             let mut claims: Vec<Value> = (1..count).map(|it| claim(&it.to_string(), true)).collect();
             claims.push(claim(&uid, own));
             reads(&mut stage, &claims, &limits);
+            stage.pass(later).await;
+            buys(&mut stage, &uid);
+            assert_eq!(stage.blamed(), blamed, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_purchase_rests_on_a_young_read_that_shows_room_in_all() {
+        let cases: [(&str, u64, usize, bool, u64, &[&str]); 5] = [
+            ("within", 3, 2, true, 0, &[]),
+            ("at the bound", 2, 2, true, 0, &[]),
+            ("over it", 2, 3, true, 0, &["S4"]),
+            ("without its own intent", 2, 1, false, 0, &["S4"]),
+            ("too late", 2, 1, true, 6, &["S4"]),
+        ];
+        for (name, most, count, own, later, blamed) in cases {
+            let mut stage = Stage::new().await;
+            stage.judge.book.settings.machines_max = Some(most);
+            let uid = stage.claim("a").await;
+            let mut claims: Vec<Value> = (1..count).map(|it| claim(&it.to_string(), true)).collect();
+            claims.extend([claim(&uid, own), claim("waits", false)]);
+            reads(&mut stage, &claims, &json!({}));
             stage.pass(later).await;
             buys(&mut stage, &uid);
             assert_eq!(stage.blamed(), blamed, "{name}");

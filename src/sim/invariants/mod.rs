@@ -109,6 +109,8 @@ pub struct Settings {
     pub registration_limit: Duration,
     /// How long a Lease holds after it was renewed.
     pub lease: Duration,
+    /// How many machines there may be in all, if it was told.
+    pub machines_max: Option<u64>,
 }
 
 impl Settings {
@@ -122,6 +124,7 @@ impl Settings {
             launch_limit: Duration::from_mins(5),
             registration_limit: Duration::from_mins(15),
             lease: Duration::from_secs(15),
+            machines_max: None,
         }
     }
 }

@@ -14,6 +14,7 @@ mod tainting;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::operator::{Context, Edges, Factory, Settings, factory_of};
 
@@ -106,6 +107,8 @@ pub enum Mutant {
     Discontent,
     /// Preemptions are told to nobody.
     Hushed,
+    /// There may be any number of machines.
+    BreakersUnread,
 }
 
 /// There is no such mutant.
@@ -115,7 +118,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -158,6 +161,7 @@ impl Mutant {
         Self::ForNobody,
         Self::Discontent,
         Self::Hushed,
+        Self::BreakersUnread,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -210,6 +214,7 @@ impl Mutant {
             Self::ForNobody => "for-nobody",
             Self::Discontent => "discontent",
             Self::Hushed => "hushed",
+            Self::BreakersUnread => "breakers-unread",
         }
     }
 
@@ -273,6 +278,7 @@ impl Mutant {
             Self::ForNobody => "buys for a pod, again and again, where the pod cannot go",
             Self::Discontent => "deletes the first claim of its life as soon as that takes pods",
             Self::Hushed => "takes it for told that a machine was taken back, and tells nobody",
+            Self::BreakersUnread => "buys however many machines there are",
         }
     }
 
@@ -327,6 +333,7 @@ impl Mutant {
             | Self::AnyLeftover
             | Self::Dawdling
             | Self::Crowding
+            | Self::BreakersUnread
             | Self::Startled => {}
         }
         edges
@@ -358,6 +365,7 @@ impl Mutant {
             Self::Startled => cloud::Flaw::Startled,
             Self::Dawdling => return planning::dawdling(context),
             Self::Crowding => return planning::crowding(context),
+            Self::BreakersUnread => return without_breakers(context),
             // They are what they are by their edges.
             _ => return context,
         };
@@ -373,6 +381,15 @@ impl Mutant {
             move |context| self.context(context),
         )
     }
+}
+
+/// Purchases that nothing bounds but the limits of pools.
+fn without_breakers(mut context: Context) -> Context {
+    let mut settings = (*context.settings).clone();
+    settings.breakers.machines_max = u64::MAX;
+    settings.breakers.launches_per_hour_max = u64::MAX;
+    context.settings = Arc::new(settings);
+    context
 }
 
 impl fmt::Display for Mutant {

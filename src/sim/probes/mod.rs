@@ -62,6 +62,7 @@ probes! {
     ON_ITS_WAY = "pod-placed-on-claim-in-flight", "a pod was given a place on a claim that was made for others and is on its way";
     LEFT_OUT = "pod-left-out-with-reason", "a pod for which no node can be found or bought was told why";
     LIMIT_REACHED = "limit-reached-exactly", "a machine was ordered with which its pool has exactly as much as it may";
+    BREAKER_HELD = "breaker-held-a-purchase", "a purchase was held back because there are as many machines as there may be in all";
     LIMIT_HELD = "limit-held-pods-back", "a pod was told that a pool has as much as it may";
     PLANNED_AHEAD = "planned-before-evicted", "a claim was made for a pod that was still on a node that goes";
     PREEMPTED_WITH_PODS = "preempted-with-pods", "a spot machine was taken back from under pods";

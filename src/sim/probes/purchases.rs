@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    DUPLICATE_NAME, FOREIGN_NAME, Hits, LATE_CREATE, LIMIT_REACHED, LOST_THEN_ADOPTED, NO_ADDRESS,
-    NO_CAPACITY, OTHER_MACHINE, OVER_QUOTA, PREEMPTED_EARLY, PREEMPTED_LEAVING, SECOND_ATTEMPT,
+    BREAKER_HELD, DUPLICATE_NAME, FOREIGN_NAME, Hits, LATE_CREATE, LIMIT_REACHED, LOST_THEN_ADOPTED,
+    NO_ADDRESS, NO_CAPACITY, OTHER_MACHINE, OVER_QUOTA, PREEMPTED_EARLY, PREEMPTED_LEAVING, SECOND_ATTEMPT,
     TOKEN_EXPIRED, WITHDRAWN,
 };
-use crate::api::names::LAUNCHED;
+use crate::api::names::{LAUNCHED, REASON_HELD_BACK};
 use crate::sim::history::{Answer, Entry, What, Who};
 use crate::sim::ibm::Class;
 use crate::sim::invariants::{Book, Sent, Truth, bought_for, is_reached_exactly, is_true};
@@ -149,6 +149,9 @@ impl Orders {
         if id(after).is_some() && before.and_then(id).is_none() && self.lost.remove(uid).is_some() {
             hits.hit(LOST_THEN_ADOPTED);
         }
+        if is_held(after) && !before.is_some_and(is_held) {
+            hits.hit(BREAKER_HELD);
+        }
         let newly = |kind| is_true(after, kind) && !before.is_some_and(|before| is_true(before, kind));
         if newly(LAUNCHED) {
             let ordered = self.ordered.get(uid);
@@ -160,6 +163,15 @@ impl Orders {
             }
         }
     }
+}
+
+/// Whether nothing is bought for a claim since there are as many machines as there may be.
+fn is_held(claim: &Value) -> bool {
+    let mut conditions = claim["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|it| {
+        let says = it["message"].as_str().unwrap_or_default();
+        it["reason"] == REASON_HELD_BACK && says.contains(" machines, and the limit is ")
+    })
 }
 
 fn says(answer: &Answer, word: &str) -> bool {

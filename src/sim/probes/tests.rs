@@ -309,6 +309,24 @@ async fn a_limit_that_is_reached_exactly_is_recognized() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_purchase_that_a_breaker_holds_back_is_recognized_once() {
+    let mut stage = Stage::new().await;
+    stage.claim("a").await;
+    for (message, hits) in [
+        ("NodePool default may have 4 of cpu", 0),
+        ("there would be 5 machines, and the limit is 4", 1),
+        ("there would be 6 machines, and the limit is 4", 1),
+    ] {
+        let held = json!({
+            "type": "Launched", "status": "Unknown", "reason": "LaunchHeldBack", "message": message,
+            "lastTransitionTime": "2026-11-16T10:00:00Z",
+        });
+        stage.patch("a", json!({"status": {"conditions": [held]}})).await;
+        assert_eq!(hit(&stage, BREAKER_HELD), hits, "{message}");
+    }
+}
+
 /// Replica 0 looks at a machine by its id.
 fn looked(stage: &mut Stage, id: &str, status: u16) {
     let path = format!("{INSTANCES}/{id}");

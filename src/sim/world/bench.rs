@@ -19,9 +19,10 @@ pub(super) struct Bench {
 
 impl Bench {
     /// Has every later entry of the recorder judged, and every line of the log that `ear` has heard by then.
-    pub(super) fn new(cluster: &Cluster, recorder: &Recorder, ear: Ear) -> Self {
+    pub(super) fn new(cluster: &Cluster, recorder: &Recorder, machines_max: Option<u64>, ear: Ear) -> Self {
         let mut settings = Settings::new(cluster.cloud.account().resource_group);
         settings.canaries = vec![API_KEY.to_owned()];
+        settings.machines_max = machines_max;
         let bench = Self {
             judge: Arc::new(Mutex::new(Judge::new(settings))),
             cluster: cluster.clone(),

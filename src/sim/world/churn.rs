@@ -103,6 +103,15 @@ fn limited_pool(seed: u64) -> Option<Value> {
     }))
 }
 
+/// How many machines there may be in all, in a world where that is few: in one of four of those whose pool has no limit. The
+/// others are for that limit alone.
+pub fn machines_max(seed: u64) -> Option<u64> {
+    // Chance of its own, so that people do what they did.
+    let mut rng = Rng::with_seed(seed ^ 0x1f83_d9ab_fb41_bd6b);
+    let few = rng.u8(..4) == 0 && limited_pool(seed).is_none();
+    few.then(|| rng.u64(2..=4))
+}
+
 fn moment(rng: &mut Rng, from: Duration, until: Duration) -> Duration {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(rng.u64(millis(from)..=millis(until)))
@@ -188,6 +197,20 @@ mod tests {
     fn in_some_worlds_claims_ask_for_more_than_their_pool_may_have() {
         let limited = (0..100).filter(|seed| draw(*seed, &Demand::USUAL).objects.len() == 2);
         assert!((15..40).contains(&limited.count()));
+    }
+
+    #[test]
+    fn in_some_worlds_claims_ask_for_more_machines_than_there_may_be_in_all() {
+        let few: Vec<u64> = (0..200).filter(|seed| machines_max(*seed).is_some()).collect();
+        assert!((20..60).contains(&few.len()), "{few:?}");
+        for seed in few {
+            let scenario = draw(seed, &Demand::USUAL);
+            assert_eq!(scenario.objects.len(), 1, "its pool has no limit");
+            let applied = |step: &&Step| matches!(step.action, Action::Apply(_));
+            let claims = scenario.steps.iter().filter(applied).count() - 1;
+            let most = machines_max(seed).unwrap();
+            assert!(u64::try_from(claims).unwrap() > most, "seed {seed}");
+        }
     }
 
     #[test]

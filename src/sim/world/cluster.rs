@@ -116,6 +116,7 @@ impl Cluster {
             },
             config_file: None,
             prices: PriceSource::BuiltIn,
+            machines_max: None,
             alarm,
         })
     }

@@ -11,6 +11,7 @@ use std::fmt;
 use super::Outcome;
 use super::effects::{Counts, Deed, Verb};
 use crate::sim::invariants::Violation;
+use crate::sim::scenario::{Action, Scenario};
 
 /// Faults each strike of which may cost a machine or bring a claim more, so that pods move once more.
 const COSTLY: &[&str] = &[
@@ -24,6 +25,7 @@ const COSTLY: &[&str] = &[
     "k10-recreated",
     "k14-delete-machine",
     "k14-strip-finalizer",
+    "n4-stolen-provider-id",
 ];
 
 /// Those of them after which a claim is bought for again without a trace of why: there is no machine that broke.
@@ -85,6 +87,28 @@ pub fn compare(calm: &Counts, outcome: &Outcome) -> Vec<Violation> {
     found
 }
 
+/// Claims that the operator made in a world without a NodePool: there they are people's alone.
+pub fn unasked(scenario: &Scenario, outcome: &Outcome) -> Option<Violation> {
+    let is_made = |(deed, _): &(&Deed, &u64)| deed.verb == Verb::Create && deed.kind == "nodeclaims";
+    let made = outcome.counts.iter().filter(is_made).map(|(_, count)| count);
+    let made: u64 = made.sum();
+    (made > 0 && !has_pools(scenario)).then(|| Violation {
+        id: "R1",
+        at: outcome.simulated,
+        message: format!("create nodeclaims: {made} times; there is no NodePool to make one for"),
+    })
+}
+
+/// Whether anybody ever writes a NodePool.
+fn has_pools(scenario: &Scenario) -> bool {
+    let applied = scenario.steps.iter().filter_map(|step| match &step.action {
+        Action::Apply(manifests) => Some(manifests),
+        _ => None,
+    });
+    let mut written = scenario.objects.iter().chain(applied.flatten());
+    written.any(|object| object["kind"] == "NodePool")
+}
+
 /// Whether objects of a kind go by the name of their claim.
 fn is_of_a_claim(kind: &str) -> bool {
     matches!(kind, "nodeclaims" | "instances" | "nodes")
@@ -137,7 +161,7 @@ fn excesses<'a>(calm: &Counts, outcome: &'a Outcome) -> BTreeMap<(Verb, &'a str)
 
 /// Offerings are withheld as often as the cloud is short of something, and interfaces and volumes are swept as often as it
 /// leaves them behind, which is what faults are about. How many claims are made for so many pods depends on when these
-/// come; that none is made in vain is L11.
+/// come; that none is made in vain is L11, and where there is no pool [`unasked`] counts them.
 fn is_counted(deed: &Deed) -> bool {
     let by_faults = ["unavailableofferings", "virtual_network_interfaces", "volumes"];
     let for_pods = deed.verb == Verb::Create && deed.kind == "nodeclaims";
@@ -192,7 +216,8 @@ mod tests {
     use super::*;
     use crate::sim::history::{History, Keep};
     use crate::sim::probes::Probes;
-    use crate::sim::world::Verdict;
+    use crate::sim::world::churn::{self, Demand};
+    use crate::sim::world::{Verdict, workloads};
 
     fn bought(object: &str) -> Deed {
         Deed {
@@ -318,6 +343,25 @@ mod tests {
         let run = |times: u64| outcome(&[(gone.clone(), 1), (bought("a"), times)], 0);
         assert_eq!(compare(&Counts::new(), &run(2)), []);
         assert_eq!(compare(&Counts::new(), &run(3)).len(), 1);
+    }
+
+    #[test]
+    fn where_there_is_no_pool_the_operator_makes_no_claim() {
+        let made = Deed {
+            kind: "nodeclaims".to_owned(),
+            ..bought("")
+        };
+        let run = outcome(&[(made, 2)], 9);
+        let has_pool = |world: &Scenario| world.objects.iter().any(|it| it["kind"] == "NodePool");
+        let drawn = (0..20).map(|seed| churn::draw(seed, &Demand::USUAL));
+        let (pools, none): (Vec<Scenario>, Vec<Scenario>) = drawn.partition(has_pool);
+        let blamed = unasked(&none[0], &run).unwrap();
+        assert_eq!(blamed.id, "R1");
+        assert!(blamed.message.contains("2 times"), "{}", blamed.message);
+        assert_eq!(unasked(&none[0], &outcome(&[(bought("a"), 2)], 0)), None);
+        for world in [&pools[0], &workloads::draw(0, Duration::from_mins(40))] {
+            assert_eq!(unasked(world, &run), None);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::recorder::Recorder;
 use super::replica::{Outside, Replica};
 use super::steps::{self, Play};
 use super::timeline::{Change, timeline};
-use super::{Outcome, Setup, Verdict, actors};
+use super::{Outcome, QUIET, Setup, Verdict, actors};
 use crate::clock::Clock;
 use crate::operator::PriceSource;
 use crate::sim::actors::kubelet::behavior::Oddities;
@@ -37,6 +37,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long nothing was done when everybody is taken to be finished: the longest time between two steps of a claim, a
 /// machine that starts slowly and boots.
 const STILL: Duration = Duration::from_mins(4);
+/// How many times longer the quiet is made at most: a quarter of an hour each.
+const ROUNDS_MORE: usize = 3;
+/// So many of them follow a machine that moved: for one its move explains whatever is done, in the next nothing does.
+const ROUNDS_AFTER_A_MOVE: usize = 2;
 /// By when it is felt at the latest that something was put right.
 const FELT: Duration = Duration::from_secs(30);
 
@@ -81,9 +85,10 @@ impl World {
         cluster.audit(&recorder);
         let mut surroundings = cluster.install(&setup.scenario.region, alarm(&recorder)).await?;
         surroundings.prices = prices(&setup.plan);
+        surroundings.machines_max = setup.machines_max;
         let configuration = steps::configuration(&setup.scenario)?;
         surroundings.config_file = configuration.as_ref().map(|file| file.path().to_owned());
-        let bench = Bench::new(&cluster, &recorder, ear);
+        let bench = Bench::new(&cluster, &recorder, setup.machines_max, ear);
         let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();
         let desk = desk(&cluster, &recorder, clocks.clone());
         actors::start(&cluster, setup.seed, desk.parts().oddities.clone());
@@ -133,8 +138,7 @@ impl World {
         self.under_faults(lasts).await;
         self.heal().await;
         self.get_well().await;
-        self.recorder.turn(Who::World, "quiet");
-        self.cluster.clock.sleep(self.quiet).await;
+        self.stay_quiet().await;
         self.stay_well().await;
         for replica in self.replicas.iter() {
             replica.confess();
@@ -196,6 +200,26 @@ impl World {
             self.bench.look(self.recorder.elapsed());
         }
         self.bench.settled(self.recorder.elapsed());
+    }
+
+    /// Nobody does anything for as long as that was asked for, and longer where a machine moved by itself.
+    async fn stay_quiet(&self) {
+        self.recorder.turn(Who::World, "quiet");
+        let count = || self.cluster.cloud.moved();
+        let mut moved = count();
+        self.cluster.clock.sleep(self.quiet).await;
+        let mut due = 0;
+        for _ in 0..ROUNDS_MORE {
+            if count() != moved {
+                (moved, due) = (count(), ROUNDS_AFTER_A_MOVE);
+            }
+            // Who asked for no quiet gets none.
+            if due == 0 || self.quiet.is_zero() {
+                break;
+            }
+            due -= 1;
+            self.cluster.clock.sleep(QUIET).await;
+        }
     }
 
     /// What was well must be so in the end. A machine that went down by itself a moment ago has the same time as any.
@@ -333,4 +357,83 @@ fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>) -> Desk {
         sink: Arc::new(move |what| told.add(Who::World, what)),
         witness: strangers(recorder),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::sim::faults::{Meddling, MeddlingKind};
+    use crate::sim::history::{Keep, What};
+    use crate::sim::scenario::Scenario;
+    use crate::sim::world::{product, run};
+
+    /// In which others do something after two minutes for one, and nobody else anything for six. There is no operator.
+    fn world(kind: MeddlingKind, objects: Vec<Value>) -> Setup {
+        let injection = Injection {
+            at: Duration::from_mins(2),
+            lasts: Duration::from_mins(1),
+            stream: 1,
+            fault: Fault::ThirdParty(Meddling::new(kind)),
+        };
+        Setup {
+            seed: 1,
+            scenario: Scenario {
+                name: "alone".to_owned(),
+                about: String::new(),
+                region: "us-south".to_owned(),
+                objects,
+                steps: Vec::new(),
+                lasts: Duration::from_mins(6),
+            },
+            plan: Plan {
+                injections: vec![injection],
+            },
+            product: product::product(),
+            replicas: 0,
+            machines_max: None,
+            quiet: Duration::ZERO,
+            keep: Keep::All,
+            observers: Vec::new(),
+        }
+    }
+
+    /// The minute of each such request that somebody sent when others had begun.
+    fn asked(setup: Setup, method: &Method, plural: &str) -> Vec<u64> {
+        let outcome = run(setup).unwrap();
+        let is_it = |what: &What| matches!(what, What::Request(it) if it.method == *method && it.path.contains(plural));
+        let entries = outcome.history.entries().filter(|entry| is_it(&entry.what));
+        let minutes = entries.map(|entry| entry.at.as_secs() / 60);
+        minutes.filter(|minute| *minute >= 2).collect()
+    }
+
+    #[test]
+    fn a_budget_of_others_goes_when_its_time_is_over_and_not_only_when_all_is_put_right() {
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        });
+        let setup = world(MeddlingKind::SecondBudget, vec![budget]);
+        assert_eq!(asked(setup, &Method::DELETE, "poddisruptionbudgets"), [3]);
+    }
+
+    #[test]
+    fn a_class_that_somebody_deleted_is_there_again_when_its_time_is_over() {
+        let class = json!({
+            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+            "spec": {"region": "${region}", "vpc": "${vpc}", "image": "${image}"},
+        });
+        let claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "a"},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+                "requirements": [],
+            },
+        });
+        let setup = world(MeddlingKind::ClassDeleted, vec![class, claim]);
+        assert_eq!(asked(setup, &Method::POST, "ibmnodeclasses"), [3]);
+    }
 }

@@ -40,7 +40,7 @@ pub use compare::compare;
 pub use product::{Product, Surroundings};
 
 /// How long nothing may happen when everything is as it should be. Sweeps and resyncs come round in this time, and what
-/// classes name is read anew.
+/// classes name is read anew. Where a machine moves meanwhile it is longer: for as long as this a move explains what is done.
 pub const QUIET: Duration = Duration::from_mins(15);
 /// The same, in one seed of [`LONG_EVERY`]: longer than what comes round every hour, as the reading of all profiles and
 /// the tokens of the cloud.
@@ -70,6 +70,8 @@ pub struct Setup {
     pub product: Product,
     /// How many replicas of it there are.
     pub replicas: usize,
+    /// How many machines they are told there may be in all.
+    pub machines_max: Option<u64>,
     /// How long nothing may happen in the end: usually as [`quiet`] has it.
     pub quiet: Duration,
     /// How much of the history is remembered.
@@ -124,6 +126,18 @@ pub enum Verdict {
     Unfinished,
     /// It made more requests than any run has.
     Overrun,
+}
+
+impl Verdict {
+    /// In a word, what the story lacks although nothing was violated.
+    pub fn lack(self) -> Option<&'static str> {
+        match self {
+            Self::Passed | Self::Violated(_) => None,
+            Self::Unmet => Some("unmet"),
+            Self::Unfinished => Some("unfinished"),
+            Self::Overrun => Some("overrun"),
+        }
+    }
 }
 
 /// Runs a world from its beginning to its end.

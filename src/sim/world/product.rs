@@ -28,6 +28,8 @@ pub struct Surroundings {
     pub config_file: Option<PathBuf>,
     /// Where its prices come from.
     pub prices: PriceSource,
+    /// How many machines there may be in all, if it is told.
+    pub machines_max: Option<u64>,
     /// Who hears of plans that are not legal.
     pub alarm: Alarm,
 }
@@ -115,6 +117,7 @@ pub fn settings(surroundings: &Surroundings, number: usize) -> Result<Settings, 
         namespace: Some(surroundings.namespace.clone()),
         pod: Some(format!("karpenter-ibm-{number}")),
         config_file: surroundings.config_file.clone(),
+        machines_max: surroundings.machines_max,
         ..RawSettings::default()
     };
     let mut settings = Settings::validate(&raw)?;

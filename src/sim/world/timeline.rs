@@ -16,11 +16,7 @@ pub enum Change {
 /// Everything that a plan does, by time; what ends goes before what begins. What happens once has no end.
 pub fn timeline(plan: &Plan) -> Vec<(Duration, Change)> {
     let changes = plan.injections.iter().enumerate().flat_map(|(place, injection)| {
-        let ends = !matches!(
-            injection.fault,
-            Fault::Crash { .. } | Fault::Handover { .. } | Fault::ThirdParty(_)
-        );
-        let end = ends.then_some((injection.at + injection.lasts, Change::End(place)));
+        let end = ends(&injection.fault).then_some((injection.at + injection.lasts, Change::End(place)));
         [Some((injection.at, Change::Begin(place))), end]
             .into_iter()
             .flatten()
@@ -36,10 +32,23 @@ pub fn timeline(plan: &Plan) -> Vec<(Duration, Change)> {
     changes
 }
 
+/// Whether it is over when its time is: of what others do, only that which they take back.
+fn ends(fault: &Fault) -> bool {
+    match fault {
+        Fault::Crash { .. } | Fault::Handover { .. } => false,
+        Fault::ThirdParty(meddling) => meddling.kind.lasts(),
+        Fault::Kube(_)
+        | Fault::Cloud(_)
+        | Fault::Pause { .. }
+        | Fault::Skew { .. }
+        | Fault::Machine { .. } => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::faults::{Injection, Upon};
+    use crate::sim::faults::{Injection, Meddling, MeddlingKind, Upon};
 
     fn injection(at: u64, lasts: u64, fault: Fault) -> Injection {
         Injection {
@@ -83,5 +92,18 @@ mod tests {
             (20, Change::End(1)),
         ];
         assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn what_others_do_ends_if_they_take_it_back() {
+        for &kind in MeddlingKind::ALL {
+            let plan = Plan {
+                injections: vec![injection(10, 5, Fault::ThirdParty(Meddling::new(kind)))],
+            };
+            let begins = (Duration::from_secs(10), Change::Begin(0));
+            let ends = kind.lasts().then_some((Duration::from_secs(15), Change::End(0)));
+            let expected: Vec<_> = [Some(begins), ends].into_iter().flatten().collect();
+            assert_eq!(timeline(&plan), expected, "{kind:?}");
+        }
     }
 }

@@ -63,6 +63,7 @@ impl Release {
             },
             config_file: None,
             prices: PriceSource::BuiltIn,
+            machines_max: None,
             alarm: Alarm::none(),
         };
         let settings = product::settings(&surroundings, 0).unwrap();

@@ -204,6 +204,7 @@ fn settings(place: &Place, configuration: &Configuration) -> operator::Settings 
         },
         config_file: Some(configuration.path().to_owned()),
         prices: PriceSource::BuiltIn,
+        machines_max: None,
         alarm: Alarm::none(),
     };
     let mut settings = product::settings(&surroundings, 0).unwrap();

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::json;
 
-use super::{DETACHES, Options, claims};
+use super::{DETACHES, NEVER, Options, claims};
 use crate::clock::later;
 use crate::sim::actors::control_plane::{Act, Next};
 use crate::sim::actors::scheduler::{has_ended, node_name, taints};
@@ -206,7 +206,7 @@ fn is_stuck(view: &View, attachment: &VolumeAttachment) -> bool {
         let annotations = meta.annotations.as_ref();
         annotations
             .and_then(|all| all.get(DETACHES))
-            .is_some_and(|value| value == "never")
+            .is_some_and(|value| value == NEVER)
     };
     let volume = pair(attachment).and_then(|(_, name)| view.volumes.get(name));
     let node = view.nodes.get(&attachment.spec.node_name);

@@ -34,9 +34,11 @@ pub const ACTOR: Actor = Actor {
     next,
 };
 
-/// Annotation on a Node or a PersistentVolume: while its value is `never`, what is detached from the node, or the volume
+/// Annotation on a Node or a PersistentVolume: while its value is [`NEVER`], what is detached from the node, or the volume
 /// from whatever node, stays attached.
 pub const DETACHES: &str = "sim.karpenter-ibm.sh/detaches";
+/// The value of [`DETACHES`].
+pub const NEVER: &str = "never";
 
 /// How long attaching and detaching take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -135,10 +135,13 @@ impl FaultName {
 
 /// Whether a kind that came late occurs in a seed in which it may: in a third or a half of them, which is often enough for a
 /// campaign. The histories of the others stay what they were before there was such a kind; those of all seeds did that were
-/// recorded for mutants by then. A startup taint needs a world with pools, of which there are few.
+/// recorded for mutants by then. A startup taint needs a world with pools, of which there are few; a volume needs one with
+/// volumes, of which there are half as many, and in the others nothing comes of it.
 fn is_its_turn(name: FaultName, own: &mut Rng) -> bool {
     match name {
-        FaultName::Meddling(MeddlingKind::OldVersion | MeddlingKind::ClassDeleted) => own.u8(..3) == 1,
+        FaultName::Meddling(
+            MeddlingKind::OldVersion | MeddlingKind::ClassDeleted | MeddlingKind::StolenProviderId,
+        ) => own.u8(..3) == 1,
         FaultName::Meddling(MeddlingKind::StartupTaintStays) => own.bool(),
         _ => true,
     }
@@ -210,7 +213,9 @@ fn while_nodes_leave(world: &Shape, millis: u64, rng: &mut Rng) -> u64 {
 fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> Injection {
     let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(10);
     let at = match name {
-        FaultName::Meddling(MeddlingKind::ImpostorNode) => while_machines_boot(world, millis, rng),
+        FaultName::Meddling(MeddlingKind::ImpostorNode | MeddlingKind::StolenProviderId) => {
+            while_machines_boot(world, millis, rng)
+        }
         FaultName::Meddling(kind) if is_about_leaving(kind) => while_nodes_leave(world, millis, rng),
         // The catalogue is read when a replica begins, and then not for hours.
         FaultName::Cloud(kind) if kind.is_about_prices() => 0,

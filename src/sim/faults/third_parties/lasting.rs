@@ -1,16 +1,20 @@
 //! What others do for a while and then take back: without that, pods would be held, or wait, for good.
 
 use fastrand::Rng;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions,
+};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::agent::{self, Agent};
-use super::{Meddler, like, pods};
-use crate::api::names::{GROUP, IBM_GROUP};
+use super::{Meddler, like, pods, provider_id};
+use crate::api::names::{GROUP, IBM_GROUP, UNREGISTERED_TAINT};
+use crate::sim::actors::volumes::{DETACHES, NEVER};
 use crate::sim::faults::desk::Desk;
 use crate::sim::faults::names::MeddlingKind;
 
@@ -34,6 +38,10 @@ pub enum Undo {
     Class(Box<DynamicObject>),
     /// New Nodes of this pool have these startup taints again, if any, and the agent is back.
     StartupTaints(String, Value, Agent),
+    /// This Node goes, if it is still that one: name and uid.
+    Node(String, Option<String>),
+    /// This volume can be detached again.
+    Detach(String),
 }
 
 /// Does it, if it can be done; how it is taken back.
@@ -44,6 +52,8 @@ pub(super) async fn meddle(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Optio
         MeddlingKind::SecondBudget => double_budget(meddler, rng).await,
         MeddlingKind::ClassDeleted => delete_class(meddler, rng).await,
         MeddlingKind::StartupTaintStays => agent::meddle(meddler, rng).await,
+        MeddlingKind::StolenProviderId => steal_provider_id(meddler, rng).await,
+        MeddlingKind::DetachStuck => hold_volume(meddler, rng).await,
         _ => lower_limits(meddler, rng).await,
     }
 }
@@ -65,6 +75,20 @@ pub(in crate::sim::faults) async fn take_back(desk: &Desk, undo: &Undo) {
         Undo::Budget(namespace, name) => {
             let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, namespace);
             budgets.delete(name, &DeleteParams::default()).await.map(drop)
+        }
+        Undo::Node(name, uid) => {
+            let same = DeleteParams::default().preconditions(Preconditions {
+                uid: uid.clone(),
+                resource_version: None,
+            });
+            let nodes: Api<Node> = Api::all(client);
+            nodes.delete(name, &same).await.map(drop)
+        }
+        Undo::Detach(volume) => {
+            let volumes: Api<PersistentVolume> = Api::all(client);
+            let patch = Patch::Merge(json!({"metadata": {"annotations": {(DETACHES): null}}}));
+            let params = PatchParams::default();
+            volumes.patch(volume, &params, &patch).await.map(drop)
         }
         Undo::Limits(pool, limits) => {
             let (resource, _) = LIMIT;
@@ -226,6 +250,56 @@ async fn delete_class(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Und
     meddler.tell(&format!("ibmnodeclasses/{name}"));
     classes.delete(&name, &DeleteParams::default()).await?;
     Ok(Some(Undo::Class(Box::new(class))))
+}
+
+/// A Node for a machine that has not joined yet, with the provider id of another claim's machine: two Nodes have it then if
+/// that one has joined. It takes no pods: no Node does whose kubelet registers it.
+async fn steal_provider_id(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let claims = meddler.claims().list(&ListParams::default()).await?.items;
+    let Some(claim) = meddler.unjoined(&claims, rng) else {
+        return Ok(None);
+    };
+    let others: Vec<&str> = claims
+        .iter()
+        .filter_map(provider_id)
+        .filter(|id| Some(*id) != provider_id(&claim))
+        .collect();
+    let Some(stolen) = rng.choice(&others) else {
+        return Ok(None);
+    };
+    let name = claim.name_any();
+    meddler.tell(&format!("nodes/{name}"));
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "spec": {"providerID": stolen, "taints": [{"key": UNREGISTERED_TAINT, "effect": "NoExecute"}]},
+    });
+    let node = serde_json::from_value(node).map_err(kube::Error::SerdeError)?;
+    let nodes: Api<Node> = Api::all(meddler.client.clone());
+    let made = nodes.create(&PostParams::default(), &node).await?;
+    Ok(Some(Undo::Node(name, made.metadata.uid)))
+}
+
+/// A volume that is attached, and that nobody holds there already.
+async fn hold_volume(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Option<Undo>, kube::Error> {
+    let attachments: Api<VolumeAttachment> = Api::all(meddler.client.clone());
+    let attachments = attachments.list(&ListParams::default()).await?.items;
+    let attached: Vec<String> = attachments
+        .into_iter()
+        .filter_map(|attachment| attachment.spec.source.persistent_volume_name)
+        .collect();
+    let volumes: Api<PersistentVolume> = Api::all(meddler.client.clone());
+    let mut there = volumes.list(&ListParams::default()).await?.items;
+    there.retain(|volume| {
+        attached.contains(&volume.name_any()) && !volume.annotations().contains_key(DETACHES)
+    });
+    let Some(volume) = meddler.meddling.pick(&there, ResourceExt::name_any, rng) else {
+        return Ok(None);
+    };
+    let name = volume.name_any();
+    meddler.tell(&format!("persistentvolumes/{name}"));
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {(DETACHES): NEVER}}}));
+    volumes.patch(&name, &PatchParams::default(), &patch).await?;
+    Ok(Some(Undo::Detach(name)))
 }
 
 /// Whoever deleted a class by mistake cannot take that back: he forces it out, if it is still there, and applies his manifest,

@@ -96,7 +96,9 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> O
         | MeddlingKind::SecondBudget
         | MeddlingKind::LimitsLowered
         | MeddlingKind::ClassDeleted
-        | MeddlingKind::StartupTaintStays => match lasting::meddle(&meddler, rng).await {
+        | MeddlingKind::StartupTaintStays
+        | MeddlingKind::StolenProviderId
+        | MeddlingKind::DetachStuck => match lasting::meddle(&meddler, rng).await {
             Ok(undo) => return undo,
             Err(error) => Err(error),
         },
@@ -225,9 +227,8 @@ impl Meddler<'_> {
 
     /// A Node for a machine that has not joined yet: name and provider id are right, the address is not its own.
     async fn pose_as_node(&self, rng: &mut Rng) -> Result<(), kube::Error> {
-        let mut claims = self.claims().list(&ListParams::default()).await?.items;
-        claims.retain(|claim| provider_id(claim).is_some() && claim.data["status"]["nodeName"].is_null());
-        let Some(claim) = self.meddling.pick(&claims, ResourceExt::name_any, rng) else {
+        let claims = self.claims().list(&ListParams::default()).await?.items;
+        let Some(claim) = self.unjoined(&claims, rng) else {
             return Ok(());
         };
         let name = claim.name_any();
@@ -241,6 +242,13 @@ impl Meddler<'_> {
         }]);
         let nodes: Api<Node> = Api::all(self.client.clone());
         nodes.create(&PostParams::default(), &node).await.map(drop)
+    }
+
+    /// A claim whose machine is there and has not joined yet.
+    fn unjoined(&self, claims: &[DynamicObject], rng: &mut Rng) -> Option<DynamicObject> {
+        let mut waiting = claims.to_vec();
+        waiting.retain(|claim| provider_id(claim).is_some() && claim.data["status"]["nodeName"].is_null());
+        self.meddling.pick(&waiting, ResourceExt::name_any, rng)
     }
 
     async fn edit_node(&self, rng: &mut Rng) -> Result<(), kube::Error> {

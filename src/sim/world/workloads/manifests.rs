@@ -116,6 +116,27 @@ pub(super) fn picky(replicas: u32) -> Value {
     workload("Deployment", "picky", replicas, &json!({}), &pod)
 }
 
+/// Each on a node of its own.
+pub(super) fn loner(replicas: u32) -> Value {
+    let mut pod = pod("loner", "250m");
+    pod["affinity"] = json!({"podAntiAffinity": required("loner", HOST)});
+    workload("Deployment", "loner", replicas, &json!({}), &pod)
+}
+
+/// Only in a zone where one of `api` is.
+pub(super) fn friend(replicas: u32) -> Value {
+    let mut pod = pod("friend", "250m");
+    pod["affinity"] = json!({"podAffinity": required("api", ZONE)});
+    workload("Deployment", "friend", replicas, &json!({}), &pod)
+}
+
+/// Each wants the same port of its node.
+pub(super) fn gate(replicas: u32) -> Value {
+    let mut pod = pod("gate", "250m");
+    pod["containers"][0]["ports"] = json!([{"containerPort": 8443, "hostPort": 8443}]);
+    workload("Deployment", "gate", replicas, &json!({}), &pod)
+}
+
 /// One pod that nobody is to disturb.
 pub(super) fn hermit() -> Value {
     let annotations = json!({"karpenter.sh/do-not-disrupt": "true"});
@@ -145,6 +166,12 @@ fn spread(app: &str, over: &str, otherwise: &str) -> Value {
         "maxSkew": 1, "topologyKey": over, "whenUnsatisfiable": otherwise,
         "labelSelector": {"matchLabels": {"app": app}},
     })
+}
+
+fn required(app: &str, over: &str) -> Value {
+    json!({"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": over, "labelSelector": {"matchLabels": {"app": app}}},
+    ]})
 }
 
 fn pod(app: &str, cpu: &str) -> Value {

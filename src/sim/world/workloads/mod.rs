@@ -1,9 +1,10 @@
 //! A scenario drawn from a seed: people run workloads, and the operator buys whatever their pods need.
 //!
-//! Deployments that spread over zones and nodes, with a disruption budget, a StatefulSet with volumes, a DaemonSet, and
-//! pods that nobody can serve; NodePools that buy spot, on demand or both, one of which may have little only. Workloads
-//! grow and shrink, IBM takes a machine back, nodes expire, a pool is deleted. No more than some forty pods at a time: a
-//! world costs what happens in it.
+//! Deployments that spread over zones and nodes, with a disruption budget, that keep away from themselves, near others or
+//! off each other's ports, a StatefulSet with volumes, a DaemonSet, and pods that nobody can serve; NodePools that buy
+//! spot, on demand or both, one of which may have little only, with weights of their own or all the same. Workloads grow and
+//! shrink, down to nothing, IBM takes a machine back, nodes expire, a pool is deleted. No more than some forty pods at a
+//! time: a world costs what happens in it.
 
 mod manifests;
 
@@ -19,6 +20,13 @@ use crate::sim::scenario::{Action, Machine, Scenario, Selector, Step, Target};
 /// Before this a cluster has hardly any nodes, so there is nothing to take away.
 const FIRST_NODES: Duration = Duration::from_mins(6);
 
+/// The first machines are ordered by then,
+const LAUNCHING_FROM: Duration = Duration::from_secs(10);
+/// and have not joined yet.
+const LAUNCHING_UNTIL: Duration = Duration::from_secs(90);
+/// What was taken away is wanted back by then.
+const WANTED_AGAIN: Duration = Duration::from_mins(4);
+
 /// Nodes that are bought before this expire.
 const EXPIRY_ENDS: Duration = Duration::from_mins(8);
 /// After this all of them have, and their pods run elsewhere.
@@ -28,12 +36,16 @@ const EXPIRED_BY: Duration = Duration::from_mins(35);
 pub fn draw(seed: u64, lasts: Duration) -> Scenario {
     // Not the seed itself: the servers and the plan draw from that too.
     let mut rng = Rng::with_seed(seed ^ 0x3c6e_f372_fe94_f82b);
-    let pools = Pools::draw(&mut rng, lasts);
+    // Chance of its own for what came later, so that the rest of each world stays as it was.
+    let mut late = Rng::with_seed(seed ^ 0x510e_527f_ade6_82d1);
+    let pools = Pools::draw(&mut rng, &mut late, lasts);
     let mut steps = Vec::new();
-    for manifest in workloads(&pools, &mut rng) {
+    let run = workloads(&pools, &mut rng);
+    for manifest in run.into_iter().chain(neighbors(&mut late)) {
         steps.push(step(Duration::ZERO, Action::Apply(vec![manifest])));
     }
     steps.extend(changes(&pools, lasts, &mut rng));
+    steps.extend(down_to_nothing(lasts, &mut late));
     steps.sort_by_key(|step| step.at);
     Scenario {
         name: format!("workloads-{seed}"),
@@ -58,10 +70,15 @@ struct Pools {
     spot: bool,
     /// What the smallest one may have, if there is one.
     limit: Option<(&'static str, u32)>,
+    /// The weight of all of them, if none is tried before the others.
+    same_weight: Option<u32>,
 }
 
+/// How pools rank of which none is preferred.
+const SAME_WEIGHT: u32 = 10;
+
 impl Pools {
-    fn draw(rng: &mut Rng, lasts: Duration) -> Self {
+    fn draw(rng: &mut Rng, late: &mut Rng, lasts: Duration) -> Self {
         let general: &[&str] = if rng.bool() {
             &["spot", "on-demand"]
         } else {
@@ -77,21 +94,28 @@ impl Pools {
             expires_minutes: (rng.bool() && lasts >= EXPIRED_BY).then(|| rng.u64(12..=20)),
             spot: rng.u8(..3) > 0,
             limit,
+            same_weight: (late.u8(..3) == 0).then_some(SAME_WEIGHT),
         }
+    }
+
+    /// A pool that ranks like this, if they rank at all.
+    fn pool(&self, name: &str, buys: &[&str], weight: u32, expires_minutes: Option<u64>) -> Value {
+        let weight = self.same_weight.unwrap_or(weight);
+        manifests::pool(name, buys, weight, expires_minutes)
     }
 
     /// The one that serves everybody, whose nodes live for so many minutes.
     fn general(&self, expires_minutes: Option<u64>) -> Value {
-        manifests::pool("general", self.general, 1, expires_minutes)
+        self.pool("general", self.general, 1, expires_minutes)
     }
 
     fn manifests(&self) -> Vec<Value> {
         let mut all = vec![self.general(self.expires_minutes)];
         if self.spot {
-            all.push(manifests::pool("spot", &["spot"], 10, None));
+            all.push(self.pool("spot", &["spot"], 10, None));
         }
         if let Some((resource, most)) = self.limit {
-            let pool = manifests::pool("small", &["on-demand"], 5, None);
+            let pool = self.pool("small", &["on-demand"], 5, None);
             all.push(manifests::limited(pool, resource, most));
         }
         all
@@ -122,6 +146,39 @@ fn workloads(pools: &Pools, rng: &mut Rng) -> Vec<Value> {
         all.push(manifests::stray());
     }
     all
+}
+
+/// Those that mind who else is on their node, or near it.
+fn neighbors(rng: &mut Rng) -> Vec<Value> {
+    let all = [
+        manifests::loner(rng.u32(2..=3)),
+        manifests::friend(rng.u32(1..=2)),
+        manifests::gate(2),
+    ];
+    all.into_iter().filter(|_| rng.u8(..3) == 0).collect()
+}
+
+/// In some worlds somebody takes the largest workload away altogether, half of the time while the first machines for it are on
+/// their way, and mostly soon wants it back.
+fn down_to_nothing(lasts: Duration, rng: &mut Rng) -> Vec<Step> {
+    if rng.u8(..3) != 0 {
+        return Vec::new();
+    }
+    let at = if rng.bool() {
+        moment(rng, LAUNCHING_FROM.min(lasts), LAUNCHING_UNTIL.min(lasts))
+    } else {
+        moment(rng, LAUNCHING_UNTIL.min(lasts), lasts)
+    };
+    let scale = |replicas| Action::Scale {
+        target: target("Deployment", "web"),
+        replicas,
+    };
+    let mut steps = vec![step(at, scale(0))];
+    if rng.u8(..4) > 0 {
+        let by = lasts.min(at + WANTED_AGAIN);
+        steps.push(step(moment(rng, at, by), scale(rng.u32(2..=12))));
+    }
+    steps
 }
 
 /// What becomes of it.
@@ -228,6 +285,30 @@ mod tests {
     }
 
     #[test]
+    fn in_some_worlds_workloads_mind_their_neighbors_shrink_to_nothing_or_no_pool_is_preferred() {
+        let worlds: Vec<Scenario> = (0..100).map(|seed| draw(seed, LASTS)).collect();
+        let some = 15..60;
+        for name in ["loner", "friend", "gate"] {
+            let runs = |world: &&Scenario| {
+                let is_it = |step: &Step| matches!(&step.action, Action::Apply(manifests) if manifests[0]["metadata"]["name"] == name);
+                world.steps.iter().any(is_it)
+            };
+            assert!(some.contains(&worlds.iter().filter(runs).count()), "{name}");
+        }
+        let shrinks = |world: &&Scenario| {
+            let is_it = |step: &Step| matches!(step.action, Action::Scale { replicas: 0, .. });
+            world.steps.iter().any(is_it)
+        };
+        assert!(some.contains(&worlds.iter().filter(shrinks).count()));
+        let is_level = |world: &&Scenario| {
+            let pools = world.objects.iter().filter(|it| it["kind"] == "NodePool");
+            let weights: Vec<&Value> = pools.map(|pool| &pool["spec"]["weight"]).collect();
+            weights.len() > 1 && weights.iter().all(|weight| *weight == weights[0])
+        };
+        assert!(some.contains(&worlds.iter().filter(is_level).count()));
+    }
+
+    #[test]
     fn a_world_has_no_more_than_some_fifty_pods() {
         for seed in 0..100 {
             let replicas = |step: &Step| match &step.action {
@@ -235,7 +316,7 @@ mod tests {
                 _ => 0,
             };
             let pods: u64 = draw(seed, LASTS).steps.iter().map(replicas).sum();
-            assert!((7..=35).contains(&pods), "seed {seed}: {pods}");
+            assert!((7..=40).contains(&pods), "seed {seed}: {pods}");
         }
     }
 }

@@ -1,10 +1,12 @@
-use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::api::core::v1::{PersistentVolume, Taint};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{EvictParams, ObjectMeta};
 
 use super::*;
 use crate::api::names::{NODE_CLASS_FINALIZER, NODE_CLASS_HASH};
 use crate::api::{IBMNodeClass, NodePool};
+use crate::sim::actors::volumes::DETACHES;
 
 /// A pool that anybody may use, with such limits.
 async fn pool(town: &Town, limits: &Value) -> NodePool {
@@ -220,4 +222,87 @@ async fn a_startup_taint_stays_until_the_agent_is_back_which_then_sees_to_later_
         assert_eq!(taints.any(|it| it["key"] == taint["key"]), stays, "{name}");
     }
     assert_eq!(told(), [""; 0], "an agent at work keeps nobody waiting");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_made_with_the_provider_id_of_another_claim_and_goes_again() {
+    let town = Town::new().await;
+    let stranger = || town.meddle(MeddlingKind::StolenProviderId);
+    for (name, node, stolen) in [("a", json!("a"), false), ("b", Value::Null, true)] {
+        town.claim(name).await;
+        let id = format!("ibm:///us-south/{name}");
+        let status = Patch::Merge(json!({"status": {"providerID": id, "nodeName": node}}));
+        let (claims, params) = (town.claims(), PatchParams::default());
+        claims.patch_status(name, &params, &status).await.unwrap();
+        let told: &[&str] = if stolen {
+            &["n4-stolen-provider-id nodes/b"]
+        } else {
+            &[]
+        };
+        assert_eq!(stranger().await, told, "{name}");
+    }
+    let nodes: Api<Node> = Api::all(town.server.admin());
+    let spec = nodes.get("b").await.unwrap().spec.unwrap();
+    assert_eq!(spec.provider_id.unwrap(), "ibm:///us-south/a");
+    assert!(
+        spec.taints
+            .unwrap()
+            .iter()
+            .any(|taint| taint.effect == "NoExecute")
+    );
+    town.desk.clear().await;
+    assert!(nodes.get_opt("b").await.unwrap().is_none());
+    stranger().await;
+    nodes.delete("b", &DeleteParams::default()).await.unwrap();
+    town.node("b").await;
+    town.desk.clear().await;
+    assert!(
+        nodes.get_opt("b").await.unwrap().is_some(),
+        "that is somebody else's"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_attached_is_held_where_it_is_until_it_may_go() {
+    let town = Town::new().await;
+    let volumes: Api<PersistentVolume> = Api::all(town.server.admin());
+    for name in ["attached", "free"] {
+        let volume = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"],
+                "csi": {"driver": "vpc.block.csi.ibm.io", "volumeHandle": name},
+            },
+        });
+        let volume = serde_json::from_value(volume).unwrap();
+        volumes.create(&PostParams::default(), &volume).await.unwrap();
+    }
+    assert_eq!(town.meddle(MeddlingKind::DetachStuck).await, [""; 0]);
+    let attachments: Api<VolumeAttachment> = Api::all(town.server.admin());
+    let attachment = json!({
+        "metadata": {"name": "csi-1"},
+        "spec": {
+            "attacher": "vpc.block.csi.ibm.io", "nodeName": "n",
+            "source": {"persistentVolumeName": "attached"},
+        },
+    });
+    let attachment = serde_json::from_value(attachment).unwrap();
+    attachments
+        .create(&PostParams::default(), &attachment)
+        .await
+        .unwrap();
+    let told = town.meddle(MeddlingKind::DetachStuck).await;
+    assert_eq!(told, ["w6-detach-stuck persistentvolumes/attached"]);
+    assert_eq!(
+        volumes.get("attached").await.unwrap().annotations()[DETACHES],
+        "never"
+    );
+    assert_eq!(
+        town.meddle(MeddlingKind::DetachStuck).await,
+        [""; 0],
+        "it is held already"
+    );
+    town.desk.clear().await;
+    let held = volumes.get("attached").await.unwrap().annotations().clone();
+    assert!(!held.contains_key(DETACHES), "{held:?}");
 }
