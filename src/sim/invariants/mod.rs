@@ -191,7 +191,7 @@ impl Judge {
                 Box::new(told::Told::default()),
                 Box::new(runaway::Runaway::default()),
                 Box::new(replicas::Replicas),
-                Box::new(quiet::Quiet),
+                Box::new(quiet::Quiet::default()),
             ],
             overlap: overlap::Overlap::default(),
             secrets: secrets::Secrets::new(&settings),
