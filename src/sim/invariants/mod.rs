@@ -9,6 +9,7 @@
 //! disruption (S5, S10, S19, L6, L12) comes with it. A1 is the second look at plans for pods.
 
 mod book;
+mod ceilings;
 mod changes;
 mod claims;
 mod deadlines;
@@ -192,6 +193,7 @@ impl Judge {
                 Box::new(runaway::Runaway::default()),
                 Box::new(replicas::Replicas),
                 Box::new(quiet::Quiet::default()),
+                Box::new(ceilings::Ceilings::default()),
             ],
             overlap: overlap::Overlap::default(),
             secrets: secrets::Secrets::new(&settings),
