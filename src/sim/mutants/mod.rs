@@ -10,6 +10,7 @@ mod kube;
 mod leaving;
 mod orders;
 mod planning;
+mod staying;
 mod tainting;
 
 use std::fmt;
@@ -106,6 +107,14 @@ pub enum Mutant {
     Discontent,
     /// Preemptions are told to nobody.
     Hushed,
+    /// Pods leave nodes that stay.
+    Contagious,
+    /// Who is on a node is looked at once.
+    Hasty,
+    /// Preemptions are seen late.
+    Belated,
+    /// What is withheld is believed to stay so.
+    Unforgiving,
 }
 
 /// There is no such mutant.
@@ -115,7 +124,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 46] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -158,6 +167,10 @@ impl Mutant {
         Self::ForNobody,
         Self::Discontent,
         Self::Hushed,
+        Self::Contagious,
+        Self::Hasty,
+        Self::Belated,
+        Self::Unforgiving,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -210,6 +223,10 @@ impl Mutant {
             Self::ForNobody => "for-nobody",
             Self::Discontent => "discontent",
             Self::Hushed => "hushed",
+            Self::Contagious => "contagious",
+            Self::Hasty => "hasty",
+            Self::Belated => "belated",
+            Self::Unforgiving => "unforgiving",
         }
     }
 
@@ -273,6 +290,12 @@ impl Mutant {
             Self::ForNobody => "buys for a pod, again and again, where the pod cannot go",
             Self::Discontent => "deletes the first claim of its life as soon as that takes pods",
             Self::Hushed => "takes it for told that a machine was taken back, and tells nobody",
+            Self::Contagious => "makes a pod of another node leave with each that it evicts",
+            Self::Hasty => "never asks again who is on a node once nobody was",
+            Self::Belated => "sees that a machine was taken back three minutes after it was told so",
+            Self::Unforgiving => {
+                "remembers what is withheld until the end of time, whatever it has written down"
+            }
         }
     }
 
@@ -310,6 +333,9 @@ impl Mutant {
             Self::ForNobody => edges.kube = planning::for_nobody(edges.kube),
             Self::Discontent => edges.kube = planning::discontent(edges.kube),
             Self::Hushed => edges.kube = leaving::hushed(edges.kube),
+            Self::Contagious => edges.kube = staying::contagious(edges.kube),
+            Self::Hasty => edges.kube = staying::hasty(edges.kube),
+            Self::Unforgiving => edges.kube = staying::unforgiving(edges.kube),
             Self::Whispering => edges.ibm.cloud = orders::whispering(edges.ibm.cloud),
             Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
             Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),
@@ -327,7 +353,8 @@ impl Mutant {
             | Self::AnyLeftover
             | Self::Dawdling
             | Self::Crowding
-            | Self::Startled => {}
+            | Self::Startled
+            | Self::Belated => {}
         }
         edges
     }
@@ -356,6 +383,7 @@ impl Mutant {
             Self::LeftoversUnseen => cloud::Flaw::LeftoversUnseen,
             Self::AnyLeftover => cloud::Flaw::AnyLeftover,
             Self::Startled => cloud::Flaw::Startled,
+            Self::Belated => cloud::Flaw::stops_late(context.clock.clone()),
             Self::Dawdling => return planning::dawdling(context),
             Self::Crowding => return planning::crowding(context),
             // They are what they are by their edges.
