@@ -100,6 +100,10 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::Discontent, "R1", 0),
     at(Mutant::Hushed, "S22", 161),
     at(Mutant::BreakersUnread, "S4", 40),
+    at(Mutant::Contagious, "S3", 16),
+    at(Mutant::Hasty, "S7", 16),
+    at(Mutant::Belated, "L5", 161),
+    at(Mutant::Unforgiving, "L8", 160),
 ];
 
 impl Hunt {

@@ -112,6 +112,8 @@ pub struct Book {
     pub struck: BTreeMap<&'static str, (u64, Duration)>,
     /// By number.
     pub replicas: BTreeMap<usize, Turns>,
+    /// By how much the clock of a replica was wrong at the most, by its number. That it is right again is not told.
+    skews: BTreeMap<usize, Duration>,
     /// What changed in the cluster since the last entry.
     pub changed: Changed,
     /// Machines that were first seen with this entry.
@@ -144,6 +146,7 @@ impl Book {
             forcings: BTreeMap::new(),
             struck: BTreeMap::new(),
             replicas: BTreeMap::new(),
+            skews: BTreeMap::new(),
             changed: Changed::default(),
             new_machines: Vec::new(),
             answered: None,
@@ -219,6 +222,10 @@ impl Book {
         let (times, last) = self.struck.entry(name).or_insert((0, at));
         (*times, *last) = (*times + 1, at);
         self.meddled.insert(detail.to_owned(), at);
+        if let Some((replica, skew)) = skew(detail).filter(|_| name == "k15-skew") {
+            let most = self.skews.entry(replica).or_default();
+            *most = skew.max(*most);
+        }
         let forces = matches!(name, "k14-strip-finalizer" | "k10-recreated");
         let Some(claim) = detail.strip_prefix("nodeclaims/").filter(|_| forces) else {
             return;
@@ -391,6 +398,16 @@ impl Book {
         &sound - &others
     }
 
+    /// By how much the clock of a replica may be wrong, ahead or behind.
+    pub fn skew_of(&self, who: &Who) -> Duration {
+        match who {
+            Who::Replica { number, .. } if self.healed_at.is_none() => {
+                self.skews.get(number).copied().unwrap_or_default()
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// How often a fault struck.
     pub fn strikes(&self, name: &str) -> u64 {
         self.struck.get(name).map_or(0, |(times, _)| *times)
@@ -422,6 +439,13 @@ fn is_named_for(machine: &str, cluster: Option<ClusterId>) -> bool {
 fn expires(claim: &Value) -> bool {
     let lives = claim["spec"]["expireAfter"].as_str().and_then(parse_duration);
     lives.is_some_and(|lives| lives < LONG)
+}
+
+/// Whose clock is wrong by how much: `-30 s for replica 1`.
+fn skew(detail: &str) -> Option<(usize, Duration)> {
+    let (seconds, replica) = detail.split_once(" s for replica ")?;
+    let seconds: i64 = seconds.parse().ok()?;
+    Some((replica.parse().ok()?, Duration::from_secs(seconds.unsigned_abs())))
 }
 
 fn cluster(truth: &Truth<'_>) -> Option<ClusterId> {
@@ -463,6 +487,17 @@ mod tests {
         stage.struck("k14-strip-finalizer", "nodeclaims/kept");
         let losses = ["broken", "kept", "late", "odd", "unbought"].map(|name| (name.to_owned(), 1));
         assert_eq!(stage.judge.losses(), losses.into());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_is_wrong_until_healing_and_no_other_with_it() {
+        let mut stage = Stage::new().await;
+        stage.struck("k15-skew", "-30 s for replica 1");
+        stage.struck("k15-skew", "+7 s for replica 1");
+        let skew_of = |stage: &Stage, replica| stage.judge.book.skew_of(&Stage::replica(replica)).as_secs();
+        assert_eq!((skew_of(&stage, 0), skew_of(&stage, 1)), (0, 30));
+        stage.judge.healed(Duration::ZERO);
+        assert_eq!(skew_of(&stage, 1), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! By when things are well after healing, each counted from when it was first seen to lack something, healing at the
 //! earliest. L1: a pod that has a pool open to it runs. L2: a machine of ours without a claim is gone. L3: so is a claim that
-//! is being deleted.
+//! is being deleted. Where the first or the second is missed, L8 and L9 are asked too: whether the pod waits for what is
+//! withheld no more, and whether one bad object is in the way.
 //!
 //! What no bound is stated for here is judged when the time to get well is over.
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use super::book::Book;
 use super::claims::is_true;
-use super::{Check, Findings, SETTLES_WITHIN, Truth, leftovers, pods};
+use super::{Check, Findings, SETTLES_WITHIN, Truth, holds, leftovers, pods, poison};
 use crate::api::names::{NODE_REGISTERED, NOMINATED_PODS};
 use crate::api::parse_duration;
 use crate::clock::earlier;
@@ -46,6 +47,8 @@ pub(super) struct Deadlines(BTreeMap<(&'static str, String), Duration>);
 struct Lack {
     id: &'static str,
     subject: String,
+    /// What it is in words, as `pod shop-1`.
+    name: String,
     /// How long it may take from now.
     within: Duration,
     message: String,
@@ -58,15 +61,35 @@ impl Check for Deadlines {
         let now = truth.since_start;
         let mut deadlines = BTreeMap::new();
         for lack in lacks(book, truth) {
-            let key = (lack.id, lack.subject);
+            let key = (lack.id, lack.subject.clone());
             let deadline = self.0.get(&key).copied().unwrap_or(now + lack.within);
             if now > deadline {
                 let message = format!("{}, which was to end by {deadline:?}", lack.message);
-                found.blame(lack.id, now, message);
+                found.blame(lack.id, now, &message);
+                blame_causes(&lack, &message, book, truth, found);
             }
             deadlines.insert(key, deadline);
         }
         self.0 = deadlines;
+    }
+}
+
+/// What has come of others that they were to be protected from. L9: a pod that waits, or a machine that stays, while an object
+/// is there that is no good. L8: a pod that waits for what was withheld and is no more.
+fn blame_causes(lack: &Lack, message: &str, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+    let now = truth.since_start;
+    if matches!(lack.id, "L1" | "L2")
+        && let Some(bad) = poison::bad_object(truth).filter(|bad| *bad != lack.name)
+    {
+        found.blame(
+            "L9",
+            now,
+            format!("{message}, while {bad} is there, which is no good"),
+        );
+    }
+    if lack.id == "L1" && holds::waits_for_nothing(&lack.subject, book, truth) {
+        let message = format!("{message}: it was told that something is withheld, and nothing is");
+        found.blame("L8", now, message);
     }
 }
 
@@ -75,6 +98,7 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
     let leaks = leftovers::leaks(&claims, book, truth).into_iter();
     let leaks = leaks.map(|(subject, message)| Lack {
         id: "L2",
+        name: subject.clone(),
         subject,
         within: LEAK,
         message,
@@ -83,6 +107,7 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
     let going = going.map(|claim| Lack {
         id: "L3",
         subject: object::uid(claim).to_owned(),
+        name: format!("claim {}", object::name(claim)),
         within: drained_within(claim, truth) + DELETION + LATE_ORDER + SLACK + RECOVERY,
         message: format!("claim {} is still being deleted", object::name(claim)),
     });
@@ -93,6 +118,7 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
         .map(|pod| Lack {
             id: "L1",
             subject: object::uid(&pod).to_owned(),
+            name: format!("pod {}", object::name(&pod)),
             within: BOOT + SLACK + RECOVERY,
             message: format!("pod {} still waits", object::name(&pod)),
         });
@@ -186,21 +212,90 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_a_pool_is_open_to_runs_as_soon_as_a_machine_can() {
         let mut stage = Stage::new().await;
+        add_pool_and_pod(&stage);
+        assert_eq!(looked_for(&mut stage, 340).await, NOTHING);
+        assert_eq!(looked_for(&mut stage, 20).await, ["L1"]);
+    }
+
+    fn add_pool_and_pod(stage: &Stage) {
         let pool = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
             "spec": {"template": {"spec": {
                 "requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "d"},
             }}},
         });
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
-            "spec": {"containers": [{"name": "a", "image": "a"}]}, "status": {"phase": "Pending"},
-        });
-        for object in [pool, pod] {
+        for object in [pool, pod("a", &json!({}))] {
             write::insert(&stage.server, object);
         }
+    }
+
+    fn pod(name: &str, labels: &Value) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "spec": {"containers": [{"name": "a", "image": "a"}]}, "status": {"phase": "Pending"},
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_too_long_beside_a_bad_object_is_kept_waiting_by_it() {
+        let mut stage = Stage::new().await;
+        add_pool_and_pod(&stage);
+        write::insert(&stage.server, pod("giant", &json!({"hopeless": "yes"})));
         assert_eq!(looked_for(&mut stage, 340).await, NOTHING);
-        assert_eq!(looked_for(&mut stage, 20).await, ["L1"]);
+        assert_eq!(looked_for(&mut stage, 20).await, ["L1", "L9"]);
+        // And a machine that stays.
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        stage.machine(&stage.name_of(&uid)).await;
+        stage.delete("a").await;
+        stage.release("a").await;
+        stage.claim("of-no-class").await;
+        assert_eq!(looked_for(&mut stage, 300).await, NOTHING);
+        assert_eq!(looked_for(&mut stage, 10).await, ["L2", "L9"]);
+    }
+
+    /// The last word about the pod.
+    fn tell(stage: &Stage, message: &str) {
+        let name = format!("a.{}", message.len());
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
+                "involvedObject": {"kind": "Pod", "uid": stage.uid_of_pod("a")}, "reason": "FailedScheduling",
+                "message": message, "source": {"component": "karpenter-ibm"},
+            }),
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_too_long_for_what_is_withheld_no_more_was_forgotten() {
+        let withheld = "bxf-2x8 in us-south-1 as spot is withheld until 2026-11-16T10:03:00Z: Shortage";
+        for (words, until, blamed) in [
+            (&[withheld][..], "2026-11-16T10:03:00Z", &["L1", "L8"][..]),
+            (&[withheld], "2026-11-16T10:55:00Z", &["L1"]),
+            (
+                &[withheld, "no instance type has all of it"],
+                "2026-11-16T10:03:00Z",
+                &["L1"],
+            ),
+        ] {
+            let mut stage = Stage::new().await;
+            add_pool_and_pod(&stage);
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
+                    "metadata": {"name": "spot.all"},
+                    "spec": {"key": "spot:*:*", "reason": "Quota", "since": "2026-11-16T10:00:00Z", "until": until},
+                }),
+            );
+            for word in words {
+                tell(&stage, word);
+            }
+            assert_eq!(looked_for(&mut stage, 340).await, NOTHING);
+            assert_eq!(looked_for(&mut stage, 20).await, blamed, "{words:?} {until}");
+        }
     }
 
     #[test]

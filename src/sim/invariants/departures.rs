@@ -1,7 +1,8 @@
 //! How a Node is emptied. S6: a pod is deleted by us only when the time of its Node is nearly over, never before that;
 //! else it is evicted. S7: an eviction names exactly the pod that was judged, and none that must not be disturbed; a
-//! machine is deleted only when its Node was tainted five seconds before. S9: and only when nobody is left who must leave,
-//! and no volume is attached to it any more, unless its time is over.
+//! machine is deleted only after a consistent list of its Node's pods that was asked for at least five seconds after the
+//! taint. S9: and only when nobody is left who must leave, and no volume is attached to it any more, unless its time is
+//! over. S3: nobody is made to leave a Node that stays: that of a claim which is not being deleted, or of none of ours.
 //!
 //! Judged when the request is sent, on the pods as they are.
 
@@ -32,10 +33,19 @@ const STUCK_AFTER: Duration = Duration::from_mins(1);
 /// Clocks of replicas are set wrong by faults; deadlines are judged with this much grace.
 const SLACK: Duration = Duration::from_secs(2);
 
+/// So long after a machine was last seen down it may be taken for dead, with nobody on it to list: reads lag by 15 seconds,
+/// and a decision may be under way.
+const TAKEN_FOR_DEAD: Duration = Duration::from_mins(1);
+const PODS: &str = "/api/v1/pods";
+
 #[derive(Default)]
 pub(super) struct Departures {
-    /// Since when each Node has been tainted, by name.
+    /// Since when each Node has been tainted, by name. Whether somebody else took the taint off in between is not asked: the
+    /// operator puts it on again, and begins nothing anew.
     tainted: BTreeMap<String, Duration>,
+    /// When the last consistent list of a Node's pods was asked for that was answered, by name; under no name one of all pods.
+    /// By whichever replica: what one has found out is written into the claim, and the next goes on from there.
+    listed: BTreeMap<String, Duration>,
     /// Machines that were asked to be deleted, by id. From then on one may go at any moment, whatever it was answered: pods
     /// that come when somebody takes the taint off are not the operator's to save, and asking again does them no harm.
     asked: BTreeSet<String>,
@@ -49,8 +59,16 @@ impl Check for Departures {
                 Some(node) if is_tainted(&node) => {
                     self.tainted.entry(name.clone()).or_insert(entry.at);
                 }
-                Some(_) => {}
+                Some(_) if book.meddled.contains_key(&format!("nodes/{name}")) => {}
+                Some(_) => drop(self.tainted.remove(name)),
             }
+        }
+        if let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered)
+            && answer.status == Some(200)
+            && let Some(node) = lists_pods_of(&sent.request)
+        {
+            let last = self.listed.entry(node).or_default();
+            *last = sent.at.max(*last);
         }
         let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who) else {
             return;
@@ -60,7 +78,7 @@ impl Check for Departures {
                 self.gives_back(request, entry, book, truth, found);
             }
             Edge::Cloud => {}
-            Edge::Kube => judge_pod(request, entry.at, truth, found),
+            Edge::Kube => judge_pod(request, entry.at, book, truth, found),
         }
     }
 }
@@ -99,6 +117,15 @@ impl Departures {
         if since.is_none_or(|since| entry.at < *since + SETTLED_AFTER) {
             let message = format!("the machine of node {name} is deleted within five seconds of its taint");
             found.blame("S7", entry.at, message);
+        } else if since.is_some_and(|since| !self.is_listed_since(name, *since + SETTLED_AFTER))
+            && machine
+                .broken
+                .is_none_or(|broken| entry.at > broken + TAKEN_FOR_DEAD)
+        {
+            let message = format!(
+                "the machine of node {name} is deleted, and nobody asked who is on it five seconds after its taint"
+            );
+            found.blame("S7", entry.at, message);
         }
         for pod in pods(truth, name).iter().filter(|pod| must_leave(pod, truth.now)) {
             let pod = object::name(pod);
@@ -109,6 +136,28 @@ impl Departures {
             let message = format!("the machine of node {name} is deleted with volume {volume} attached");
             found.blame("S9", entry.at, message);
         }
+    }
+
+    fn is_listed_since(&self, node: &str, since: Duration) -> bool {
+        let mut lists = [node, ""].into_iter().filter_map(|name| self.listed.get(name));
+        lists.any(|asked| *asked >= since)
+    }
+}
+
+/// The Node whose pods are asked for, all of them as they are; no name where those of all Nodes are.
+fn lists_pods_of(request: &Request) -> Option<String> {
+    let asks = request.edge == Edge::Kube && request.method == Method::GET && request.path == PODS;
+    let query = request.query.replace("%3D", "=").replace("%3d", "=");
+    let in_part = ["watch=", "limit=", "resourceVersion=", "labelSelector="];
+    if !asks || in_part.iter().any(|option| query.contains(option)) {
+        return None;
+    }
+    let selector = query
+        .split('&')
+        .find_map(|option| option.strip_prefix("fieldSelector="));
+    match selector {
+        None => Some(String::new()),
+        Some(selector) => selector.strip_prefix("spec.nodeName=").map(str::to_owned),
     }
 }
 
@@ -137,7 +186,7 @@ fn deadline(claim: &Value) -> Option<Timestamp> {
 }
 
 /// An eviction, or the deletion of a pod.
-fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Findings) {
+fn judge_pod(request: &Request, at: Duration, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
     let is_eviction = request.method == Method::POST && request.path.ends_with("/eviction");
     if !is_eviction && request.method != Method::DELETE {
         return;
@@ -154,8 +203,21 @@ fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Fin
     let Some(pod) = stored(truth, "", "pods", &namespace, &name) else {
         return;
     };
+    let named = if is_eviction {
+        &body["deleteOptions"]["preconditions"]
+    } else {
+        &body["preconditions"]
+    };
+    // Another of its name may be elsewhere by now.
+    let is_meant = named["uid"].is_null() || named["uid"] == object::uid(&pod);
+    if let Some(node) = pod["spec"]["nodeName"]
+        .as_str()
+        .filter(|node| is_meant && stays(node, book, truth))
+    {
+        let message = format!("pod {name} is made to leave node {node}, which stays");
+        found.blame("S3", at, message);
+    }
     if is_eviction {
-        let named = &body["deleteOptions"]["preconditions"];
         if !named["uid"].is_string() || !named["resourceVersion"].is_string() {
             found.blame("S7", at, format!("an eviction of pod {name} does not say which"));
         }
@@ -173,6 +235,23 @@ fn judge_pod(request: &Request, at: Duration, truth: &Truth<'_>, found: &mut Fin
             at,
             format!("pod {name} is deleted before the time of its node is over"),
         );
+    }
+}
+
+/// Whether a Node is that of a claim which is not being deleted, or has nothing to do with us. Whose it is its machine
+/// says, whose name has the claim's uid in it: of a claim that was forced out and made anew under its name, the Node that is
+/// there is the first one's, and that a claim of one uid is deleted is never taken back. So nobody can have been shown
+/// otherwise, and no time has to pass.
+fn stays(node: &str, book: &Book, truth: &Truth<'_>) -> bool {
+    let Some(stored) = stored(truth, "", "nodes", "", node) else {
+        return false;
+    };
+    let id = stored["spec"]["providerID"].as_str().unwrap_or_default();
+    let machine = book.machines.values().find(|machine| id.ends_with(&machine.id));
+    let owner = machine.and_then(|machine| book.claims.get(machine.claim.as_ref()?));
+    match owner {
+        Some(claim) => claim.name == node && claim.deleting.is_none() && claim.gone.is_none(),
+        None => book.claims.values().all(|claim| claim.name != node),
     }
 }
 
@@ -255,8 +334,8 @@ fn stored(truth: &Truth<'_>, group: &str, plural: &str, namespace: &str, name: &
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
-    use kube::api::{Api, DeleteParams};
+    use k8s_openapi::api::core::v1::{Node, Pod};
+    use kube::api::{Api, DeleteParams, Patch, PatchParams};
     use serde_json::json;
 
     use super::super::stage::Stage;
@@ -268,6 +347,13 @@ mod tests {
 
     /// A claim that is being deleted, its machine that runs, and its Node; the path of the machine.
     async fn leaving(stage: &mut Stage, taints: Value) -> String {
+        let path = settled_in(stage, taints).await;
+        stage.delete("a").await;
+        path
+    }
+
+    /// The same of a claim that is not.
+    async fn settled_in(stage: &mut Stage, taints: Value) -> String {
         let uid = stage.claim("a").await;
         let id = stage.machine(&stage.name_of(&uid)).await;
         stage.pass(200).await;
@@ -278,9 +364,16 @@ mod tests {
                 "spec": {"providerID": format!("ibm:///us-south/{id}"), "taints": taints},
             }),
         );
-        stage.delete("a").await;
         format!("/v1/instances/{id}")
     }
+
+    /// A replica asks who is on the Node, and is told.
+    fn lists(stage: &mut Stage, query: &str) {
+        let number = stage.asks(0, PODS, query);
+        stage.hears(0, number, Some(200), r#"{"items":[]}"#);
+    }
+
+    const ON_IT: &str = "&fieldSelector=spec.nodeName%3Da";
 
     fn taint() -> Value {
         json!([{"key": DISRUPTED_TAINT, "effect": "NoSchedule"}])
@@ -303,6 +396,7 @@ mod tests {
         stage.look();
         pod(&stage, &json!([{"operator": "Exists"}]));
         stage.pass(5).await;
+        lists(&mut stage, ON_IT);
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
     }
@@ -320,12 +414,102 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn nor_without_a_whole_list_of_its_pods_from_five_seconds_after_it() {
+        for (query, at, blamed) in [
+            (ON_IT, 4, &["S7"][..]),
+            (ON_IT, 5, &[]),
+            ("", 5, &[]),
+            ("&fieldSelector=spec.nodeName%3Db", 5, &["S7"]),
+            ("limit=1&fieldSelector=spec.nodeName%3Da", 5, &["S7"]),
+        ] {
+            let mut stage = Stage::new().await;
+            let path = leaving(&mut stage, taint()).await;
+            stage.look();
+            stage.pass(at).await;
+            lists(&mut stage, query);
+            stage.pass(10).await;
+            stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+            assert_eq!(stage.blamed(), blamed, "{query} {at}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_taint_that_is_off_counts_for_nothing_unless_somebody_else_took_it_off() {
+        for (meddled, blamed) in [(false, &["S7"][..]), (true, &[])] {
+            let mut stage = Stage::new().await;
+            let path = leaving(&mut stage, taint()).await;
+            stage.look();
+            stage.pass(5).await;
+            if meddled {
+                stage.struck("k14-remove-taints", "nodes/a");
+            }
+            lists(&mut stage, ON_IT);
+            let nodes: Api<Node> = Api::all(stage.server.admin());
+            for taints in [json!([]), taint()] {
+                let patch = Patch::Merge(json!({"spec": {"taints": taints}}));
+                nodes.patch("a", &PatchParams::default(), &patch).await.unwrap();
+                stage.look();
+            }
+            stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+            assert_eq!(stage.blamed(), blamed, "{meddled}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_made_to_leave_a_node_that_stays() {
+        let named = |uid: &str| {
+            let named = json!({"uid": uid, "resourceVersion": "2"});
+            json!({"deleteOptions": {"preconditions": named}}).to_string()
+        };
+        for (goes, its_own, blamed) in [(true, true, &[][..]), (false, true, &["S3"]), (false, false, &[])] {
+            let mut stage = Stage::new().await;
+            settled_in(&mut stage, taint()).await;
+            if goes {
+                stage.delete("a").await;
+            }
+            pod(&stage, &json!([]));
+            let uid = stage.uid_of_pod("p");
+            let meant = if its_own { uid.as_str() } else { "another" };
+            stage.sends(0, Edge::Kube, &Method::POST, EVICTION, &named(meant));
+            assert_eq!(stage.blamed(), blamed, "{goes} {its_own}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nor_one_of_somebody_else_but_that_of_a_claim_that_was_forced_out() {
+        for (name, blamed) in [("b", &["S3"][..]), ("a", &[])] {
+            let mut stage = Stage::new().await;
+            stage.claim("a").await;
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+                    "spec": {"providerID": "other:///machine"},
+                }),
+            );
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+                    "spec": {"nodeName": name, "containers": []},
+                }),
+            );
+            let named = r#"{"deleteOptions":{"preconditions":{"uid":null,"resourceVersion":"2"}}}"#;
+            stage.sends(0, Edge::Kube, &Method::POST, EVICTION, named);
+            let mut all = stage.blamed();
+            all.retain(|id| *id == "S3");
+            assert_eq!(all, blamed, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn not_while_a_pod_is_there_that_must_leave() {
         let mut stage = Stage::new().await;
         let path = leaving(&mut stage, taint()).await;
         stage.look();
         pod(&stage, &json!([]));
         stage.pass(5).await;
+        lists(&mut stage, ON_IT);
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
         assert_eq!(stage.blamed(), ["S9"]);
     }
@@ -336,6 +520,7 @@ mod tests {
         let path = leaving(&mut stage, taint()).await;
         stage.look();
         stage.pass(5).await;
+        lists(&mut stage, ON_IT);
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
         pod(&stage, &json!([]));
         stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
@@ -363,6 +548,7 @@ mod tests {
                 .patch("a", json!({"metadata": {"annotations": annotations}}))
                 .await;
             stage.pass(5).await;
+            lists(&mut stage, ON_IT);
             stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
             assert_eq!(stage.blamed(), blamed);
         }

@@ -158,7 +158,7 @@ pub(in crate::sim) fn is_reached_exactly(uid: &str, truth: &Truth<'_>) -> bool {
 }
 
 /// The name of the claim with that uid, and its pool.
-fn pool_of(uid: &str, truth: &Truth<'_>) -> Option<(String, Value)> {
+pub(super) fn pool_of(uid: &str, truth: &Truth<'_>) -> Option<(String, Value)> {
     let state = truth.kube.state();
     let all = |plural: &str| {
         let listed = state.store.list(&TableKey::of("karpenter.sh", plural), None);
@@ -176,7 +176,7 @@ fn items(body: &Bytes) -> Vec<Value> {
 }
 
 /// The limits that are judged: processors in thousandths, memory and disk in bytes. What is no amount limits nothing.
-fn limits(pool: &Value) -> Vec<(String, i64)> {
+pub(super) fn limits(pool: &Value) -> Vec<(String, i64)> {
     let written = pool["spec"]["limits"].as_object().into_iter().flatten();
     let amounts = written.filter_map(|(resource, limit)| Some((resource.clone(), amount(resource, limit)?)));
     amounts.collect()

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::book::Book;
 use super::{Check, Findings, Settings, Truth};
+use crate::clock::between;
 use crate::ibm::http::retry_after::RETRY_AFTER_MAX;
 use crate::sim::history::{Edge, Entry, What, Who};
 
@@ -76,8 +78,8 @@ impl Manners {
         }
     }
 
-    fn hear(&mut self, entry: &Entry, path: &str, seconds: u64) {
-        let wait = Duration::from_secs(seconds).min(RETRY_AFTER_MAX);
+    fn hear(&mut self, entry: &Entry, path: &str, wait: Duration) {
+        let wait = wait.min(RETRY_AFTER_MAX);
         let key = (entry.who.clone(), service(path));
         let closed = self.closed.entry(key).or_insert((Duration::ZERO, entry.at));
         if entry.at + wait > closed.0 {
@@ -106,7 +108,7 @@ impl Manners {
 }
 
 impl Check for Manners {
-    fn observe(&mut self, entry: &Entry, book: &Book, _: &Truth<'_>, found: &mut Findings) {
+    fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
         for event in &book.changed.events {
             self.tell_once(event, entry.at, found);
         }
@@ -119,10 +121,12 @@ impl Check for Manners {
                 self.count(entry, found);
             }
             What::Answer(answer) if answer.status == Some(429) => {
-                if let (Some(seconds), Some(sent)) = (seconds(answer.retry_after.as_deref()), &book.answered)
+                let knows_the_time = book.skew_of(&entry.who).is_zero();
+                let wait = wait(answer.retry_after.as_deref(), knows_the_time.then_some(truth.now));
+                if let (Some(wait), Some(sent)) = (wait, &book.answered)
                     && sent.request.edge == Edge::Cloud
                 {
-                    self.hear(entry, &sent.request.path, seconds);
+                    self.hear(entry, &sent.request.path, wait);
                 }
             }
             _ => {}
@@ -130,9 +134,15 @@ impl Check for Manners {
     }
 }
 
-/// Only a number of seconds means the same on every clock.
-fn seconds(header: Option<&str>) -> Option<u64> {
-    header?.parse().ok()
+/// For how long a service is to be left alone. A number of seconds means the same on every clock; a date only to whoever
+/// knows what time it is.
+fn wait(header: Option<&str>, now: Option<Timestamp>) -> Option<Duration> {
+    let header = header?;
+    if let Ok(seconds) = header.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(header).ok()?;
+    Some(between(now?, Timestamp::try_from(date).ok()?))
 }
 
 /// The services of the cloud, told apart by path.
@@ -195,7 +205,8 @@ mod tests {
         for (header, seconds) in [
             ("7", 7),
             ("1000000000", 120),
-            ("Mon, 16 Nov 2026 23:00:00 GMT", 0),
+            ("Mon, 16 Nov 2026 23:00:00 GMT", 120),
+            ("soon", 0),
         ] {
             let number = stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
             stage.hears_again_in(0, number, Some(429), "", Some(header));
@@ -203,6 +214,24 @@ mod tests {
             stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
         }
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_date_is_a_time_to_whoever_has_the_right_one() {
+        for (skewed, seconds, blamed) in [
+            ("-1 s for replica 1", 20, &["S15"][..]),
+            ("-1 s for replica 1", 30, &[]),
+            ("+30 s for replica 0", 20, &[]),
+        ] {
+            let mut stage = Stage::new().await;
+            stage.struck("k15-skew", skewed);
+            let number = stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+            let date = Some("Mon, 16 Nov 2026 10:00:30 GMT");
+            stage.hears_again_in(0, number, Some(429), "", date);
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            stage.sends(0, Edge::Cloud, &Method::GET, VPC, "");
+            assert_eq!(stage.blamed(), blamed, "{skewed}, {seconds}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@
 //! disruption (S5, S10, S19, L6, L12) comes with it. A1 is the second look at plans for pods.
 
 mod book;
+mod ceilings;
 mod changes;
 mod claims;
 mod deadlines;
@@ -194,7 +195,8 @@ impl Judge {
                 Box::new(told::Told::default()),
                 Box::new(runaway::Runaway::default()),
                 Box::new(replicas::Replicas),
-                Box::new(quiet::Quiet),
+                Box::new(quiet::Quiet::default()),
+                Box::new(ceilings::Ceilings::default()),
             ],
             overlap: overlap::Overlap::default(),
             secrets: secrets::Secrets::new(&settings),

@@ -1,5 +1,6 @@
 //! L9: one bad object keeps nobody else waiting. While a pod is there that no machine has room for, or a claim of a class
-//! that is not, the others must come to what they wait for as if it were not.
+//! that is not, the others must come to what they wait for as if it were not: within the bounds of L1 and L2, where
+//! `deadlines` asks for it, and by the time that everything must be well at the latest.
 
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ impl Check for Poison {
 }
 
 /// The first object that nobody can serve, as `pod giant-1`.
-fn bad_object(truth: &Truth<'_>) -> Option<String> {
+pub(super) fn bad_object(truth: &Truth<'_>) -> Option<String> {
     let state = truth.kube.state();
     let all = |group: &str, plural: &str| {
         let listed = state.store.list(&TableKey::of(group, plural), None);

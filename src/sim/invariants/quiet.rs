@@ -1,13 +1,18 @@
 //! L4: when all is well nothing is done any more. L10: soon after its credentials are valid again, the operator works
-//! with them.
+//! with them: a minute after healing it is refused no more; and whoever has asked the cloud before does not fall silent,
+//! but has had an answer from it that is no refusal by the time of the second poll.
 
 use std::time::Duration;
 
 use super::book::{Book, Sent};
+use super::claims::is_true;
 use super::machine::Machine;
+use super::manners::service;
 use super::purchases::bought_for;
 use super::{Check, Findings, Truth};
+use crate::ibm::http::retry_after::RETRY_AFTER_MAX;
 use crate::sim::history::{Edge, Entry, What, Who};
+use crate::sim::kube::kind::TableKey;
 use crate::sim::world::effects::{Deed, Verb, effect};
 
 /// What nodes report is looked at, and classes are resolved anew, every five minutes: what changed before all was well may
@@ -21,9 +26,57 @@ const CONSEQUENCES: Duration = Duration::from_mins(15);
 /// How soon after healing nobody is refused for want of rights any more.
 const WORKS_AGAIN: Duration = Duration::from_mins(1);
 
-pub(super) struct Quiet;
+/// How soon after healing the cloud has answered somebody: somebody leads after 20 s, whoever failed last waits for 30, and a
+/// poll a minute later may be lost to a request that was still stuck.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(20 + 30 + 2 * 62);
+/// From when a service is asked again that did not want to be, to an answer: a poll.
+const ASKED_AGAIN: Duration = Duration::from_secs(62);
+
+#[derive(Default)]
+pub(super) struct Quiet {
+    /// Whether anybody has asked for machines yet. Without a class that is ready there is nothing to ask for.
+    asks: bool,
+    /// When that was last answered.
+    answered: Option<Duration>,
+    /// Until when it may yet be that the cloud does not want to be asked.
+    closed: Duration,
+}
+
+impl Quiet {
+    /// Takes note of what the cloud says.
+    fn hear(&mut self, sent: &Sent, status: Option<u16>, at: Duration) {
+        if sent.request.edge != Edge::Cloud {
+            return;
+        }
+        if status == Some(429) {
+            self.closed = at + RETRY_AFTER_MAX;
+        }
+        if service(&sent.request.path) == "VPC" {
+            self.asks = true;
+            if status.is_some_and(|status| status < 300) {
+                self.answered = Some(at);
+            }
+        }
+    }
+}
 
 impl Check for Quiet {
+    fn look(&mut self, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
+        let now = truth.since_start;
+        let Some(healed) = book.healed_at.filter(|_| self.asks) else {
+            return;
+        };
+        let due = (healed + ANSWERED_WITHIN).max(self.closed + ASKED_AGAIN);
+        let is_silent = now > due && self.answered.is_none_or(|answered| answered < healed);
+        if is_silent && is_a_class_ready(truth) {
+            found.blame(
+                "L10",
+                now,
+                "nobody has had an answer from the cloud since all was put right",
+            );
+        }
+    }
+
     fn observe(&mut self, entry: &Entry, book: &Book, _: &Truth<'_>, found: &mut Findings) {
         let (What::Answer(answer), Some(sent), Who::Replica { .. }) =
             (&entry.what, &book.answered, &entry.who)
@@ -31,6 +84,7 @@ impl Check for Quiet {
             return;
         };
         let (request, status) = (&sent.request, answer.status);
+        self.hear(sent, status, entry.at);
         let deed = effect(request.edge, &request.method, &request.path);
         let quiet = book.quiet_since.is_some_and(|since| is_quiet(sent, since));
         let calm_for = book.quiet_since.map(|since| sent.at.saturating_sub(since));
@@ -49,6 +103,13 @@ impl Check for Quiet {
             found.blame("L10", entry.at, message);
         }
     }
+}
+
+fn is_a_class_ready(truth: &Truth<'_>) -> bool {
+    let state = truth.kube.state();
+    let table = TableKey::of("karpenter-ibm.sh", "ibmnodeclasses");
+    let mut classes = state.store.list(&table, None);
+    classes.any(|class| is_true(&class.shared(), "Ready"))
 }
 
 /// Whether nothing had happened, when it was sent, that is a reason to act: a machine that goes down by itself is one at
@@ -80,8 +141,11 @@ fn needs_a_reason(deed: &Deed, calm_for: Duration) -> bool {
 mod tests {
     use http::Method;
 
+    use serde_json::json;
+
     use super::super::stage::Stage;
     use super::*;
+    use crate::sim::kube;
 
     const CLAIM: &str = "/apis/karpenter.sh/v1/nodeclaims/a";
 
@@ -196,5 +260,44 @@ mod tests {
             assert_eq!(stage.blamed().len(), blamed);
         }
         assert_eq!(stage.blamed(), ["L10"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_was_refused_does_not_fall_silent() {
+        for (asked, answered, closed, blamed) in [
+            (true, false, false, &["L10"][..]),
+            (true, true, false, &[]),
+            (true, false, true, &[]),
+            (false, false, false, &[]),
+        ] {
+            let mut stage = Stage::new().await;
+            kube::write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
+                    "spec": {"region": "us-south", "vpc": "v", "image": "i"},
+                    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+                }),
+            );
+            if asked {
+                let number = stage.sends(0, Edge::Cloud, &Method::GET, "/v1/instances", "");
+                stage.hears(0, number, Some(401), "");
+            }
+            // Nobody looks at the cloud meanwhile: time passes without a request.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if closed {
+                let number = stage.sends(0, Edge::Cloud, &Method::GET, "/v1/instances", "");
+                stage.hears(0, number, Some(429), "");
+            }
+            stage.judge.healed(Duration::from_secs(1));
+            if answered {
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                stage.see_cloud();
+            }
+            let passed = if answered { 100 } else { 0 };
+            tokio::time::sleep(Duration::from_secs(176 - passed)).await;
+            stage.looks();
+            assert_eq!(stage.blamed(), blamed, "{asked} {answered} {closed}");
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! L5: a machine that is taken back is replaced soon: fifteen seconds after its kubelet said so, or else when the next
 //! poll has seen it.
 //!
-//! Where something else went wrong from shortly before until then, it is due when that is over and the operator has had
-//! the time to recover; what is not told to be over lasts until healing. When it is due the node is given up (tainted, or
-//! its claim is being deleted); and a little later whoever took the place of one of its pods, and still waits, has a claim
-//! that was made for it.
+//! Where something went wrong from shortly before until then that keeps the operator from seeing or from being obeyed, it
+//! is due when that is over and the operator has had the time to recover; what is not told to be over lasts until healing.
+//! Whatever else goes wrong, with tags, prices, machines of others or nodes, excuses nobody. When it is due the node is given
+//! up (tainted, or its claim is being deleted); and a little later whoever took the place of one of its pods, and still
+//! waits, has had a claim made for it. That too may take longer where what is for sale went wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::{Check, Findings, Truth};
 use crate::api::names::{DISRUPTED_TAINT, REASON_NOMINATED, WITHHELD_PREEMPTED, WITHHELD_STOPPING};
 use crate::clock::between;
 use crate::sim::history::{Entry, What};
-use crate::sim::ibm::Class;
+use crate::sim::ibm::{Class, InstanceTruth};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 
@@ -35,17 +36,19 @@ const PLANNED_AFTER: Duration = Duration::from_secs(15);
 /// What went wrong may show for so long: a Lease that runs out, a watch that is opened again, the longest wait that a
 /// server can ask for.
 const RECOVERY: Duration = Duration::from_mins(2);
-/// What is told when it begins and not when it ends, and keeps the operator from seeing or deciding meanwhile.
-const LASTING: &[&str] = &[
-    "k6-bookmarks-only",
-    "k6-pages-forgotten",
-    "k7-time-travel",
-    "k8-lag",
-    "k9-coalesced",
-    "k11-reordered",
-    "k15-skew",
-    "k16-old-definition",
-];
+/// What is told when it begins and not when it ends, and keeps the operator from deciding rightly meanwhile. What watches
+/// keep back is seen to end where they are ruled.
+const LASTING: &[&str] = &["k15-skew", "k16-old-definition"];
+/// What keeps the operator from seeing or from being obeyed: all that happens to the cluster's API and to replicas, orders
+/// that are lost, reads that lag, fail or say too little, rights, limits, refusals, deletions that are stuck, answers that
+/// cannot be read.
+const IN_THE_WAY: &[&str] = &["c1", "c3", "c4", "c5", "c6", "c7", "c8", "c12", "c18"];
+/// What keeps it from finding something to buy: what is sold and at which price, classes and limits of pools.
+const ON_THE_MARKET: &[&str] = &["c15", "m2", "m3"];
+/// What is sold no more, or cannot be booted from: that lasts, too.
+const WITHDRAWN: &[&str] = &["c15-profile-withdrawn", "c15-zone-withdrawn", "c15-image-deleted"];
+/// Whoever forces a class out and makes it anew leaves one that says nothing until it is ready.
+const CLASS_DELETED: &str = "m2-class-deleted";
 /// What a machine that is taken back shows in the end.
 const PREEMPTED: &str = "stopped_by_preemption";
 /// What its kubelet says before that.
@@ -63,13 +66,21 @@ struct Loss {
     /// Who will make the pods anew that were on it.
     owners: BTreeSet<String>,
     given_up: bool,
+    /// Whether the machine itself is gone.
+    vanished: bool,
 }
 
 impl Loss {
-    /// When it must have been given up; `None` if it cannot be said yet.
+    /// When it must have been given up; `None` if it cannot be said yet. A machine that is gone before the next poll is
+    /// missed by the sweep only, which looks twice.
     fn due(&self, disturbed: &Disturbed) -> Option<Duration> {
         let polled = self.at + POLLED;
-        let undisturbed = self.said.map_or(polled, |said| polled.min(said + EARLY));
+        let told = self.said.map_or(polled, |said| polled.min(said + EARLY));
+        let undisturbed = if self.vanished && !self.given_up {
+            self.at + RECOVERY + POLLED
+        } else {
+            told
+        };
         match disturbed {
             Disturbed::Until(end) if *end + RECOVERY > self.at => {
                 Some(undisturbed.max(*end + RECOVERY + POLLED))
@@ -91,13 +102,24 @@ enum Disturbed {
 }
 
 impl Disturbed {
-    fn observe(&mut self, entry: &Entry) {
+    /// `kinds` are the kinds of faults that disturb, and `lasting` those whose end is not told.
+    fn observe(&mut self, entry: &Entry, kinds: &[&[&str]], lasting: &[&[&str]]) {
         let heals = matches!(&entry.what, What::Turn(turn) if turn.starts_with("healing"));
-        let lasts = matches!(&entry.what, What::Fault { name, .. } if LASTING.contains(name));
+        let is_lasting = |name| lasting.iter().any(|names| names.contains(name));
+        let lasts = matches!(&entry.what, What::Fault { name, .. } if is_lasting(name));
         if lasts {
             *self = Self::Still;
-        } else if heals || disturbs(&entry.what) && !matches!(self, Self::Still) {
+        } else if heals {
             *self = Self::Until(entry.at);
+        } else if disturbs(&entry.what, kinds) {
+            self.goes_on(entry.at);
+        }
+    }
+
+    /// It is not over yet.
+    fn goes_on(&mut self, now: Duration) {
+        if !matches!(self, Self::Still) {
+            *self = Self::Until(now);
         }
     }
 
@@ -113,12 +135,20 @@ pub(super) struct Replaced {
     losses: BTreeMap<String, Loss>,
     judged: BTreeSet<String>,
     looked: Option<Duration>,
+    /// By what keeps the operator from seeing or from being obeyed.
     disturbed: Disturbed,
+    /// By that, or by what keeps it from finding something to buy.
+    unsupplied: Disturbed,
+    /// The uids of pods that somebody planned for since a machine went down.
+    planned: BTreeSet<String>,
 }
 
 impl Check for Replaced {
     fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
-        self.disturbed.observe(entry);
+        self.disturbed.observe(entry, &[IN_THE_WAY], &[LASTING]);
+        self.unsupplied
+            .observe(entry, &[IN_THE_WAY, ON_THE_MARKET], &[LASTING, WITHDRAWN]);
+        self.follow_plans(book);
         if self.looked.is_some_and(|looked| entry.at < looked + LOOK_EVERY) {
             return;
         }
@@ -126,12 +156,15 @@ impl Check for Replaced {
         self.look(entry.at, book, truth);
         let mut over = Vec::new();
         for (id, loss) in &mut self.losses {
-            if !was_preempted(id, loss, truth) {
+            let machine = machine(id, truth);
+            if !was_preempted(machine.as_ref(), loss) {
                 over.push(id.clone());
                 continue;
             }
+            loss.vanished = machine.is_none();
             loss.given_up = loss.given_up || is_given_up(&loss.node, truth);
-            let Some(due) = loss.due(&self.disturbed) else {
+            let (due, supplied) = (loss.due(&self.disturbed), loss.due(&self.unsupplied));
+            let Some(due) = due else {
                 continue;
             };
             if entry.at > due && !loss.given_up {
@@ -141,9 +174,9 @@ impl Check for Replaced {
                 );
                 found.blame("L5", entry.at, message);
                 over.push(id.clone());
-            } else if entry.at > due + PLANNED_AFTER {
-                if !self.disturbed.concerns(loss) || !is_short(truth) {
-                    judge_successors(loss, entry.at, truth, found);
+            } else if supplied.is_some_and(|supplied| entry.at > supplied.max(due) + PLANNED_AFTER) {
+                if !self.unsupplied.concerns(loss) || !is_short(truth) {
+                    judge_successors(loss, &self.planned, entry.at, truth, found);
                 }
                 over.push(id.clone());
             }
@@ -158,6 +191,14 @@ impl Check for Replaced {
 impl Replaced {
     /// Takes note of machines that go down and of what their kubelets say.
     fn look(&mut self, now: Duration, book: &Book, truth: &Truth<'_>) {
+        let is_blind = truth.kube.watching().keeps_things_back()
+            || lacks_a_class(book, truth, |it| is_true(it, "Ready"));
+        if is_blind {
+            self.disturbed.goes_on(now);
+        }
+        if is_blind || lacks_a_class(book, truth, is_usable) {
+            self.unsupplied.goes_on(now);
+        }
         for machine in truth.cloud.instances_down() {
             if machine.class != Class::Spot
                 || self.judged.contains(&machine.id)
@@ -181,6 +222,7 @@ impl Replaced {
                 owners: owners_on(&facts.name, truth),
                 node: facts.name.clone(),
                 given_up: false,
+                vanished: false,
             };
             self.losses.insert(machine.id, loss);
         }
@@ -188,12 +230,31 @@ impl Replaced {
             loss.said = says_so(&loss.node, truth).then_some(now);
         }
     }
+
+    /// Takes note of whom somebody plans for while a machine is down: what was made for one may be gone again when that is
+    /// asked for.
+    fn follow_plans(&mut self, book: &Book) {
+        if self.losses.is_empty() {
+            self.planned.clear();
+            return;
+        }
+        for change in &book.changed.claims {
+            self.planned.extend(pods_of(&change.after));
+        }
+        let nominated = book.changed.events.iter().filter_map(|event| nominated(event));
+        self.planned.extend(nominated);
+    }
 }
 
-/// Whether something went wrong that may delay the operator. Preemptions are what this is about.
-fn disturbs(what: &What) -> bool {
+/// Whether something went wrong that may delay the operator: something of these kinds, or anything to do with the cluster or
+/// with replicas. What is told twice is told.
+fn disturbs(what: &What, kinds: &[&[&str]]) -> bool {
     match what {
-        What::Fault { name, .. } => *name != "c10-preemption",
+        What::Fault { name, .. } => {
+            let kind = name.split('-').next().unwrap_or_default();
+            let listed = kinds.iter().any(|kinds| kinds.contains(&kind));
+            (kind.starts_with('k') && *name != "k11-duplicates") || listed
+        }
         What::Turn(turn) => ["started", "crashed", "paused", "resumed"]
             .iter()
             .any(|begin| turn.starts_with(begin)),
@@ -201,13 +262,26 @@ fn disturbs(what: &What) -> bool {
     }
 }
 
+/// Whether a class is not as it should be after somebody deleted one: what group its machines are in is known from it.
+fn lacks_a_class(book: &Book, truth: &Truth<'_>, is_fine: fn(&Value) -> bool) -> bool {
+    book.strikes(CLASS_DELETED) > 0 && {
+        let classes = objects(truth, "karpenter-ibm.sh", "ibmnodeclasses");
+        classes.is_empty() || !classes.iter().all(is_fine)
+    }
+}
+
+/// Whether anything can be bought by a class.
+fn is_usable(class: &Value) -> bool {
+    is_true(class, "Ready") && !object::is_deleting(class)
+}
+
+fn machine(id: &str, truth: &Truth<'_>) -> Option<InstanceTruth> {
+    let machines = truth.cloud.instances().into_iter();
+    machines.into_iter().find(|machine| machine.id == *id)
+}
+
 /// Whether it was really taken back, as far as it shows yet.
-fn was_preempted(id: &str, loss: &Loss, truth: &Truth<'_>) -> bool {
-    let there = truth
-        .cloud
-        .instances()
-        .into_iter()
-        .find(|machine| machine.id == *id);
+fn was_preempted(there: Option<&InstanceTruth>, loss: &Loss) -> bool {
     there.is_none_or(|machine| match machine.status {
         "stopping" => true,
         "stopped" => machine.reason.as_deref() == Some(PREEMPTED),
@@ -215,15 +289,22 @@ fn was_preempted(id: &str, loss: &Loss, truth: &Truth<'_>) -> bool {
     })
 }
 
-fn judge_successors(loss: &Loss, now: Duration, truth: &Truth<'_>, found: &mut Findings) {
+fn judge_successors(
+    loss: &Loss,
+    before: &BTreeSet<String>,
+    now: Duration,
+    truth: &Truth<'_>,
+    found: &mut Findings,
+) {
     let planned = planned(truth);
+    let has_been_planned = |uid: &str| planned.contains(uid) || before.contains(uid);
     let pools = open_pools(truth);
     for pod in objects(truth, "", "pods") {
         let succeeds = owners(&pod).iter().any(|owner| loss.owners.contains(owner));
         let waits = pod["spec"]["nodeName"].is_null() && !object::is_deleting(&pod);
         let long = age(&pod, truth.now) > PLANNED_AFTER;
         let servable = !is_hopeless(&pod) && pools.iter().any(|pool| serves(pool, &pod));
-        if succeeds && waits && long && servable && !planned.contains(object::uid(&pod)) {
+        if succeeds && waits && long && servable && !has_been_planned(object::uid(&pod)) {
             let message = format!(
                 "pod {} waits since node {} was taken back, and no claim is made for it",
                 object::name(&pod),
@@ -246,19 +327,22 @@ fn is_short(truth: &Truth<'_>) -> bool {
     };
     let holds = objects(truth, "karpenter-ibm.sh", "unavailableofferings");
     let classes = objects(truth, "karpenter-ibm.sh", "ibmnodeclasses");
-    holds.iter().any(withheld) || !classes.iter().all(|class| is_true(class, "Ready"))
+    holds.iter().any(withheld) || !classes.iter().all(is_usable)
 }
 
 /// The uids of pods that claims were made for, and of those that were told of a place on one that is on its way.
 fn planned(truth: &Truth<'_>) -> BTreeSet<String> {
     let claims = objects(truth, "karpenter.sh", "nodeclaims");
     let mut all: BTreeSet<String> = claims.iter().flat_map(pods_of).collect();
-    for event in objects(truth, "", "events") {
-        if event["reason"] == REASON_NOMINATED {
-            all.extend(event["involvedObject"]["uid"].as_str().map(str::to_owned));
-        }
-    }
+    all.extend(objects(truth, "", "events").iter().filter_map(nominated));
     all
+}
+
+/// The uid of the pod that an event tells of a place.
+fn nominated(event: &Value) -> Option<String> {
+    let is_told = event["reason"] == REASON_NOMINATED;
+    let pod = event["involvedObject"]["uid"].as_str().filter(|_| is_told);
+    pod.map(str::to_owned)
 }
 
 fn is_given_up(node: &str, truth: &Truth<'_>) -> bool {
@@ -324,6 +408,7 @@ mod tests {
     use super::*;
     use crate::api::names::{NODE_REGISTERED, NOMINATED_PODS};
     use crate::sim::history::Who;
+    use crate::sim::kube::watching::{Delivery, Who as Watcher};
     use crate::sim::kube::write;
 
     /// A spot machine that has joined, and a pod on it.
@@ -443,9 +528,46 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_hides_nothing_and_hinders_nobody_excuses_nobody() {
+        for fault in [
+            "c14-tag-fails",
+            "c15-price-missing",
+            "c17-foreign-machine",
+            "n3-ready-flaps",
+            "c10-preemption",
+            "c10-preemption-deletes",
+            "k11-duplicates",
+        ] {
+            let mut stage = joined().await;
+            taken_back(&mut stage).await;
+            for _ in 0..13 {
+                stage.struck(fault, "");
+                stage.pass(5).await;
+            }
+            assert!(is_late(&stage), "{fault}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_watches_keep_back_excuses_until_they_do_so_no_longer() {
+        let mut stage = joined().await;
+        let late = Delivery::Late(Duration::from_secs(30));
+        let rule = stage.server.watching().deliver(Watcher::everyone(), late);
+        stage.struck("k8-lag", "nodes");
+        taken_back(&mut stage).await;
+        pass(&mut stage, 600).await;
+        assert!(!is_late(&stage));
+        stage.server.watching().lift(rule);
+        pass(&mut stage, 180).await;
+        assert!(!is_late(&stage), "two minutes to recover, and a poll");
+        pass(&mut stage, 10).await;
+        assert!(is_late(&stage));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_is_not_told_to_be_over_lasts_until_healing() {
         let mut stage = joined().await;
-        stage.struck("k8-lag", "nodes");
+        stage.struck("k15-skew", "+60 s for replica 0");
         taken_back(&mut stage).await;
         stage.struck("k4-slow", "");
         pass(&mut stage, 600).await;
@@ -486,7 +608,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_takes_the_place_of_its_pods_has_a_claim_made_for_it() {
-        for made in [true, false] {
+        for (made, gone) in [(true, false), (true, true), (false, false)] {
             let mut stage = joined().await;
             pool(&stage);
             taken_back(&mut stage).await;
@@ -510,6 +632,10 @@ mod tests {
                 stage.claim("b").await;
                 let named = json!({"metadata": {"annotations": {NOMINATED_PODS: uid}}});
                 stage.patch("b", named).await;
+            }
+            if gone {
+                stage.delete("b").await;
+                stage.release("b").await;
             }
             stage.pass(60).await;
             stage.pass(20).await;

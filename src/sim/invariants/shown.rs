@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::book::Book;
 use super::{Check, Findings, Truth};
 use crate::api::{CapacityType, Gpus, OfferingKey};
-use crate::clock::later;
+use crate::clock::{earlier, later};
 use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::request::Target;
@@ -37,8 +37,29 @@ pub(super) struct Shown {
     watches: BTreeMap<u64, String>,
     /// Versions that were shown, and when: the first long enough ago to be known, the others lately.
     versions: BTreeMap<Known, VecDeque<(u64, Duration)>>,
-    /// Since when something is known to be withheld, and until when.
-    held: BTreeMap<Known, (Duration, Timestamp)>,
+    /// What is known to be withheld.
+    held: BTreeMap<Known, Held>,
+}
+
+/// Something that is known to be withheld.
+#[derive(Clone, Copy)]
+struct Held {
+    /// Since when that is known.
+    known: Duration,
+    /// Since when it is withheld, as the object says.
+    since: Option<Timestamp>,
+    /// And until when.
+    until: Timestamp,
+}
+
+impl Held {
+    /// Whether it is withheld by every clock that is wrong by so much at the most: by one that is ahead it is over before
+    /// its time, by one that is behind it has not begun.
+    fn counts(&self, skew: Duration, truth: &Truth<'_>) -> bool {
+        let margin = skew + UNDER_WAY;
+        let begun = skew.is_zero() || self.since.is_none_or(|since| since <= earlier(truth.now, margin));
+        begun && self.until > later(truth.now, margin)
+    }
 }
 
 impl Check for Shown {
@@ -87,10 +108,8 @@ impl Shown {
             && request.path.ends_with("/status")
             && target.plural == "nodeclaims"
         {
-            // While clocks are wrong, nobody can tell what is over.
-            let clocks_are_right = book.healed_at.is_some() || book.strikes("k15-skew") == 0;
-            if let Some(key) = chosen(request, target.name.as_deref(), truth).filter(|_| clocks_are_right) {
-                self.judge_choice(entry, &key, truth, found);
+            if let Some(key) = chosen(request, target.name.as_deref(), truth) {
+                self.judge_choice(entry, &key, book, truth, found);
             }
         }
     }
@@ -159,26 +178,33 @@ impl Shown {
             self.held.remove(&known);
             return;
         };
-        let since = self
-            .held
-            .get(&known)
-            .filter(|(_, until)| *until > truth.now)
-            .map_or(at, |(since, _)| *since);
-        self.held.insert(known, (since, until));
+        let held = Held {
+            known: self
+                .held
+                .get(&known)
+                .filter(|held| held.until > truth.now)
+                .map_or(at, |held| held.known),
+            since: time("since"),
+            until,
+        };
+        self.held.insert(known, held);
     }
 
     fn judge_choice(
         &self,
         entry: &Entry,
         (capacity, profile, zone): &Offering,
+        book: &Book,
         truth: &Truth<'_>,
         found: &mut Findings,
     ) {
         for key in OfferingKey::covering(*capacity, profile, zone, Gpus::Absent) {
             let known = (entry.who.clone(), HOLDS.to_owned(), key.object_name());
-            let withheld = self.held.get(&known).is_some_and(|(since, until)| {
-                *since + UNDER_WAY <= entry.at && *until > later(truth.now, UNDER_WAY)
-            });
+            let skew = book.skew_of(&entry.who);
+            let withheld = self
+                .held
+                .get(&known)
+                .is_some_and(|held| held.known + UNDER_WAY <= entry.at && held.counts(skew, truth));
             if withheld {
                 let message = format!(
                     "{capacity} {profile} in {zone} is chosen, which is known to be withheld by {key}"
@@ -320,6 +346,26 @@ mod tests {
             }
             chooses(&mut stage, "us-south-1");
             assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wrong_clock_excuses_nobody_else_and_no_more_than_it_is_wrong() {
+        for (skew, blamed) in [
+            ("+3000 s for replica 1", &["S11"][..]),
+            ("+60 s for replica 0", &["S11"]),
+            ("-10 s for replica 0", &["S11"]),
+            ("+3000 s for replica 0", &[]),
+            ("-600 s for replica 0", &[]),
+        ] {
+            let mut stage = Stage::new().await;
+            stage.claim("a").await;
+            stage.struck("k15-skew", skew);
+            withhold(&stage, "2026-11-16T10:45:00Z");
+            told(&mut stage, KINDS, "ADDED", "/spot.bxf-2x8.us-south-1", "7");
+            stage.pass(120).await;
+            chooses(&mut stage, "us-south-1");
+            assert_eq!(stage.blamed(), blamed, "{skew}");
         }
     }
 

@@ -10,6 +10,7 @@ mod kube;
 mod leaving;
 mod orders;
 mod planning;
+mod staying;
 mod tainting;
 
 use std::fmt;
@@ -109,6 +110,14 @@ pub enum Mutant {
     Hushed,
     /// There may be any number of machines.
     BreakersUnread,
+    /// Pods leave nodes that stay.
+    Contagious,
+    /// Who is on a node is looked at once.
+    Hasty,
+    /// Preemptions are seen late.
+    Belated,
+    /// What is withheld is believed to stay so.
+    Unforgiving,
 }
 
 /// There is no such mutant.
@@ -118,7 +127,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 47] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -162,6 +171,10 @@ impl Mutant {
         Self::Discontent,
         Self::Hushed,
         Self::BreakersUnread,
+        Self::Contagious,
+        Self::Hasty,
+        Self::Belated,
+        Self::Unforgiving,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -215,6 +228,10 @@ impl Mutant {
             Self::Discontent => "discontent",
             Self::Hushed => "hushed",
             Self::BreakersUnread => "breakers-unread",
+            Self::Contagious => "contagious",
+            Self::Hasty => "hasty",
+            Self::Belated => "belated",
+            Self::Unforgiving => "unforgiving",
         }
     }
 
@@ -279,6 +296,12 @@ impl Mutant {
             Self::Discontent => "deletes the first claim of its life as soon as that takes pods",
             Self::Hushed => "takes it for told that a machine was taken back, and tells nobody",
             Self::BreakersUnread => "buys however many machines there are",
+            Self::Contagious => "makes a pod of another node leave with each that it evicts",
+            Self::Hasty => "never asks again who is on a node once nobody was",
+            Self::Belated => "sees that a machine was taken back three minutes after it was told so",
+            Self::Unforgiving => {
+                "remembers what is withheld until the end of time, whatever it has written down"
+            }
         }
     }
 
@@ -316,6 +339,9 @@ impl Mutant {
             Self::ForNobody => edges.kube = planning::for_nobody(edges.kube),
             Self::Discontent => edges.kube = planning::discontent(edges.kube),
             Self::Hushed => edges.kube = leaving::hushed(edges.kube),
+            Self::Contagious => edges.kube = staying::contagious(edges.kube),
+            Self::Hasty => edges.kube = staying::hasty(edges.kube),
+            Self::Unforgiving => edges.kube = staying::unforgiving(edges.kube),
             Self::Whispering => edges.ibm.cloud = orders::whispering(edges.ibm.cloud),
             Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
             Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),
@@ -334,7 +360,8 @@ impl Mutant {
             | Self::Dawdling
             | Self::Crowding
             | Self::BreakersUnread
-            | Self::Startled => {}
+            | Self::Startled
+            | Self::Belated => {}
         }
         edges
     }
@@ -363,6 +390,7 @@ impl Mutant {
             Self::LeftoversUnseen => cloud::Flaw::LeftoversUnseen,
             Self::AnyLeftover => cloud::Flaw::AnyLeftover,
             Self::Startled => cloud::Flaw::Startled,
+            Self::Belated => cloud::Flaw::stops_late(context.clock.clone()),
             Self::Dawdling => return planning::dawdling(context),
             Self::Crowding => return planning::crowding(context),
             Self::BreakersUnread => return without_breakers(context),

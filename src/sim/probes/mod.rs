@@ -69,6 +69,7 @@ probes! {
     UNDISTURBED = "undisturbed-while-node-leaves", "a pod on a node that goes was from then on not to be disturbed";
     EVICTED = "pod-evicted", "a pod left a node that goes because it was asked to";
     BUDGET_BLOCKED = "budget-blocked-eviction", "a pod left a node that goes only after its disruption budget had held it there";
+    OFFERED_AGAIN = "ordered-again-after-its-hold", "an offering was ordered again when the time for which it was withheld was over";
     PAUSED = "paused-past-its-lease", "a replica stood still for longer than its Lease lasts, then went on";
 }
 

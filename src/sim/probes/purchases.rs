@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
     BREAKER_HELD, DUPLICATE_NAME, FOREIGN_NAME, Hits, LATE_CREATE, LIMIT_REACHED, LOST_THEN_ADOPTED,
-    NO_ADDRESS, NO_CAPACITY, OTHER_MACHINE, OVER_QUOTA, PREEMPTED_EARLY, PREEMPTED_LEAVING, SECOND_ATTEMPT,
-    TOKEN_EXPIRED, WITHDRAWN,
+    NO_ADDRESS, NO_CAPACITY, OFFERED_AGAIN, OTHER_MACHINE, OVER_QUOTA, PREEMPTED_EARLY, PREEMPTED_LEAVING,
+    SECOND_ATTEMPT, TOKEN_EXPIRED, WITHDRAWN,
 };
 use crate::api::names::{LAUNCHED, REASON_HELD_BACK};
-use crate::sim::history::{Answer, Entry, What, Who};
+use crate::api::{CapacityType, OfferingKey};
+use crate::sim::history::{Answer, Entry, Request, What, Who};
 use crate::sim::ibm::Class;
 use crate::sim::invariants::{Book, Sent, Truth, bought_for, is_reached_exactly, is_true};
+use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 
 /// An answer that was lost is missed at once; a machine that appears so much later came late.
@@ -30,15 +33,25 @@ pub(super) struct Orders {
     failed: BTreeMap<String, &'static str>,
     /// Spot machines that were seen to go down, by id.
     down: BTreeSet<String>,
+    /// Until when things were last withheld, by the names of their objects, which may be gone by then.
+    holds: BTreeMap<String, Timestamp>,
+    /// How far these objects have been read.
+    read: u64,
 }
 
 impl Orders {
     pub(super) fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, hits: &mut Hits<'_>) {
+        self.read_holds(truth);
         // Strangers take names of ours, too.
         if let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who)
-            && bought_for(request).is_some_and(|claim| is_reached_exactly(&claim, truth))
+            && let Some(claim) = bought_for(request)
         {
-            hits.hit(LIMIT_REACHED);
+            if is_reached_exactly(&claim, truth) {
+                hits.hit(LIMIT_REACHED);
+            }
+            if self.was_withheld(request, truth) {
+                hits.hit(OFFERED_AGAIN);
+            }
         }
         if let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered) {
             if let Some(claim) = bought_for(&sent.request) {
@@ -55,6 +68,35 @@ impl Orders {
                 hits.hit(FOREIGN_NAME);
             }
         }
+    }
+
+    fn read_holds(&mut self, truth: &Truth<'_>) {
+        let state = truth.kube.state();
+        let table = TableKey::of("karpenter-ibm.sh", "unavailableofferings");
+        let changed = state.store.changed_at(&table);
+        if changed == self.read {
+            return;
+        }
+        self.read = changed;
+        for hold in state.store.list(&table, None).map(|stored| stored.shared()) {
+            let until = hold["spec"]["until"].as_str().and_then(|text| text.parse().ok());
+            if let Some(until) = until {
+                self.holds.insert(object::name(&hold).to_owned(), until);
+            }
+        }
+    }
+
+    /// Whether what is ordered was withheld by itself until a time that is over.
+    fn was_withheld(&self, request: &Request, truth: &Truth<'_>) -> bool {
+        let order: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let text = |place: &str| order.pointer(place).and_then(Value::as_str).unwrap_or_default();
+        let capacity = match text("/availability/class") {
+            "spot" => CapacityType::Spot,
+            _ => CapacityType::OnDemand,
+        };
+        let key = OfferingKey::one(capacity, text("/profile/name"), text("/zone/name")).ok();
+        let until = key.and_then(|key| self.holds.get(&key.object_name()));
+        until.is_some_and(|until| *until <= truth.now)
     }
 
     fn answered(&mut self, claim: &str, answer: &Answer, sent: &Sent, book: &Book, hits: &mut Hits<'_>) {

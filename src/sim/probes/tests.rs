@@ -67,6 +67,30 @@ async fn a_plain_purchase_hits_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_ordered_again_after_it_was_withheld_is_recognized() {
+    for (until, hits) in [("2026-11-16T10:03:00Z", 1), ("2026-11-16T10:30:00Z", 0)] {
+        let mut stage = Stage::new().await;
+        let uid = stage.claim("a").await;
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
+                "metadata": {"name": "on-demand.bxf-2x8.us-south-1"},
+                "spec": {
+                    "key": "on-demand:bxf-2x8:us-south-1", "reason": "Shortage", "since": "2026-11-16T10:00:00Z", "until": until,
+                },
+            }),
+        );
+        stage.look();
+        order(&mut stage, &uid);
+        assert_eq!(hit(&stage, OFFERED_AGAIN), 0, "it is withheld");
+        stage.pass(200).await;
+        order(&mut stage, &uid);
+        assert_eq!(hit(&stage, OFFERED_AGAIN), hits, "{until}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn refusals_of_an_order_are_told_apart() {
     let mut stage = Stage::new().await;
     let uid = stage.claim("a").await;

@@ -232,6 +232,16 @@ impl Control {
         }
     }
 
+    /// Whether anybody is shown things late, in part or not at all by now. What is shown twice is shown.
+    pub(crate) fn keeps_things_back(&self) -> bool {
+        let keeps_back = |rule: &Rule| match rule {
+            Rule::Hold(_) => true,
+            Rule::Deliver(delivery) => *delivery != Delivery::Twice,
+            Rule::ForgetPages(forgetting) => !forgetting.is_over(),
+        };
+        self.rules().lasting.iter().any(|(_, _, rule)| keeps_back(rule))
+    }
+
     /// How far a user sees a kind, if not to the end. The strictest rule counts.
     pub fn hold(&self, user: &str, table: &TableKey) -> Option<Hold> {
         let rules = self.rules();

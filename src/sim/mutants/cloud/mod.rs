@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::hearsay::ANYWHERE;
+use crate::clock::Clock;
 use crate::cloud::{
     Answer, Cloud, Error, Image, ImageQuery, InstanceName, Interface, Kind, Leftover, LeftoverKind, Machine,
     MachineStatus, Network, Order, Ours, Placement, Subnet,
@@ -25,6 +28,8 @@ pub(super) enum Flaw {
     AnyAddress,
     /// Machines that stop seem to run.
     NeverStops,
+    /// Machines that stop seem to run for a while; since when each was told to stop.
+    StopsLate(Clock, Mutex<BTreeMap<String, Instant>>),
     /// Machines that are gone seem to be there still.
     NeverGone(Mutex<BTreeMap<String, Machine>>),
     /// A read that fails is the end.
@@ -39,12 +44,19 @@ pub(super) enum Flaw {
     TakenAsOrdered(Mutex<BTreeMap<String, Order>>),
 }
 
+/// How late it is seen that a machine stops.
+const LATE: Duration = Duration::from_mins(3);
+
 /// Numbers of lives stand where those of failed attempts do, far above any of them.
 const LIFE_MIN: u32 = 1_000_000;
 
 impl Flaw {
     pub(super) fn deletion_is_done() -> Self {
         Self::DeletionIsDone(Mutex::default())
+    }
+
+    pub(super) fn stops_late(clock: Clock) -> Self {
+        Self::StopsLate(clock, Mutex::default())
     }
 
     pub(super) fn never_gone() -> Self {
@@ -89,8 +101,8 @@ impl Flawed {
         {
             machine.name = name.to_owned();
         }
-        if let Flaw::NeverStops = self.flaw
-            && matches!(machine.status, MachineStatus::Stopping | MachineStatus::Stopped)
+        if matches!(machine.status, MachineStatus::Stopping | MachineStatus::Stopped)
+            && self.is_deaf_to_its_end(&machine.id)
         {
             machine.status = MachineStatus::Running;
             machine.reasons.clear();
@@ -109,6 +121,20 @@ impl Flawed {
             machine.capacity_type = order.capacity_type;
         }
         machine
+    }
+
+    /// Whether a machine that stops is taken for one that runs.
+    fn is_deaf_to_its_end(&self, id: &str) -> bool {
+        match &self.flaw {
+            Flaw::NeverStops => true,
+            Flaw::StopsLate(clock, told) => {
+                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                let now = clock.instant();
+                let since = *told.entry(id.to_owned()).or_insert(now);
+                now.saturating_duration_since(since) < LATE
+            }
+            _ => false,
+        }
     }
 
     fn is_gone(&self, id: &str) -> bool {

@@ -1,5 +1,3 @@
-use tokio::time::Instant;
-
 use super::*;
 use crate::api::CapacityType;
 use crate::cloud::{Effect, MachineStatus, VolumeOrder};
@@ -238,4 +236,21 @@ async fn what_belongs_to_others_looks_like_what_our_machines_left() {
     let left = flawed(fake, Flaw::AnyLeftover).leftovers(&ours()).await.unwrap();
     let ids: Vec<&str> = left.iter().map(|it| it.id.as_str()).collect();
     assert_eq!(ids, ["theirs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_stops_seems_to_run_for_three_minutes() {
+    let clock = Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap());
+    let fake = Arc::new(Fake::default());
+    let machine = fake.create(&order()).await.unwrap();
+    fake.machines.lock().unwrap()[0].status = MachineStatus::Stopped;
+    let cloud = flawed(fake, Flaw::stops_late(clock.clone()));
+    for (passed, status) in [
+        (0, MachineStatus::Running),
+        (179, MachineStatus::Running),
+        (1, MachineStatus::Stopped),
+    ] {
+        clock.sleep(Duration::from_secs(passed)).await;
+        assert_eq!(cloud.get(&machine.id).await.unwrap().status, status);
+    }
 }
