@@ -51,7 +51,26 @@ fn a_scenario_that_cannot_be_read_is_refused_by_file_line_and_field() {
     let file = file.to_str().unwrap();
     assert_refused(
         &run(&["--seeds", "0..2", "--scenario", file]),
-        &["bad.yaml:5", "steps[0]", "conjure"],
+        &["bad.yaml:5", "steps[0]", "conjure", "hint: one of: at, apply"],
+    );
+}
+
+#[test]
+fn whoever_asks_for_a_scenario_that_is_not_there_is_told_which_ones_are() {
+    let asked = simulate()
+        .args(["--scenario", "nosuch"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert_refused(
+        &asked,
+        &["nosuch.yaml: No such file", "hint: there are answer-lost, "],
+    );
+    assert_eq!(
+        said(&asked).matches("No such file").count(),
+        1,
+        "{}",
+        said(&asked)
     );
 }
 
@@ -162,6 +181,72 @@ fn control_c_ends_it_with_130_and_leaves_nothing_running() {
         said.contains("interrupted: the runs under way were ended, their seeds are not counted"),
         "{said}"
     );
+    let mut page = String::new();
+    lines.read_to_string(&mut page).unwrap();
+    let last = page.lines().last().unwrap_or_default();
+    assert!(last.contains(" passed, ") && last.ends_with(" failed"), "{page}");
+    assert!(
+        page.contains("verdicts: "),
+        "what is known by then is told: {page}"
+    );
+}
+
+#[test]
+fn a_campaign_ends_when_nobody_reads_what_it_prints() {
+    let mut campaign = simulate()
+        .args(["--seeds", "0..100000", "--calm", "--minutes", "1", "--jobs", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(campaign.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    assert!(first.starts_with('{'), "{first}");
+    until("the campaign has ended", || {
+        campaign.try_wait().unwrap().is_some()
+    });
+    let output = campaign.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn lines_of_seeds_go_into_a_file_on_request() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lines.json");
+    let campaign = [
+        "--seeds",
+        "1",
+        "--calm",
+        "--minutes",
+        "1",
+        "--json",
+        file.to_str().unwrap(),
+    ];
+    let output = run(&campaign);
+    let text = said(&output);
+    assert_eq!(text.lines().last(), Some("1 passed, 0 failed"));
+    assert!(text.contains("1 seed, ") && !text.contains('{'), "{text}");
+    let line: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(line["verdict"], "ok");
+}
+
+#[test]
+fn a_failing_seed_is_told_of_at_once_with_the_command_that_replays_it() {
+    let file = written("failing.yaml", LIMITED);
+    let file = file.to_str().unwrap();
+    let campaign = ["--seeds", "0", "--minutes", "1", "--plan", file];
+    let output = run(&[&campaign[..], &HASTY].concat());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("seed 0: safety:S15: cargo run "), "{told}");
+    assert!(
+        told.contains(&format!(
+            "--replay 0 --mutant ignored-retry-after --plan {file} --minutes 1"
+        )),
+        "{told}"
+    );
 }
 
 #[test]
@@ -241,38 +326,59 @@ const LIMITED: &str = "injections:
 const HASTY: [&str; 2] = ["--mutant", "ignored-retry-after"];
 
 #[test]
-fn a_failing_seed_is_shrunk_to_the_faults_that_it_needs_and_kept_as_a_regression() {
+fn a_failing_seed_is_shrunk_to_the_faults_that_it_needs() {
     let folder = folder("shrunk");
     fs::write(folder.join("plan.yaml"), LIMITED).unwrap();
-    let shrink = [
-        "--shrink",
-        "0",
-        "--save",
-        "asked-too-early",
-        "--plan",
-        "plan.yaml",
-        "--minutes",
-        "1",
-    ];
+    let shrink = ["--shrink", "0", "--plan", "plan.yaml", "--minutes", "1"];
     let output = run_in(&folder, &[&shrink[..], &HASTY].concat());
     let text = said(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("safety:S15, with 1 of 2 faults"), "{text}");
     assert!(
-        text.contains("kept as tests/regressions/asked-too-early.yaml"),
+        text.contains("rate-limit") && !text.contains("duplicates"),
         "{text}"
     );
-    let kept = fs::read_to_string(folder.join("tests/regressions/asked-too-early.yaml")).unwrap();
-    assert!(
-        kept.contains("rate-limit") && !kept.contains("duplicates"),
-        "{kept}"
+    let command = "--replay 0 --scenario churn --mutant ignored-retry-after --plan shrunk.yaml --minutes 1";
+    assert!(text.trim_end().ends_with(command), "{text}");
+    fs::write(folder.join("shrunk.yaml"), &output.stdout).unwrap();
+    let arguments: Vec<&str> = command.split(' ').collect();
+    let replayed = run_in(&folder, &arguments);
+    let text = said(&replayed);
+    assert_eq!(text.lines().last(), Some("verdict: safety:S15"), "{text}");
+    let kept = [&shrink[..], &HASTY, &["--save", "asked-too-early"]].concat();
+    assert_refused(
+        &run_in(&folder, &kept),
+        &["--save", "ignored-retry-after is a broken variant"],
     );
+}
+
+/// Nobody buys a machine in it.
+const IN_VAIN: &str = "name: in-vain\nabout: y\nlasts: 1m\nsteps:\n- expect: {within: 1m, nodes: 1 ready}\n";
+
+#[test]
+fn what_is_left_of_a_failing_seed_is_kept_as_a_regression() {
+    let folder = folder("kept");
+    fs::write(folder.join("in-vain.yaml"), IN_VAIN).unwrap();
+    let shrink = [
+        "--shrink",
+        "0",
+        "--calm",
+        "--scenario",
+        "in-vain.yaml",
+        "--save",
+        "nobody-buys",
+    ];
+    let output = run_in(&folder, &shrink);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(
-        kept.contains("scenario: churn") && kept.contains("minutes: 1"),
-        "{kept}"
+        text.contains("kept as tests/regressions/nobody-buys.yaml"),
+        "{text}"
     );
-    let again = run_in(&folder, &[&shrink[..], &HASTY].concat());
-    assert_refused(&again, &["asked-too-early.yaml is there already"]);
+    let kept = fs::read_to_string(folder.join("tests/regressions/nobody-buys.yaml")).unwrap();
+    assert!(kept.contains("scenario: in-vain.yaml"), "{kept}");
+    let again = run_in(&folder, &shrink);
+    assert_refused(&again, &["nobody-buys.yaml is there already"]);
 }
 
 #[test]
@@ -305,15 +411,15 @@ fn a_replay_with_a_plan_tells_what_went_wrong_by_that_plan_and_the_verdict() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let text = said(&output);
     assert_eq!(text.lines().last(), Some("verdict: safety:S15"));
-    assert!(text.lines().any(|line| line.contains(" s  S15: ")), "{text}");
+    let told = text.lines().filter(|line| line.contains("  S15: "));
+    assert_eq!(told.count(), 1, "in the list at the end: {text}");
+    let told = text.lines().filter(|line| line.contains("  VIOLATED S15: "));
+    assert!(told.count() > 0, "in its place in the story: {text}");
 }
 
 #[test]
 fn a_replay_tells_what_did_not_happen() {
-    let file = written(
-        "in-vain.yaml",
-        "name: in-vain\nabout: y\nlasts: 1m\nsteps:\n- expect: {within: 1m, nodes: 1 ready}\n",
-    );
+    let file = written("in-vain.yaml", IN_VAIN);
     let output = run(&["--replay", "0", "--calm", "--scenario", file.to_str().unwrap()]);
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");

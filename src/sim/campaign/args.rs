@@ -14,7 +14,7 @@ pub(super) const TOLD_WITH: u64 = 1;
 /// What says which one seed is played: then there is no campaign.
 const ONE: [&str; 4] = ["seed", "replay", "shrink", "transcript"];
 /// What says which seeds are played, and how: what plays its own histories would not heed it.
-const OWN: [&str; 12] = [
+const OWN: [&str; 13] = [
     "seed",
     "replay",
     "shrink",
@@ -27,9 +27,13 @@ const OWN: [&str; 12] = [
     "mutant",
     "calm",
     "minutes",
+    "json",
 ];
 
 /// Plays years of bad days: each seed a world of its own, always the same way.
+///
+/// Through a pipe a campaign prints a line of JSON for each seed, and then one page about all of them. On a terminal there
+/// is a bar in place of the lines; `--json FILE` keeps them.
 #[derive(Debug, Parser)]
 #[command(name = "simulate", version)]
 pub struct Args {
@@ -48,6 +52,9 @@ pub struct Args {
     /// Run so many seeds even if the time is up
     #[arg(long, default_value_t = 0, value_name = "N", conflicts_with_all = ONE)]
     pub at_least: u64,
+    /// Write the line of JSON of each seed into this file, and print none
+    #[arg(long, value_name = "FILE", conflicts_with_all = ONE)]
+    pub json: Option<PathBuf>,
     /// Tell the story of one seed in readable steps
     #[arg(long, value_name = "SEED", conflicts_with_all = ["shrink", "mutants", "seed"])]
     pub replay: Option<u64>,
@@ -191,7 +198,8 @@ mod tests {
     #[test]
     fn what_would_not_be_heeded_is_refused() {
         for own in ["--mutants", "--crashes", "--regressions"] {
-            let others: [&[&str]; 8] = [
+            let others: [&[&str]; 9] = [
+                &["--json", "lines.json"],
                 &["--seeds", "0..3"],
                 &["--for", "1m"],
                 &["--at-least", "3"],

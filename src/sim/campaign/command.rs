@@ -1,6 +1,6 @@
 //! `simulate`: carrying out what is asked for on its command line.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,9 @@ pub use super::args::Args;
 use super::child::{Child, Trial};
 use super::crashes::crash_everywhere;
 use super::here::{self, Ended};
+use super::hints::hint;
 use super::line::{Line, Verdict};
+use super::lines::Lines;
 use super::mutants::{Catch, HUNTS, catch_all};
 use super::options::Ask;
 use super::play;
@@ -20,8 +22,10 @@ use super::progress::Progress;
 use super::regressions::Regression;
 use super::sampling::{Limits, run};
 use super::scratch::Scratch;
-use super::shrink::shrink;
-use crate::sim::faults::{FaultName, Injection, Plan};
+use super::shorten::shorten;
+use super::so_far::SoFar;
+use crate::clock::Clock;
+use crate::sim::faults::FaultName;
 use crate::sim::probes;
 use crate::sim::signals::ending;
 
@@ -31,18 +35,28 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const REGRESSIONS: &str = "tests/regressions";
 /// The status of what a signal ended, as shells have it: this and the number of the signal.
 const ENDED_BY: i32 = 128;
-/// How many runs shrinking may take.
-const SHRINK_RUNS_MAX: u64 = 300;
 
 /// Does what is asked for: status 0 if all holds, 1 if not, 2 where nothing could be run, 130 at control-C, and likewise
 /// at another signal that ends it.
 pub fn main(args: &Args) -> ExitCode {
     let done = carry_out(args);
     done.unwrap_or_else(|error| {
+        // Whoever reads has had enough, as with `| head`: that is no failure.
+        if is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
+        let hint = hint(&error).map_or_else(String::new, |hint| format!("\nhint: {hint}"));
         // A terminal that is gone cannot be told.
-        let _ = writeln!(std::io::stderr(), "error: {error:#}");
+        let _ = writeln!(std::io::stderr(), "error: {error:#}{hint}");
         ExitCode::from(2)
     })
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut causes = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
@@ -53,42 +67,46 @@ fn carry_out(args: &Args) -> anyhow::Result<ExitCode> {
         .worker_threads(1)
         .enable_all()
         .build()?;
+    let so_far = SoFar::default();
     runtime.block_on(async {
         let ending = ending().context("cannot listen for signals")?;
         tokio::select! {
             biased;
             // By then runs have ended with whoever waits for them, and files are gone.
-            signal = ending => Ok(stop(args, signal)),
-            done = work(args) => done,
+            signal = ending => Ok(stop(args, signal, &so_far)),
+            done = work(args, &so_far) => done,
         }
     })
 }
 
-/// Says what an interruption means.
-fn stop(args: &Args, signal: i32) -> ExitCode {
+/// Says what an interruption means, and what is known by then.
+fn stop(args: &Args, signal: i32, so_far: &SoFar) -> ExitCode {
     let means = match args.played_here() {
         Some(_) => "the run was ended before its verdict",
         None => "the runs under way were ended, their seeds are not counted",
     };
     // A terminal that is gone cannot be told.
     let _ = writeln!(std::io::stderr(), "interrupted: {means}");
+    if let Some(page) = so_far.page() {
+        let _ = say(&page);
+    }
     ExitCode::from(u8::try_from(ENDED_BY + signal).unwrap_or(u8::MAX))
 }
 
-async fn work(args: &Args) -> anyhow::Result<ExitCode> {
+async fn work(args: &Args, so_far: &SoFar) -> anyhow::Result<ExitCode> {
     let scratch = Scratch::new().context("cannot make a folder for temporary files")?;
     if args.played_here().is_some() {
         return match here::wait(scratch.path()).await? {
             Ended::Status(status) => Ok(status),
-            Ended::Interrupted(signal) => Ok(stop(args, signal)),
+            Ended::Interrupted(signal) => Ok(stop(args, signal, so_far)),
         };
     }
     // Refuses what cannot be run before anything is started.
     play::cast(&args.ask(args.seeds.first))?;
-    several(args, scratch.path()).await
+    several(args, scratch.path(), so_far).await
 }
 
-async fn several(args: &Args, scratch: &Path) -> anyhow::Result<ExitCode> {
+async fn several(args: &Args, scratch: &Path, so_far: &SoFar) -> anyhow::Result<ExitCode> {
     let trial = Child {
         program: std::env::current_exe().context("cannot find this program")?,
         arguments: Vec::new(),
@@ -105,34 +123,37 @@ async fn several(args: &Args, scratch: &Path) -> anyhow::Result<ExitCode> {
         return regress(scratch, &trial).await;
     }
     match args.shrink {
-        Some(seed) => shorten(args, &args.ask(seed), scratch, &trial).await,
-        None => sample(args, scratch, &trial).await,
+        Some(seed) => {
+            let folders = (scratch, Path::new(REGRESSIONS));
+            shorten(args, &args.ask(seed), folders, &trial, so_far).await
+        }
+        None => sample(args, scratch, &trial, so_far).await,
     }
 }
 
-async fn sample(args: &Args, scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
+async fn sample(args: &Args, scratch: &Path, trial: &dyn Trial, so_far: &SoFar) -> anyhow::Result<ExitCode> {
     let limits = Limits {
         jobs: jobs(args.jobs),
         within: args.within,
         at_least: args.at_least,
     };
+    let clock = Clock::system();
+    let started = clock.instant();
+    let mut lines = Lines::open(args.json.as_deref())?;
     let mut progress = Progress::new(args.seeds.count(), args.within);
-    let mut written = Ok(());
     let like = Ask {
         calm_plays: Some(scratch.to_owned()),
         ..args.ask(0)
     };
-    let report = run(args.seeds, &like, &limits, trial, |line| {
-        progress.step(line);
-        if written.is_ok() {
-            written = serde_json::to_string(line)
-                .map_err(anyhow::Error::from)
-                .and_then(|text| progress.aside(|| say(&text)));
-        }
+    run(args.seeds, &like, &limits, trial, |line| {
+        progress.step(&line);
+        let written = progress.aside(|| lines.write(&line));
+        so_far.add(line, started.elapsed());
+        written
     })
     .await?;
     drop(progress);
-    written?;
+    let report = so_far.report();
     let seeds = report.passed() + report.failed();
     let registered: Vec<&str> = probes::REGISTERED.iter().map(|(name, _)| *name).collect();
     let mut never = report.never_hit(&registered);
@@ -152,13 +173,7 @@ async fn sample(args: &Args, scratch: &Path, trial: &dyn Trial) -> anyhow::Resul
 }
 
 async fn hunt(jobs: usize, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
-    let mut told = Ok(());
-    let catches = catch_all(HUNTS, jobs, trial, |catch| {
-        let line = describe(catch);
-        told = std::mem::replace(&mut told, Ok(())).and_then(|()| say(&line));
-    })
-    .await?;
-    told?;
+    let catches = catch_all(HUNTS, jobs, trial, |catch| say(&describe(catch))).await?;
     let missed = catches.iter().filter(|catch| catch.line.is_none()).count();
     say(&format!(
         "{} mutants caught, {missed} missed",
@@ -181,7 +196,6 @@ fn describe(catch: &Catch) -> String {
 
 /// Tells stories with a crash after each effect; all of them must end well.
 async fn crash(jobs: usize, scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
-    let mut said = Ok(());
     let told = crash_everywhere(scratch, jobs, trial, |told| {
         let line = format!(
             "{} {}: {} effects",
@@ -189,13 +203,11 @@ async fn crash(jobs: usize, scratch: &Path, trial: &dyn Trial) -> anyhow::Result
             told.trouble.name(),
             told.effects
         );
-        let lines = std::iter::once(&line).chain(&told.failures);
-        for line in lines {
-            said = std::mem::replace(&mut said, Ok(())).and_then(|()| say(line));
-        }
+        std::iter::once(&line)
+            .chain(&told.failures)
+            .try_for_each(|line| say(line))
     })
     .await?;
-    said?;
     let effects: u64 = told.iter().map(|told| told.effects).sum();
     let failed: usize = told.iter().map(|told| told.failures.len()).sum();
     say(&format!(
@@ -223,61 +235,6 @@ async fn regress(scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> 
     Ok(status(failed == 0))
 }
 
-/// Runs shorter and shorter plans, and prints the shortest that still fails in the same way.
-async fn shorten(args: &Args, ask: &Ask, scratch: &Path, trial: &dyn Trial) -> anyhow::Result<ExitCode> {
-    if let Some(name) = &args.save {
-        Regression::vacant(Path::new(REGRESSIONS), name)?;
-    }
-    let first = trial.run(ask).await?;
-    if first.verdict == Verdict::Ok {
-        say(&format!("seed {} does not fail: nothing to shrink", ask.seed))?;
-        return Ok(ExitCode::FAILURE);
-    }
-    let cast = play::cast(ask)?;
-    let file = scratch.join("shrunk.yaml");
-    let with = Ask {
-        plan: Some(file.clone()),
-        scenario: Some(cast.scenario_name.clone()),
-        ..ask.clone()
-    };
-    let fails = async |injections: &[Injection]| -> anyhow::Result<bool> {
-        let plan = Plan {
-            injections: injections.to_vec(),
-        };
-        std::fs::write(&file, serde_saphyr::to_string(&plan)?)?;
-        Ok(trial.run(&with).await?.verdict.is_like(&first.verdict))
-    };
-    let shrunk = shrink(&cast.plan.injections, SHRINK_RUNS_MAX, fails).await?;
-    let plan = Plan {
-        injections: shrunk.kept,
-    };
-    say(&format!(
-        "# seed {} of {}: {}, with {} of {} faults, after {} runs",
-        ask.seed,
-        cast.scenario_name,
-        first.verdict,
-        plan.injections.len(),
-        cast.plan.injections.len(),
-        shrunk.runs
-    ))?;
-    say(&serde_saphyr::to_string(&plan)?)?;
-    if let Some(name) = &args.save {
-        let regression = Regression {
-            about: first
-                .breaches
-                .first()
-                .map_or_else(String::new, |breach| breach.message.clone()),
-            seed: ask.seed,
-            scenario: cast.scenario_name,
-            minutes: args.minutes,
-            plan,
-        };
-        let file = regression.save(Path::new(REGRESSIONS), name)?;
-        say(&format!("kept as {}", file.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 fn jobs(asked: Option<usize>) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     asked.unwrap_or(cores).max(1)
@@ -293,4 +250,18 @@ pub(super) fn status(holds: bool) -> ExitCode {
 
 pub(super) fn say(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{line}").context("cannot write the report")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_read_enough_hears_of_no_failure() {
+        let write = |kind: io::ErrorKind| {
+            anyhow::Error::from(io::Error::from(kind)).context("cannot write the report")
+        };
+        assert!(is_broken_pipe(&write(io::ErrorKind::BrokenPipe)));
+        assert!(!is_broken_pipe(&write(io::ErrorKind::StorageFull)));
+    }
 }

@@ -25,8 +25,8 @@ use crate::sim::history::Keep;
 use crate::sim::scenario::Scenario;
 use crate::sim::scenario::transcript::transcript;
 use crate::sim::signals::is_ending;
-use crate::sim::world::product;
 use crate::sim::world::recorder::Observer;
+use crate::sim::world::{product, story};
 
 /// What the process that plays is told beside what its parent was told.
 pub(super) const HERE: &str = "--here";
@@ -76,7 +76,8 @@ fn one(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
 
 fn replay(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let played = play::play(ask, Keep::All, observers(args))?;
-    for line in played.story() {
+    let outcome = &played.outcome;
+    for line in story::tell_with(outcome.history.entries(), &outcome.violations) {
         say(&line)?;
     }
     let line = played.line(ask, Duration::ZERO);

@@ -141,19 +141,19 @@ pub struct Catch {
     pub tried: u64,
 }
 
-/// Hunts, several at a time: at the recorded seed first, then from seed 0 on.
+/// Hunts, several at a time: at the recorded seed first, then from seed 0 on. It goes no further where nobody can be told.
 pub async fn catch_all(
     hunts: &[Hunt],
     jobs: usize,
     trial: &dyn Trial,
-    mut each: impl FnMut(&Catch),
-) -> Result<Vec<Catch>, TrialError> {
+    mut each: impl FnMut(&Catch) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<Catch>> {
     let mut catches = stream::iter(hunts)
         .map(|hunt| catch(*hunt, trial))
         .buffered(jobs.max(1));
     let mut caught = Vec::new();
     while let Some(catch) = catches.try_next().await? {
-        each(&catch);
+        each(&catch)?;
         caught.push(catch);
     }
     Ok(caught)
@@ -211,7 +211,7 @@ mod tests {
 
     async fn caught(seed: u64, trial: At) -> Catch {
         let hunt = at(Mutant::NoNameLookUp, "S1", seed);
-        let catches = catch_all(&[hunt], 2, &trial, |_| ()).await;
+        let catches = catch_all(&[hunt], 2, &trial, |_| Ok(())).await;
         catches.unwrap().remove(0)
     }
 

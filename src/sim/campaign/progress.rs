@@ -1,10 +1,15 @@
 //! How far a campaign is, on the terminal; silent where there is none.
 
+use std::io::Write as _;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::line::{Line, Verdict};
+use super::report::{failed_at, seeds};
+
+/// How often the time on a bar goes on.
+const TICK: Duration = Duration::from_secs(1);
 
 /// A progress bar that counts seeds and failures. It goes with this.
 #[derive(Debug)]
@@ -16,30 +21,42 @@ pub struct Progress {
 impl Progress {
     /// For so many seeds, or for as many as can be begun within a time.
     pub fn new(seeds: u64, within: Option<Duration>) -> Self {
-        Self::on(ProgressDrawTarget::stderr(), seeds, within)
+        let progress = Self::on(ProgressDrawTarget::stderr(), seeds, within);
+        progress.bar.enable_steady_tick(TICK);
+        progress
     }
 
     fn on(target: ProgressDrawTarget, seeds: u64, within: Option<Duration>) -> Self {
         let bar = ProgressBar::with_draw_target(Some(seeds), target);
         let template = match within {
-            None => "{bar:30} {pos}/{len} seeds, {msg} ({elapsed}, {eta} to go)".to_owned(),
-            Some(within) => format!("{{pos}} seeds, {{msg}} ({{elapsed}} of {} s)", within.as_secs()),
+            None => "{bar:30} {pos}/{all}, {msg} ({elapsed}{left})".to_owned(),
+            Some(within) => format!("{{some}}, {{msg}} ({{elapsed}} of {} s)", within.as_secs()),
         };
         if let Ok(style) = ProgressStyle::with_template(&template) {
-            bar.set_style(style);
+            let style = style.with_key("all", all).with_key("some", some);
+            bar.set_style(style.with_key("left", left));
         }
         bar.set_message("none failed");
         Self { bar, failed: 0 }
     }
 
-    /// A seed has ended.
+    /// A seed has ended. One that failed is told of at once, with or without a terminal.
     pub fn step(&mut self, line: &Line) {
         if line.verdict != Verdict::Ok {
             self.failed += 1;
             self.bar.set_message(format!("{} failed", self.failed));
-            self.bar.println(format!("seed {}: {}", line.seed, line.verdict));
+            self.tell(&failed_at(line));
         }
         self.bar.inc(1);
+    }
+
+    fn tell(&self, text: &str) {
+        if self.bar.is_hidden() {
+            // A reader that is gone cannot be told.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        } else {
+            self.bar.println(text);
+        }
     }
 
     /// Takes the bar away while somebody else writes to the terminal, which may be the same.
@@ -48,9 +65,59 @@ impl Progress {
     }
 }
 
+fn all(state: &ProgressState, to: &mut dyn std::fmt::Write) {
+    // Nothing can be done about a bar that cannot be drawn; here and below.
+    let _ = to.write_str(&seeds(state.len().unwrap_or_default()));
+}
+
+fn some(state: &ProgressState, to: &mut dyn std::fmt::Write) {
+    let _ = to.write_str(&seeds(state.pos()));
+}
+
+/// How long the rest will take, which nobody knows before the first is through.
+fn left(state: &ProgressState, to: &mut dyn std::fmt::Write) {
+    if state.pos() > 0 {
+        let _ = write!(to, ", {:#} to go", HumanDuration(state.eta()));
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// What is tried while a plan is made shorter. It goes with this.
+#[derive(Debug)]
+pub(super) struct Trying(ProgressBar);
+
+impl Trying {
+    /// On the terminal, if there is one.
+    pub(super) fn new() -> Self {
+        let trying = Self::on(ProgressDrawTarget::stderr());
+        trying.0.enable_steady_tick(TICK);
+        trying
+    }
+
+    fn on(target: ProgressDrawTarget) -> Self {
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{msg} ({elapsed})") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    /// The run of that number begins; before the first, the seed is played as it is.
+    pub(super) fn run(&self, number: u64, left: usize, of: usize) {
+        self.0
+            .set_message(format!("run {number}, {left} of {of} faults left"));
+        self.0.tick();
+    }
+}
+
+impl Drop for Trying {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }
 
@@ -195,7 +262,7 @@ mod tests {
                 r#"{"seed":0}"#,
                 r#"{"seed":1}"#,
                 r#"{"seed":2}"#,
-                "seed 3: crash",
+                "seed 3: crash: cargo run --release --bin simulate -- --replay 3",
                 r#"{"seed":3}"#
             ]
         );
@@ -211,9 +278,39 @@ mod tests {
         progress.step(&fine(0));
         let lines = terminal.lines();
         assert!(
-            lines.len() == 1 && lines[0].starts_with("1 seeds, none failed ("),
+            lines.len() == 1 && lines[0].starts_with("1 seed, none failed ("),
             "{lines:?}"
         );
         assert!(lines[0].ends_with(" of 480 s)"), "{lines:?}");
+    }
+
+    #[test]
+    fn how_long_the_rest_takes_is_said_when_a_first_seed_is_through() {
+        let terminal = Terminal::default();
+        let mut progress = progress(&terminal, None);
+        progress.bar.tick();
+        let before = terminal.lines().concat();
+        assert!(
+            before.contains("0/40 seeds, none failed (") && !before.contains("to go"),
+            "{before}"
+        );
+        progress.step(&fine(0));
+        progress.bar.tick();
+        assert!(
+            terminal.lines().concat().contains("to go"),
+            "{:?}",
+            terminal.lines()
+        );
+    }
+
+    #[test]
+    fn whoever_waits_for_a_shorter_plan_sees_how_short_it_is() {
+        let terminal = Terminal::default();
+        let trying = Trying::on(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+        trying.run(7, 12, 42);
+        let lines = terminal.lines().concat();
+        assert!(lines.starts_with("run 7, 12 of 42 faults left ("), "{lines}");
+        drop(trying);
+        assert_eq!(terminal.lines(), Vec::<String>::new());
     }
 }

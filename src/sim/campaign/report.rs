@@ -93,11 +93,11 @@ fn tally(into: &mut BTreeMap<String, Tally>, hits: &BTreeMap<String, u64>) {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seeds = self.passed() + self.failed();
+        let seeds = seeds(self.passed() + self.failed());
         let real = self.real.as_secs_f64();
         writeln!(
             f,
-            "{seeds} seeds, {} simulated hours, {} requests, {} effects in {real:.1} s",
+            "{seeds}, {} simulated hours, {} requests, {} effects in {real:.1} s",
             self.simulated_seconds / 3600,
             self.requests,
             self.effects
@@ -158,20 +158,59 @@ fn failure(line: &Line) -> String {
     told.join("\n")
 }
 
-/// What was violated in a failing seed and what did not happen, the first of each.
+/// `1 seed`, `2 seeds`.
+pub(super) fn seeds(count: u64) -> String {
+    if count == 1 {
+        "1 seed".to_owned()
+    } else {
+        format!("{count} seeds")
+    }
+}
+
+/// What is said of a failing seed at once: its verdict, and the command that tells its story.
+pub(super) fn failed_at(line: &Line) -> String {
+    format!("seed {}: {}: {}", line.seed, line.verdict, replay(line))
+}
+
+/// What was violated in a failing seed, the first time of each, and what did not happen. Times are those of the story.
 pub(super) fn wrongs(line: &Line) -> Vec<String> {
-    let breach = |breach: &Breach| format!("  {:>6} s  {}: {}", breach.at_seconds, breach.id, breach.message);
-    let breaches = line.breaches.iter().take(NAMED).map(breach);
+    let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut firsts: Vec<&Breach> = Vec::new();
+    for breach in &line.breaches {
+        let times = times.entry(&breach.id).or_default();
+        *times += 1;
+        if *times == 1 {
+            firsts.push(breach);
+        }
+    }
+    let wrong = |breach: &&Breach| {
+        let (minutes, seconds) = (breach.at_seconds / 60, breach.at_seconds % 60);
+        let count = match times.get(breach.id.as_str()) {
+            Some(&times) if times > 1 => format!(" (the first of {times})"),
+            _ => String::new(),
+        };
+        format!(
+            "  {minutes:>3}:{seconds:02}  {}: {}{count}",
+            breach.id, breach.message
+        )
+    };
     let unmet = line.unmet.iter().take(NAMED);
-    breaches
+    firsts
+        .iter()
+        .take(NAMED)
+        .map(wrong)
         .chain(unmet.map(|step| format!("  did not happen: {step}")))
         .collect()
 }
 
-/// The command that tells its story. What the seed drew, its scenario too, it draws again.
 fn replay(line: &Line) -> String {
-    let seed = line.seed.to_string();
-    let options = line.options.iter().map(String::as_str);
+    replay_of(line.seed, &line.options)
+}
+
+/// The command that tells the story of a seed. What the seed drew, its scenario too, it draws again.
+pub(super) fn replay_of(seed: u64, options: &[String]) -> String {
+    let seed = seed.to_string();
+    let options = options.iter().map(String::as_str);
     let arguments: Vec<&str> = [REPLAY, seed.as_str()].into_iter().chain(options).collect();
     arguments.join(" ")
 }
@@ -230,6 +269,33 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("two machines for one claim"));
+    }
+
+    #[test]
+    fn of_each_invariant_the_first_violation_is_told_and_how_many_there_were() {
+        let breach = |id: &str, at_seconds| Breach {
+            id: id.to_owned(),
+            at_seconds,
+            message: format!("at {at_seconds}"),
+        };
+        let line = Line {
+            breaches: vec![
+                breach("S1", 61),
+                breach("S1", 62),
+                breach("L2", 63),
+                breach("S1", 64),
+            ],
+            ..failing(2)
+        };
+        assert_eq!(
+            wrongs(&line),
+            ["    1:01  S1: at 61 (the first of 3)", "    1:03  L2: at 63"]
+        );
+    }
+
+    #[test]
+    fn one_seed_is_no_seeds() {
+        assert!(report([fine(1)]).to_string().starts_with("1 seed, "));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use super::calm::is_calm;
 use super::child::{Trial, TrialError};
 use super::line::{Breach, Line, Verdict};
 use super::options::{Ask, Seeds};
-use super::report::Report;
 use crate::clock::Clock;
 
 /// How much is run.
@@ -34,14 +33,14 @@ fn is_repeated(seed: u64) -> bool {
     seed % REPEATED_OF == (seed / REPEATED_OF) % REPEATED_OF
 }
 
-/// Runs `seeds`, each like `like`, and tells of each as it ends.
+/// Runs `seeds`, each like `like`, and tells of each as it ends. It goes no further where nobody can be told.
 pub async fn run(
     seeds: Seeds,
     like: &Ask,
     limits: &Limits,
     trial: &dyn Trial,
-    mut each: impl FnMut(&Line),
-) -> Result<Report, TrialError> {
+    mut each: impl FnMut(Line) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let clock = Clock::system();
     let started = clock.instant();
     let begin = |seed: &u64| {
@@ -55,13 +54,10 @@ pub async fn run(
             async move { judge(&ask, trial).await }
         })
         .buffer_unordered(limits.jobs.max(1));
-    let mut report = Report::default();
     while let Some(line) = lines.try_next().await? {
-        each(&line);
-        report.add(line);
+        each(line)?;
     }
-    report.real = started.elapsed();
-    Ok(report)
+    Ok(())
 }
 
 /// Runs a seed, some of them twice.
@@ -105,6 +101,7 @@ mod tests {
 
     use super::*;
     use crate::sim::campaign::line::tests::fine;
+    use crate::sim::campaign::report::Report;
     use crate::sim::world::quiet;
 
     /// Fine seeds, but for what `change` makes of the n-th run.
@@ -128,7 +125,32 @@ mod tests {
     async fn sample(limits: &Limits, change: impl Fn(u64, &mut Line) + Send + Sync) -> Report {
         let trial = Fake(AtomicU64::new(0), change);
         let seeds = Seeds { first: 0, end: 40 };
-        run(seeds, &Ask::default(), limits, &trial, |_| ()).await.unwrap()
+        report(seeds, &Ask::default(), limits, &trial).await
+    }
+
+    async fn report(seeds: Seeds, like: &Ask, limits: &Limits, trial: &dyn Trial) -> Report {
+        let mut report = Report::default();
+        let each = |line| {
+            report.add(line);
+            Ok(())
+        };
+        run(seeds, like, limits, trial, each).await.unwrap();
+        report
+    }
+
+    #[tokio::test]
+    async fn where_nobody_listens_any_more_no_other_seed_is_told_of() {
+        let trial = Fake(AtomicU64::new(0), |_, _: &mut Line| ());
+        let mut told = 0;
+        let each = |_| {
+            told += 1;
+            anyhow::bail!("nobody is there")
+        };
+        let seeds = Seeds { first: 1, end: 1000 };
+        let ended = run(seeds, &Ask::default(), &LIMITS, &trial, each).await;
+        assert_eq!(ended.unwrap_err().to_string(), "nobody is there");
+        assert_eq!(told, 1);
+        assert!(trial.0.load(Ordering::Relaxed) < 10);
     }
 
     #[tokio::test]
@@ -141,8 +163,8 @@ mod tests {
     async fn one_seed_of_twenty_is_run_twice() {
         let trial = Fake(AtomicU64::new(0), |_, _: &mut Line| ());
         let seeds = Seeds { first: 100, end: 300 };
-        let report = run(seeds, &Ask::default(), &LIMITS, &trial, |_| ()).await;
-        assert_eq!(report.unwrap().passed(), 200);
+        let report = report(seeds, &Ask::default(), &LIMITS, &trial).await;
+        assert_eq!(report.passed(), 200);
         assert_eq!(trial.0.load(Ordering::Relaxed), 200 + 10);
     }
 
@@ -187,7 +209,7 @@ mod tests {
             ..Ask::default()
         };
         let seeds = Seeds { first: 1, end: 10 };
-        let report = run(seeds, &like, &LIMITS, &Shared, |_| ()).await.unwrap();
+        let report = report(seeds, &like, &LIMITS, &Shared).await;
         assert_eq!((report.passed(), report.failed()), (8, 1));
     }
 

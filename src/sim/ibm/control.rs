@@ -11,6 +11,7 @@ use super::faults::{Fault, FaultKind, RetryAfter};
 use super::fields::{self, Fields};
 use super::instances::HostFailure;
 use super::options::Class;
+use super::routes::operation_names;
 use super::state::State;
 use super::truth::NoSuch;
 use crate::clock::later;
@@ -148,7 +149,7 @@ pub(super) fn start_fault(state: &mut State, ask: &Ask) -> Result<Answer, Refusa
     fault.until = body
         .number("for_seconds")?
         .map(|seconds| later(state.now, Duration::from_secs(seconds)));
-    fault.operation = body.text("operation")?;
+    fault.operation = body.text("operation")?.map(operation).transpose()?;
     fault.retry_after = match body
         .word("retry_after", &["seconds", "date", "absurd", "missing"])?
         .as_deref()
@@ -173,6 +174,16 @@ pub(super) fn stop_fault(state: &mut State, ask: &Ask) -> Result<Answer, Refusal
 
 fn done() -> Answer {
     Answer::ok(json!({ "done": true }))
+}
+
+fn operation(name: String) -> Result<String, Refusal> {
+    let known = operation_names();
+    if known.contains(&name.as_str()) {
+        return Ok(name);
+    }
+    let choices = known.into_iter().map(str::to_owned).collect();
+    let what = "operation";
+    Err(NoSuch { what, name, choices }.into())
 }
 
 fn kind(ask: &Ask) -> Result<FaultKind, Refusal> {

@@ -28,7 +28,7 @@ const DATA_CENTERS: [(&str, [&str; 3]); 13] = [
 ];
 
 /// The three zones of a region.
-pub(super) fn zones(region: &str) -> [String; 3] {
+pub fn zones(region: &str) -> [String; 3] {
     [1, 2, 3].map(|number| format!("{region}-{number}"))
 }
 

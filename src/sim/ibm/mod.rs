@@ -60,6 +60,7 @@ use tokio::sync::watch;
 
 pub use exchange::InProcess;
 pub use faults::{Fault, FaultKind, FaultPlan, RetryAfter, Strike};
+pub use geography::zones;
 pub use handling::Seen;
 pub use images::ImageStatus;
 pub use instances::{HostFailure, Preemption, START_FAILURES, Status};
@@ -67,6 +68,7 @@ pub use network::SubnetCondition;
 pub use options::{
     Answers, Class, DeleteAgain, DeleteWhilePending, Options, Quotas, Rename, Span, Stock, Timings,
 };
+pub use routes::operation_names;
 pub use serve::{ServeError, Server};
 pub use truth::{Account, InstanceTruth, NoSuch, PartTruth};
 

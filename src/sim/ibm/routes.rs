@@ -1,6 +1,6 @@
 //! Every path of every service, and what answers it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Router;
 use axum::extract::{RawPathParams, Request, State as Shared};
@@ -388,6 +388,17 @@ static ROUTES: &[Route] = &[
     ),
 ];
 
+/// What machines do without being asked, which faults strike by these names.
+const BY_ITSELF: [&str; 2] = ["instances.run", "instances.start"];
+
+/// Every operation that a fault may be kept to, and every resource that stands for all of its operations.
+pub fn operation_names() -> Vec<&'static str> {
+    let asked = ROUTES.iter().filter(|route| route.service != Control);
+    let named = asked.map(|route| route.operation).chain(BY_ITSELF);
+    let both = named.flat_map(|name| [name, name.split_once('.').map_or(name, |(resource, _)| resource)]);
+    both.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// All services on one port, told apart by path.
 pub(super) fn router(cloud: Cloud) -> Router {
     let mut router = Router::new();
@@ -415,5 +426,25 @@ fn answer_with(
             let task = tokio::spawn(handling);
             task.await.unwrap_or_else(|_| super::handling::lost())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_may_be_kept_to_what_the_operator_calls_and_to_no_command_of_the_simulator() {
+        let known = operation_names();
+        for name in [
+            "instances",
+            "instances.create",
+            "instances.start",
+            "iam.token",
+            "catalog.pricing",
+        ] {
+            assert!(known.contains(&name), "{name}");
+        }
+        assert!(known.iter().all(|name| !name.starts_with("sim")), "{known:?}");
     }
 }

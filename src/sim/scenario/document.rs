@@ -92,13 +92,23 @@ fn options() -> serde_saphyr::Options {
 }
 
 fn not_yaml(file: &str, error: &serde_saphyr::Error) -> Mistake {
-    let text = error.without_snippet().to_string();
     Mistake {
         file: file.to_owned(),
         line: error.location().map_or(0, |location| location.line()),
         field: String::new(),
-        what: text.lines().next().unwrap_or_default().to_owned(),
+        what: in_plain_words(error.without_snippet()),
         hint: None,
+    }
+}
+
+/// The library talks to those who call it, where it knows a way out for them; those who write files have another.
+fn in_plain_words(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error::{DuplicateMappingKey, MultipleDocuments};
+    match error {
+        DuplicateMappingKey { key: Some(key), .. } => format!("the field `{key}` stands here a second time"),
+        DuplicateMappingKey { key: None, .. } => "a field stands here a second time".to_owned(),
+        MultipleDocuments { .. } => "another document begins here, and there must be one only".to_owned(),
+        other => other.to_string().lines().next().unwrap_or_default().to_owned(),
     }
 }
 

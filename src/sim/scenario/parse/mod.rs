@@ -12,10 +12,13 @@ use super::expectation::{Expectation, Selector};
 use super::{Action, CloudFault, Crash, Machine, Offering, Scenario, Step, Target, placeholders};
 use crate::ibm::builtin;
 use crate::operator::ConfigFile;
-use crate::sim::ibm::{Class, FaultKind, HostFailure};
+use crate::sim::ibm::{self, Class, FaultKind, HostFailure};
 
 /// How long a story goes on after its last step, unless it says so itself: time for a machine to come and go.
 const AFTERMATH: Duration = Duration::from_mins(10);
+
+/// How many replicas of the operator there are in a world: as the chart has it.
+const REPLICAS: usize = 2;
 
 const STEP: &[&str] = &[
     "at",
@@ -41,12 +44,12 @@ const ACTIONS: &[&str] = STEP.split_at(1).1;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {problem}", path.display())]
     Unreadable {
         /// The file, or one that it refers to.
         path: PathBuf,
-        /// Why not.
-        source: io::Error,
+        /// Why not. It is told above, and must not be told again as a cause.
+        problem: io::Error,
     },
     /// It says something that it must not.
     #[error(transparent)]
@@ -74,8 +77,8 @@ impl Scenario {
                 return Ok(manifests_in(known, text)?);
             }
             let path = PathBuf::from(name);
-            let source = io::Error::new(io::ErrorKind::NotFound, "this scenario is in no folder");
-            Err(LoadError::Unreadable { path, source })
+            let problem = io::Error::new(io::ErrorKind::NotFound, "this scenario is in no folder");
+            Err(LoadError::Unreadable { path, problem })
         })
     }
 
@@ -94,20 +97,30 @@ impl Scenario {
         for place in fields.read("objects", Place::items)?.unwrap_or_default() {
             objects.push(manifest(&place)?);
         }
-        let steps = steps(&fields.need("steps")?, &open)?;
+        let region = fields.read("region", region)?;
+        let region = region.unwrap_or_else(|| "us-south".to_owned());
+        let steps = steps(&fields.need("steps")?, &open, &region)?;
         let ends = ends(&steps);
-        let lasts = fields.read("lasts", Place::duration)?;
+        let last = steps.last().map_or(Duration::ZERO, |step| step.at);
+        let lasts = fields.read("lasts", |place| lasts(place, last))?;
         Ok(Self {
             name: fields.need("name")?.words()?,
             about: fields.need("about")?.words()?,
-            region: fields
-                .read("region", region)?
-                .unwrap_or_else(|| "us-south".to_owned()),
+            region,
             objects,
             lasts: lasts.unwrap_or(ends + AFTERMATH),
             steps,
         })
     }
+}
+
+/// How long the story lasts: what begins when it is over would not be played.
+fn lasts(place: &Place<'_>, last: Duration) -> Result<Duration, Mistake> {
+    let lasts = place.duration()?;
+    if lasts < last {
+        return Err(place.wrong(format!("is {lasts:?}, and a step begins after {last:?}")));
+    }
+    Ok(lasts)
 }
 
 /// When all of it is over at the latest: what is expected in vain holds up every step after it.
@@ -129,9 +142,9 @@ fn ends(steps: &[Step]) -> Duration {
 }
 
 fn read(path: &Path) -> Result<String, LoadError> {
-    fs::read_to_string(path).map_err(|source| LoadError::Unreadable {
+    fs::read_to_string(path).map_err(|problem| LoadError::Unreadable {
         path: path.to_owned(),
-        source,
+        problem,
     })
 }
 
@@ -172,7 +185,7 @@ fn manifest(place: &Place<'_>) -> Result<Value, Mistake> {
 /// Reads the manifests of a file.
 type Open<'a> = &'a dyn Fn(&str) -> Result<Vec<Value>, LoadError>;
 
-fn steps(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Step>, LoadError> {
+fn steps(place: &Place<'_>, open: Open<'_>, region: &str) -> Result<Vec<Step>, LoadError> {
     let (mut steps, mut last) = (Vec::new(), Duration::ZERO);
     for place in place.items()? {
         let fields = place.fields(STEP)?;
@@ -187,7 +200,7 @@ fn steps(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Step>, LoadError> {
             line: place.line(),
             action: match name {
                 "apply" => Action::Apply(applied(&what, open)?),
-                _ => action(name, &what)?,
+                _ => action(name, &what, region)?,
             },
         });
     }
@@ -197,8 +210,8 @@ fn steps(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Step>, LoadError> {
 /// The manifests of the file that is named here.
 fn opened(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Value>, LoadError> {
     open(&place.words()?).map_err(|error| match error {
-        LoadError::Unreadable { path, source } => place
-            .wrong(format!("cannot read {}: {source}", path.display()))
+        LoadError::Unreadable { path, problem } => place
+            .wrong(format!("cannot read {}: {problem}", path.display()))
             .into(),
         LoadError::Mistake(_) => error,
     })
@@ -217,7 +230,7 @@ fn applied(place: &Place<'_>, open: Open<'_>) -> Result<Vec<Value>, LoadError> {
     Ok(manifests)
 }
 
-fn action(name: &str, place: &Place<'_>) -> Result<Action, Mistake> {
+fn action(name: &str, place: &Place<'_>, region: &str) -> Result<Action, Mistake> {
     Ok(match name {
         "delete" => Action::Delete(target(&place.fields(&[
             "apiVersion",
@@ -241,8 +254,8 @@ fn action(name: &str, place: &Place<'_>) -> Result<Action, Mistake> {
             }
         }
         "stop-machine" => Action::StopMachine(machine(&place.fields(&["claim", "selector"])?)?),
-        "drain" => Action::Drain(offering(place)?),
-        "refill" => Action::Refill(offering(place)?),
+        "drain" => Action::Drain(offering(place, region)?),
+        "refill" => Action::Refill(offering(place, region)?),
         "fault" => Action::Fault(fault(place)?),
         "crash" => Action::Crash(crash(place)?),
         "configure" => Action::Configure(configuration(place)?),
@@ -280,7 +293,7 @@ fn outcome(place: &Place<'_>) -> Result<HostFailure, Mistake> {
     }
 }
 
-fn offering(place: &Place<'_>) -> Result<Offering, Mistake> {
+fn offering(place: &Place<'_>, region: &str) -> Result<Offering, Mistake> {
     let fields = place.fields(&["profile", "zone", "class"])?;
     let class = |place: &Place<'_>| {
         let word = place.text()?;
@@ -293,9 +306,20 @@ fn offering(place: &Place<'_>) -> Result<Offering, Mistake> {
     }
     Ok(Offering {
         profile: name,
-        zone: fields.read("zone", Place::words)?,
+        zone: fields.read("zone", |place| zone(place, region))?,
         class: fields.read("class", class)?,
     })
+}
+
+/// A zone of the region that the story plays in.
+fn zone(place: &Place<'_>, region: &str) -> Result<String, Mistake> {
+    let name = place.text()?;
+    let known = ibm::zones(region);
+    if known.iter().any(|zone| zone == name) {
+        return Ok(name.to_owned());
+    }
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    Err(place.unknown(&format!("zone of {region}"), name, &known))
 }
 
 /// What a configuration file would say, which the operator must understand.
@@ -316,12 +340,23 @@ fn fault(place: &Place<'_>) -> Result<CloudFault, Mistake> {
         lasts: fields.read("for", Place::duration)?,
         times: fields.read("times", Place::number)?,
         percent: fields.read("percent", percent)?.unwrap_or(100),
-        operation: fields.read("operation", Place::words)?,
+        operation: fields.read("operation", operation)?,
     };
     if fault.lasts.is_none() && fault.times.is_none() {
         return Err(place.wrong("never ends: say `for` how long, or how many `times`"));
     }
     Ok(fault)
+}
+
+/// An operation of the cloud, or the resource of several: `instances`.
+fn operation(place: &Place<'_>) -> Result<String, Mistake> {
+    let name = place.text()?;
+    let known = ibm::operation_names();
+    if known.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(place.unknown("operation of the cloud", name, &known))
+    }
 }
 
 fn percent(place: &Place<'_>) -> Result<u32, Mistake> {
@@ -334,9 +369,19 @@ fn percent(place: &Place<'_>) -> Result<u32, Mistake> {
 fn crash(place: &Place<'_>) -> Result<Crash, Mistake> {
     let fields = place.fields(&["replica", "after-effects"])?;
     Ok(Crash {
-        replica: fields.read("replica", Place::number)?.unwrap_or(0),
+        replica: fields.read("replica", replica)?.unwrap_or(0),
         after_effects: fields.read("after-effects", Place::number)?.unwrap_or(0),
     })
+}
+
+fn replica(place: &Place<'_>) -> Result<usize, Mistake> {
+    let number = place.number::<usize>()?;
+    if number < REPLICAS {
+        return Ok(number);
+    }
+    Err(place.wrong(format!(
+        "is {number}, and there are {REPLICAS} replicas, counted from 0"
+    )))
 }
 
 #[cfg(test)]

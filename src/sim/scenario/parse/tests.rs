@@ -258,6 +258,21 @@ const WRONG_STEPS: &[(&str, &str, &str)] = &[
         "",
     ),
     (
+        "  - crash: {replica: 9}",
+        "x.yaml:4: steps[0].crash.replica: is 9, and there are 2 replicas, counted from 0",
+        "",
+    ),
+    (
+        "  - fault: {kind: forbidden, times: 1, operation: instances.creat}",
+        "x.yaml:4: steps[0].fault.operation: \"instances.creat\" is no operation of the cloud",
+        "did you mean `instances.create`?",
+    ),
+    (
+        "  - drain: {profile: bxf-4x16, zone: us-mars-1}",
+        "x.yaml:4: steps[0].drain.zone: \"us-mars-1\" is no zone of us-south",
+        "one of: us-south-1, us-south-2, us-south-3",
+    ),
+    (
         "  - apply: {kind: Pod}",
         "x.yaml:4: steps[0].apply: is no manifest: it has no `apiVersion`",
         "",
@@ -371,7 +386,14 @@ fn mistakes_outside_the_steps_are_named_too() {
             "x.yaml:3: objects[0]: is no manifest",
         ),
         ("- x\n", "x.yaml:1: is a list, and must have fields: name, about"),
-        ("name: x\nname: y\n", "x.yaml:2: "),
+        (
+            "name: x\nname: y\n",
+            "x.yaml:2: the field `name` stands here a second time",
+        ),
+        (
+            "name: x\nabout: y\nlasts: 1s\nsteps:\n  - at: 5m\n    say: Late.\n",
+            "x.yaml:3: lasts: is 1s, and a step begins after 300s",
+        ),
         ("name: [x\n", "x.yaml:"),
         ("", "x.yaml"),
     ];
@@ -380,6 +402,27 @@ fn mistakes_outside_the_steps_are_named_too() {
         assert!(mistake.starts_with(said), "{text}\n{mistake}\n{said}");
         assert!(!mistake.contains('\n'), "{mistake}");
     }
+}
+
+#[test]
+fn a_second_document_is_refused_at_its_line_and_not_in_the_words_of_a_library() {
+    let text = "name: x\nabout: y\nsteps: []\n---\nname: z\n";
+    let mistake = Scenario::parse("x.yaml", text).unwrap_err().to_string();
+    assert!(
+        mistake.ends_with(": another document begins here, and there must be one only"),
+        "{mistake}"
+    );
+    assert!(
+        mistake.starts_with("x.yaml:4: ") || mistake.starts_with("x.yaml:5: "),
+        "{mistake}"
+    );
+}
+
+#[test]
+fn why_a_file_cannot_be_read_is_told_once() {
+    let refused = Scenario::load(Path::new("/nowhere/nosuch.yaml")).unwrap_err();
+    let told = format!("{:#}", anyhow::Error::from(refused));
+    assert_eq!(told.matches("No such file").count(), 1, "{told}");
 }
 
 #[test]

@@ -135,7 +135,7 @@ pub enum Failure {
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
     /// The API server refused.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {}", refusal(source))]
     Kube {
         /// What was being done.
         doing: String,
@@ -157,6 +157,14 @@ pub enum Reason {
     /// Nobody knows the group of this kind.
     #[error("the group of the kind {0} is not known; give its apiVersion")]
     UnknownKind(String),
+}
+
+/// What the API server says to people; the rest of its answer is for programs.
+fn refusal(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Whoever follows a scenario while it is played.
@@ -268,7 +276,7 @@ impl<'a> Player<'a> {
                     return Ok(());
                 }
                 (Ok(()), Verdict::Unmet(instead)) => instead,
-                (Err(error), _) => format!("the cluster cannot be looked at: {error}"),
+                (Err(error), _) => format!("the cluster cannot be looked at: {}", refusal(&error)),
             };
             let now = self.elapsed();
             if now >= ends {

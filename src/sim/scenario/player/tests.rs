@@ -166,15 +166,36 @@ async fn a_step_that_cannot_be_done_says_why_and_where() {
             "  - stop-machine: {selector: a=b}",
             "step 1 (line 4): no claim holds the machine meant by a=b",
         ),
-        (
-            "  - drain: {profile: bxf-4x16, zone: eu-de-1}",
-            "step 1 (line 4): there is no zone \"eu-de-1\"",
-        ),
     ];
     for (steps, said) in table {
         let failure = played(steps).await.failure.unwrap_or_default();
         assert!(failure.starts_with(said), "{failure}\n{said}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_zone_of_another_region_than_that_of_the_cloud_is_refused_while_it_is_played() {
+    let drain = "  - drain: {profile: bxf-4x16, zone: eu-de-1}\n";
+    let played = played_in(&format!("name: x\nabout: x\nregion: eu-de\nsteps:\n{drain}")).await;
+    let failure = played.failure.unwrap_or_default();
+    assert!(
+        failure.starts_with("step 1 (line 5): there is no zone \"eu-de-1\""),
+        "{failure}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_is_told_in_its_own_words_alone() {
+    let played = played("  - delete: {kind: ConfigMap, name: nosuch}\n").await;
+    let failure = played.failure.unwrap_or_default();
+    assert!(
+        failure.contains("deleting ConfigMap nosuch: ") && failure.contains("not found"),
+        "{failure}"
+    );
+    assert!(
+        !failure.contains("Status {") && !failure.contains("ApiError"),
+        "{failure}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

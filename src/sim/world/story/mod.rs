@@ -2,20 +2,42 @@
 //!
 //! Reads and heartbeats go untold; a write is told when its answer comes or is lost, with what became of it.
 
+mod fold;
 mod sentence;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fold::{Told, fold};
+
 use crate::sim::history::{Answer, CarriedOut, Entry, Request, What, Who};
+use crate::sim::invariants::Violation;
 
 /// Tells what happened, oldest first.
 pub fn tell<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<String> {
+    tell_with(entries, &[])
+}
+
+/// Tells what happened, oldest first, and each violation below all that had happened by then.
+pub fn tell_with<'a>(entries: impl IntoIterator<Item = &'a Entry>, violations: &[Violation]) -> Vec<String> {
     let mut teller = Teller::default();
-    entries
+    let mut told: Vec<Told> = entries
         .into_iter()
-        .filter_map(|entry| teller.line(entry))
-        .collect()
+        .filter_map(|entry| teller.told(entry))
+        .collect();
+    told.extend(violations.iter().map(violated));
+    // Stable: who is judged comes before the judgment.
+    told.sort_by_key(|it| it.at);
+    fold(&told)
+}
+
+fn violated(violation: &Violation) -> Told {
+    let shape = format!("VIOLATED {}", violation.id);
+    Told {
+        at: violation.at,
+        text: format!("{shape}: {}", violation.message),
+        shape,
+    }
 }
 
 /// Remembers what was asked until it is answered.
@@ -25,9 +47,11 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// The line about an entry, if there is one.
-    pub fn line(&mut self, entry: &Entry) -> Option<String> {
-        Some(format!("{}  {}", time(entry.at), self.hear(entry)?))
+    fn told(&mut self, entry: &Entry) -> Option<Told> {
+        let text = self.hear(entry)?;
+        let shape = shape(entry, &text);
+        let at = entry.at;
+        Some(Told { at, text, shape })
     }
 
     /// The sentence about an entry, if there is one.
@@ -48,6 +72,30 @@ impl Teller {
             What::Turn(turn) => Some(format!("{} {turn}", name(&entry.who))),
             What::Event { .. } => None,
         }
+    }
+}
+
+/// What tells alike lines from others. Faults are alike by their name, and what came to nothing is where only its object
+/// is another; what was done is told of each object.
+fn shape(entry: &Entry, text: &str) -> String {
+    match &entry.what {
+        What::Fault { name, .. } => format!("fault {name}"),
+        What::Answer(answer) if !fate(answer).is_empty() => {
+            let (who, fate) = (name(&entry.who), fate(answer));
+            let deed = text.strip_prefix(&who).and_then(|text| text.strip_suffix(&fate));
+            let words: Vec<&str> = deed.unwrap_or(text).split(' ').map(without_name).collect();
+            format!("{who}{}{fate}", words.join(" "))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// A word of a sentence: `pods` of `pods/web-1`, and nothing of names by themselves, which have digits in them.
+fn without_name(word: &str) -> &str {
+    match word.split_once('/') {
+        Some((kind, _)) => kind,
+        None if word.contains(|letter: char| letter.is_ascii_digit()) => "",
+        None => word,
     }
 }
 

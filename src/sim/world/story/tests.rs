@@ -163,3 +163,66 @@ fn a_later_life_is_named() {
         ["  0:01.000  replica 1 (life 3) crashed after effect 3"]
     );
 }
+
+#[test]
+fn what_is_refused_again_and_again_is_told_once_and_a_violation_in_its_place() {
+    let evict = |number: u64| {
+        let mut entries = [
+            asked(
+                &REPLICA,
+                Edge::Kube,
+                Method::POST,
+                &format!("/api/v1/namespaces/shop/pods/web-{}/eviction", number % 31),
+                "{}",
+            ),
+            answered(&REPLICA, Some(404), CarriedOut::Yes, ""),
+        ];
+        for entry in &mut entries {
+            entry.at = Duration::from_secs(10 * number);
+            match &mut entry.what {
+                What::Request(request) => request.number = number,
+                What::Answer(answer) => answer.number = number,
+                _ => {}
+            }
+        }
+        entries
+    };
+    let entries: Vec<Entry> = (0..243).flat_map(evict).collect();
+    let violation = |seconds: u64| Violation {
+        id: "S9",
+        at: Duration::from_secs(seconds),
+        message: "a pod was evicted too early".to_owned(),
+    };
+    let violations: Vec<Violation> = (1..6).map(violation).collect();
+    assert_eq!(
+        tell_with(&entries, &violations),
+        [
+            "  0:00.000  replica 0 evicts pods/web-0; refused with 404",
+            "  0:00.000  … 242 more like it until 40:20.000, 31 different ones in all",
+            "  0:01.000  VIOLATED S9: a pod was evicted too early",
+            "  0:01.000  … 4 times more until 0:05.000",
+        ]
+    );
+}
+
+#[test]
+fn what_was_done_is_told_of_each_object_and_faults_are_alike_by_their_name() {
+    let fault = |second: u64| Entry {
+        at: Duration::from_secs(second),
+        who: Who::World,
+        what: What::Fault {
+            name: "c18-page-loses-item",
+            detail: format!("instances.list {second}"),
+        },
+    };
+    let faults: Vec<Entry> = (0..9).map(fault).collect();
+    assert_eq!(tell(&faults).len(), 2);
+    let claim = |number: u64| {
+        let path = format!("/apis/karpenter.sh/v1/nodeclaims/a-{number}");
+        let mut asked = asked(&REPLICA, Edge::Kube, Method::DELETE, &path, "");
+        asked.at = Duration::from_secs(64);
+        [asked, answered(&REPLICA, Some(200), CarriedOut::Yes, "{}")]
+    };
+    let deleted: Vec<Entry> = (0..9).flat_map(claim).collect();
+    assert_eq!(tell(&deleted).len(), 9);
+}
