@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_story_stays_above_and_the_view_is_drawn_again_below() {
-        let fake = Fake::new(24, 70);
+        let fake = Fake::new(24, 72);
         let mut view = view(&fake, 1.0);
         view.show(Duration::ZERO, &scene(0)).unwrap();
         view.tell(line("something happens"));
