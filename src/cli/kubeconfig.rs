@@ -1,11 +1,10 @@
 //! Writes the kubeconfig of a cluster that lives no longer than a command.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
 
-use super::BadInput;
+use super::{BadInput, draft};
 
 /// How every kubeconfig of ours begins; any other file is somebody's own.
 const MARK: &str = "# Written by karpenter-ibm ";
@@ -27,18 +26,5 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
         let problem = "there is a file that was not written by this command, and it is left alone";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
     }
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(format!(".{}", std::process::id()));
-    let draft = Path::new(&draft);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(draft)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| fs::rename(draft, path));
-    if written.is_err() {
-        let _ = fs::remove_file(draft);
-    }
-    written
+    draft::put(path, text, 0o600)
 }

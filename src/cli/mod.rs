@@ -13,6 +13,8 @@ pub mod cluster;
 pub mod controller;
 pub mod crds;
 pub mod demo;
+#[cfg(feature = "sim")]
+mod draft;
 pub mod explain;
 #[cfg(feature = "sim")]
 mod kubeconfig;

@@ -195,6 +195,14 @@ fn wrong_arguments_are_bad_input() {
         let heard = ended(&output, 2);
         assert!(heard.contains(said), "{args:?}: {heard}");
     }
+    let picture = folder.file("x.svg", "<svg/>");
+    let unread = demo(
+        &folder.0,
+        &["--script", "/nonexistent/x.yaml", "--picture", &picture],
+    )
+    .output();
+    ended(&unread.unwrap(), 2);
+    assert_eq!(fs::read_to_string(picture).unwrap(), "<svg/>");
     assert_eq!(fs::read_to_string(theirs).unwrap(), "somebody's own\n");
     assert_eq!(folder.left(), [] as [&str; 0]);
 }
@@ -251,6 +259,7 @@ fn kubectl_and_cloud_work_while_it_runs_and_ctrl_c_leaves_nothing() {
     let (mut running, said, mut rest) = Running::start(command, "--endpoint");
     assert!(said.contains("apply pods, and machines come for them"), "{said}");
     assert!(!said.contains("IBM takes one back"), "no story is told: {said}");
+    assert!(said.contains("Time is simulated"), "{said}");
     let (kubeconfig, endpoint) = (word(&said, "export KUBECONFIG="), word(&said, "--endpoint "));
     let classes = Command::new("kubectl")
         .args(["get", "ibmnodeclasses,nodepools", "-o", "name"])
@@ -301,7 +310,7 @@ fn the_kubeconfig_is_named_so_that_it_is_found_from_anywhere() {
 
 #[test]
 fn a_closed_terminal_leaves_nothing_and_neither_does_whoever_stops_it() {
-    for signal in ["-HUP", "-TERM"] {
+    for signal in ["-HUP", "-QUIT", "-TERM"] {
         let folder = Folder::new(signal.trim_start_matches('-'));
         // Whoever runs the tests may have been told to outlive a terminal, which is handed down.
         let mut command = Command::new("/usr/bin/env");

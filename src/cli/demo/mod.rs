@@ -12,6 +12,10 @@ mod screen;
 mod show;
 #[cfg(feature = "sim")]
 mod theater;
+#[cfg(feature = "sim")]
+mod view;
+#[cfg(feature = "sim")]
+mod wrap;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +28,7 @@ pub struct Args {
     /// Region to play in, in place of the scenario's
     #[arg(long)]
     region: Option<String>,
-    /// What chance is drawn from: the same seed tells the same story
+    /// What chance is drawn from. Which of several things is done first is not: names and seconds differ from run to run
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many simulated seconds pass in a second

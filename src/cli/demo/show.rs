@@ -1,13 +1,12 @@
 //! What is to be shown, from what was asked for: everything is checked before anything starts.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::Args;
-use crate::cli::BadInput;
+use crate::cli::{BadInput, draft};
 use crate::ibm::builtin;
 use crate::sim::scenario::{Action, LoadError, Scenario};
 
@@ -45,6 +44,8 @@ pub(super) enum Afterwards {
 /// A performance, with everything that it needs.
 pub(super) struct Show {
     pub(super) scenario: Scenario,
+    /// What is applied when the story is over, so that whoever has the stage then finds NodePools.
+    pub(super) encore: Vec<Value>,
     pub(super) tempo: Tempo,
     pub(super) afterwards: Afterwards,
     pub(super) seed: u64,
@@ -66,9 +67,9 @@ impl Show {
         if let Some(region) = &args.region {
             scenario.region = known(region)?;
         }
+        let mut encore = pools(&scenario);
         if args.no_story {
-            let pools = pools(&scenario);
-            scenario.objects.extend(pools);
+            scenario.objects.append(&mut encore);
             scenario.steps.clear();
             NO_STORY.clone_into(&mut scenario.about);
         }
@@ -78,6 +79,7 @@ impl Show {
         };
         Ok(Self {
             scenario,
+            encore,
             tempo,
             afterwards,
             seed: args.seed,
@@ -118,9 +120,9 @@ fn pools(scenario: &Scenario) -> Vec<Value> {
     pools.cloned().collect()
 }
 
-/// The path of a file that can be written: it is made empty.
+/// The path of a file that can be written. What is there stays until there is a picture.
 fn drawable(path: &Path) -> Result<PathBuf, BadInput> {
-    match fs::write(path, "") {
+    match draft::check(path) {
         Ok(()) => Ok(path.to_owned()),
         Err(error) => Err(BadInput::new(format!(
             "--picture: cannot write {}: {error}",
@@ -136,4 +138,52 @@ fn known(region: &str) -> Result<String, BadInput> {
     let known = builtin::REGIONS.map(|region| region.name).join(", ");
     let problem = BadInput::new(format!("`{region}` is not a region of IBM Cloud VPC"));
     Err(problem.hint(format!("--region may be one of {known}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn show(args: &[&str]) -> Result<Show, BadInput> {
+        let words = ["demo"].iter().chain(args);
+        Show::new(&Cli::try_parse_from(words).unwrap().args)
+    }
+
+    #[test]
+    fn whoever_has_the_stage_finds_pools_after_the_story_and_without_one() {
+        let names = |pools: &[Value]| {
+            let pools = pools.iter().filter(|object| object["kind"] == "NodePool");
+            pools
+                .map(|pool| pool["metadata"]["name"].to_string())
+                .collect::<Vec<_>>()
+        };
+        let demo = [r#""spot-first""#, r#""on-demand-fallback""#];
+        let told = show(&[]).unwrap();
+        assert_eq!(names(&told.encore), demo);
+        assert!(names(&told.scenario.objects).is_empty());
+        let untold = show(&["--no-story"]).unwrap();
+        assert!(untold.encore.is_empty());
+        assert_eq!(names(&untold.scenario.objects), demo);
+    }
+
+    #[test]
+    fn a_picture_stays_what_it_was_until_there_is_another() {
+        let path = std::env::temp_dir().join(format!("karpenter-ibm-show-{}.svg", std::process::id()));
+        fs::write(&path, "<svg/>").unwrap();
+        let picture = path.to_str().unwrap();
+        show(&["--script", "--picture", picture]).unwrap();
+        assert!(show(&["--script=/nonexistent/x.yaml", "--picture", picture]).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "<svg/>");
+        fs::remove_file(&path).unwrap();
+    }
 }

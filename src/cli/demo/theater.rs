@@ -6,6 +6,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -21,18 +23,24 @@ use super::screen::Screen;
 use super::show::{Afterwards, Show, Tempo};
 use crate::cli::cloud::running::{Announcement, make_folder};
 use crate::cli::signals::stop_on_signal;
-use crate::cli::{BadInput, Interrupted, kubeconfig, output};
+use crate::cli::{BadInput, Interrupted, draft, kubeconfig, output};
 use crate::clock::Clock;
 use crate::sim::ibm::{self, Answers, Cloud, Server};
 use crate::sim::kube::identity::Keys;
 use crate::sim::kube::{ApiServer, Options, serve};
 use crate::sim::scenario::picture::Picture;
-use crate::sim::scenario::{Audience, Failure, Hands, Line, Player, Scene, stage};
+use crate::sim::scenario::{Action, Audience, Failure, Hands, Line, Player, Scene, Step, Voice, stage};
+use crate::sim::signals;
 use crate::sim::world::cluster::{API_KEY, Cluster};
 use crate::sim::world::product::product;
+use crate::sim::world::replica::Replica;
 
 /// How long the outside may take to end: what it has left to do is to close sockets.
 const CURTAIN: Duration = Duration::from_secs(3);
+
+/// What is said when everything is prepared for whoever watches.
+const YOURS: &str = "The stage is yours, with its NodePools: `kubectl create deployment web --image nginx --replicas 3`, and machines \
+                     come. Ctrl-C ends the demo.";
 
 /// Plays the show to its end, or until the user ends it.
 pub(super) fn perform(show: Show) -> anyhow::Result<()> {
@@ -62,12 +70,15 @@ struct Doors {
     kube_inside: Inside,
     cloud: Server,
     cloud_inside: Inside,
+    /// Set when the process was stopped and goes on.
+    went_on: Arc<AtomicBool>,
 }
 
 impl Doors {
     /// Takes the ports, and listens for signals from then on.
     async fn open(show: &Show, stop: &CancellationToken) -> anyhow::Result<Self> {
         stop_on_signal(stop)?;
+        let went_on = signals::continuation().context("listening for signals")?;
         let kube = serve::listen(show.listen)
             .await
             .map_err(|error| unusable("--listen", &error))?;
@@ -82,6 +93,7 @@ impl Doors {
             kube_inside,
             cloud,
             cloud_inside,
+            went_on,
         })
     }
 }
@@ -125,29 +137,33 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     let cluster = cluster(&show);
     let addresses = Addresses::of(&show, &doors)?;
     addresses.write_kubeconfig(&cluster.server)?;
+    let went_on = doors.went_on.clone();
     let served = admit(&cluster, doors, outside, stop);
     let region = &show.scenario.region;
-    let hands = stage::open(&cluster, region, show.seed, &product())
+    let stage = stage::open(&cluster, region, show.seed, &product())
         .await
         .context("setting the stage")?;
     let _announcement = Announcement::publish(&addresses.cloud);
     addresses.introduce(&show);
     let mut house = House {
         screen: match show.tempo {
-            Tempo::Times(speed) => Screen::live(stop.clone(), speed),
+            Tempo::Times(speed) => Screen::live(stop.clone(), speed, quoted(&addresses.kubeconfig), went_on),
             Tempo::Unbounded => Screen::plain(stop.clone()),
         },
         picture: Picture::new(&show.scenario.about),
+        operator: stage.replica,
+        lives: 0,
     };
     let outcome = tokio::select! {
         biased;
         () = stop.cancelled() => Ended::Early,
-        played = story(&show, &hands, &mut house) => Ended::Played(played),
+        played = story(&show, &stage.hands, &mut house) => Ended::Played(played),
         () = time_passes(&show, &cluster.clock, outside) => Ended::Early,
     };
     house.screen.end()?;
     if let (Some(path), Ended::Played(Ok(()))) = (&show.picture, &outcome) {
-        fs::write(path, house.picture.svg()).with_context(|| format!("drawing {}", path.display()))?;
+        draft::put(path, &house.picture.svg(), 0o666)
+            .with_context(|| format!("drawing {}", path.display()))?;
     }
     stop.cancel();
     for served in served {
@@ -173,6 +189,9 @@ fn admit(cluster: &Cluster, doors: Doors, outside: &Handle, stop: &CancellationT
 struct House {
     screen: Screen,
     picture: Picture,
+    operator: Replica,
+    /// How many of the operator's lives were over when that was last told.
+    lives: u64,
 }
 
 impl Audience for House {
@@ -182,6 +201,16 @@ impl Audience for House {
     }
 
     fn see(&mut self, at: Duration, scene: &Scene) {
+        let lives = self.operator.life().ordinal();
+        if lives > self.lives {
+            self.lives = lives;
+            // No golden transcript has it: only here is the operator itself in sight.
+            self.screen.hear(Line {
+                at,
+                voice: Voice::Stage,
+                text: "the operator crashed, and is started again with empty memory".to_owned(),
+            });
+        }
         self.picture.see(at, scene);
         self.screen.see(at, scene);
     }
@@ -191,7 +220,15 @@ async fn story(show: &Show, hands: &Hands, house: &mut House) -> Result<(), Fail
     let mut player = Player::new(hands, house);
     player.play(&show.scenario).await?;
     if show.afterwards == Afterwards::Open {
-        player.narrate("The stage is yours. Ctrl-C ends the demo.");
+        if !show.encore.is_empty() {
+            let encore = Step {
+                at: show.scenario.lasts,
+                line: 0,
+                action: Action::Apply(show.encore.clone()),
+            };
+            player.take(show.scenario.steps.len() + 1, &encore).await?;
+        }
+        player.narrate(YOURS);
         player.watch().await?;
     }
     Ok(())
@@ -278,6 +315,9 @@ impl Addresses {
             None => "  # worthless once the demo has ended",
         };
         output::talk(format_args!("{}", show.scenario.about));
+        output::talk(
+            "Time is simulated and does not follow your clock: the ages that kubectl shows are not to be trusted.",
+        );
         output::talk(format_args!(
             "\n  export KUBECONFIG={}{kept}\n  kubectl get nodeclaims,nodes,pods -w\n  karpenter-ibm cloud ls --endpoint {}\n",
             quoted(&self.kubeconfig),

@@ -251,11 +251,6 @@ impl Played {
         }
     }
 
-    /// What happened, step by step.
-    pub fn story(&self) -> Vec<String> {
-        story::tell(self.outcome.history.entries())
-    }
-
     fn verdict(&self, breaches: &[Breach]) -> Verdict {
         match self.outcome.verdict.lack() {
             None => Verdict::of(breaches),

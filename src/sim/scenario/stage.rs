@@ -15,13 +15,21 @@ use crate::sim::world::recorder::Recorder;
 use crate::sim::world::replica::{Outside, Replica};
 use crate::sim::world::{Product, actors};
 
+/// What a story is played with.
+pub struct Stage {
+    /// What the player works with.
+    pub hands: Hands,
+    /// The one replica of the operator.
+    pub replica: Replica,
+}
+
 /// Raises the curtain: installs the product in an empty cluster and starts everybody. They end with the runtime.
 pub async fn open(
     cluster: &Cluster,
     region: &str,
     seed: u64,
     product: &Product,
-) -> Result<Hands, InstallError> {
+) -> Result<Stage, InstallError> {
     // Nobody asks for the history of a story; only the last entry of it is kept.
     let recorder = Recorder::new(&cluster.clock, Keep::Last(1), u64::MAX);
     let configuration = Configuration::new()?;
@@ -45,17 +53,19 @@ pub async fn open(
         seed,
     };
     let replica = Replica::start(0, product(&surroundings, 0)?, outside);
-    Ok(Hands {
+    let crashing = replica.clone();
+    let hands = Hands {
         client: cluster.server.admin(),
         cloud: cluster.cloud.clone(),
         clock: cluster.clock.clone(),
         crash: Arc::new(move |crash: Crash| {
             // There is one replica, whichever is meant.
-            replica.crash_after(crash.after_effects);
+            crashing.crash_after(crash.after_effects);
         }),
         configuration: Some(configuration),
         findings,
-    })
+    };
+    Ok(Stage { hands, replica })
 }
 
 fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {

@@ -62,8 +62,8 @@ pub fn transcript(scenario: &Scenario, seed: u64, product: &Product) -> Result<T
     };
     runtime.block_on(async {
         let cluster = Cluster::new(seed, &scenario.region);
-        let hands = stage::open(&cluster, &scenario.region, seed, product).await?;
-        let played = play(scenario, &hands, &mut told).await;
+        let stage = stage::open(&cluster, &scenario.region, seed, product).await?;
+        let played = play(scenario, &stage.hands, &mut told).await;
         played.map_err(|failure| NoTranscript::Failed {
             failure: Box::new(failure),
             so_far: told.text.clone(),

@@ -1,0 +1,88 @@
+//! Files that are written whole or not at all: into a draft beside them, which takes their place when it is done.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Puts a file there, with a mode of which the user's mask is taken off.
+pub(super) fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    if is_special(path) {
+        return fs::write(path, text);
+    }
+    let draft = draft_of(path);
+    let written = begin(&draft, mode)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&draft, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+/// Whether a file can be put there, as far as that can be known without doing so.
+pub(super) fn check(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if is_special(path) {
+        return OpenOptions::new().write(true).open(path).map(drop);
+    }
+    let draft = draft_of(path);
+    begin(&draft, 0o600)?;
+    fs::remove_file(&draft)
+}
+
+/// Whether it is a pipe or a device, whose place no file may take.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+fn begin(draft: &Path, mode: u32) -> io::Result<fs::File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(draft)
+}
+
+fn draft_of(path: &Path) -> PathBuf {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    draft.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_stays_until_there_is_something_new() {
+        let folder = std::env::temp_dir().join(format!("karpenter-ibm-draft-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("x.svg");
+        fs::write(&path, "old").unwrap();
+        check(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        put(&path, "new", 0o666).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        check(&folder.join("y.svg")).unwrap();
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+        assert_eq!(
+            left.len(),
+            1,
+            "no draft is left, and no file that was only asked about"
+        );
+        assert!(check(&folder).is_err(), "a folder");
+        assert!(check(&folder.join("nosuch/x.svg")).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_stays_one() {
+        let null = Path::new("/dev/null");
+        check(null).unwrap();
+        put(null, "anything", 0o666).unwrap();
+        assert!(is_special(null));
+    }
+}
