@@ -145,7 +145,6 @@ mod tests {
 
     use super::super::stage::Stage;
     use super::*;
-    use crate::sim::kube;
 
     const CLAIM: &str = "/apis/karpenter.sh/v1/nodeclaims/a";
 
@@ -262,6 +261,21 @@ mod tests {
         assert_eq!(stage.blamed(), ["L10"]);
     }
 
+    /// A class that is ready. To create one would be to begin without a status.
+    fn add_class(stage: &Stage) {
+        let class = json!({
+            "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass",
+            "metadata": {"name": "default"}, "spec": {},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let mut state = stage.server.state();
+        let kind = state
+            .registry
+            .by_kind("karpenter-ibm.sh", "IBMNodeClass")
+            .unwrap();
+        state.store.put(&kind, class);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn whoever_was_refused_does_not_fall_silent() {
         for (asked, answered, closed, blamed) in [
@@ -271,14 +285,7 @@ mod tests {
             (false, false, false, &[]),
         ] {
             let mut stage = Stage::new().await;
-            kube::write::insert(
-                &stage.server,
-                json!({
-                    "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "IBMNodeClass", "metadata": {"name": "default"},
-                    "spec": {"region": "us-south", "vpc": "v", "image": "i"},
-                    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-                }),
-            );
+            add_class(&stage);
             if asked {
                 let number = stage.sends(0, Edge::Cloud, &Method::GET, "/v1/instances", "");
                 stage.hears(0, number, Some(401), "");
