@@ -16,7 +16,7 @@ use crate::sim::world::cluster::InstallError;
 use crate::sim::world::compare::{compare, unasked};
 use crate::sim::world::effects::Counts;
 use crate::sim::world::recorder::Observer;
-use crate::sim::world::{self, Outcome, Setup, product, story, workloads};
+use crate::sim::world::{self, Outcome, Setup, product, workloads};
 
 /// Two, as the chart has it: one leads.
 const REPLICAS: usize = 2;
