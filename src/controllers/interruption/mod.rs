@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::context::Context;
 use super::garbage::groups;
 use crate::api::NodeClaim;
-use crate::cloud::{self, ClusterId, InstanceName, Machine, Ours};
+use crate::cloud::{self, ClusterId, InstanceName, Machine, Ours, ProviderId};
 use crate::controllers::unavailable;
 use crate::lifecycle::facts::Facts;
 use crate::lifecycle::interruption::{Interruption, interruption};
@@ -191,7 +191,7 @@ impl Watch {
 
     async fn consider(&self, claim: Option<&NodeClaim>, machine: &Machine) -> Result<(), Error> {
         // A claim on its way looks after its machine itself, and so does one with those of failed attempts.
-        if claim.is_some_and(|claim| !claim.is_launched() || !holds(claim, machine)) {
+        if claim.is_some_and(|claim| !claim.is_launched() || !holds(claim, &machine.id)) {
             return Ok(());
         }
         let Some(what) = interruption(machine) else {
@@ -279,10 +279,38 @@ impl Watch {
     }
 }
 
-/// Whether a machine is the one that a claim holds now.
-fn holds(claim: &NodeClaim, machine: &Machine) -> bool {
-    let recorded = claim
+/// Whether a machine of a claim's name is the one that the claim holds now. Definitions of an older release drop what was
+/// allocated, but not the id by which its Node is known.
+fn holds(claim: &NodeClaim, id: &str) -> bool {
+    let allocated = claim
         .allocation()
-        .and_then(|allocation| allocation.instance_id.as_ref());
-    recorded == Some(&machine.id)
+        .and_then(|allocation| allocation.instance_id.as_deref());
+    let status = claim.status.as_ref();
+    let written = status.and_then(|status| status.provider_id.as_deref());
+    let known = written.and_then(|id| id.parse::<ProviderId>().ok());
+    let known = known.as_ref().map(ProviderId::instance);
+    allocated.or(known) == Some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(status: &serde_json::Value) -> NodeClaim {
+        let spec = json!({
+            "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "default"},
+            "requirements": [],
+        });
+        serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_claim_whose_allocation_was_dropped_holds_the_machine_that_its_node_is_known_by() {
+        let known = claim(&json!({"providerID": "ibm:///us-south/0717_a"}));
+        assert!(holds(&known, "0717_a"));
+        assert!(!holds(&known, "0717_b"), "an earlier attempt's");
+        assert!(!holds(&claim(&json!({})), "0717_a"));
+    }
 }
