@@ -86,7 +86,7 @@ fn of_claim<'a>(snapshot: &'a Snapshot, name: String, claim: &'a NewClaim, pool:
             let mut room = pool.types[*option as usize].allocatable.clone();
             for daemon in daemons(snapshot, &labels, &pool.taints, &GIVEN) {
                 for (name, amount) in &daemon.requests {
-                    room.set(name, room.get(name) - amount);
+                    room.set(name, room.get(name).saturating_sub(*amount));
                 }
                 ports.extend(daemon.ports.iter().cloned());
             }

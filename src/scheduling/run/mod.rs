@@ -120,6 +120,7 @@ pub(super) struct Run<'p, 'a> {
     /// The types that templates sell under certain requirements, as far as reasons have asked.
     pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
     shapes: shapes::Shapes,
+    held: roomy::Held,
     types: Vec<u64>,
     /// What a claim would have to have room for; kept so that looking needs no memory of its own.
     total: Vec<i64>,
@@ -248,6 +249,7 @@ impl<'p, 'a> Run<'p, 'a> {
             measured: domains::Measured::default(),
             sold: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
+            held: roomy::Held::default(),
             types: Vec::new(),
             total: Vec::new(),
             alike: 0,
@@ -290,6 +292,7 @@ impl<'p, 'a> Run<'p, 'a> {
             measured: done.measured,
             sold: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
+            held: roomy::Held::default(),
             types: Vec::new(),
             total: Vec::new(),
             alike: 0,

@@ -5,10 +5,32 @@
 //! a claim is then never worth it, though several sizes are. So the type is chosen that costs least for each pod, if it is
 //! filled with those that are left; in the end it becomes the cheapest that holds what came.
 
+use std::collections::BTreeMap;
+
+use super::super::space::ReqId;
 use super::super::template::UNPRICED;
 use super::search::Becomes;
 use super::{Filling, Opening, Run, Turn};
 use crate::scheduling::limits;
+
+/// How many pods of one size the types hold that templates sell under certain requirements, in the order of their prices. It
+/// is asked for each claim that is opened, which hundreds of types would make slow; and classes of a size come together.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    size: usize,
+    by_row: BTreeMap<(usize, ReqId), Vec<i64>>,
+}
+
+impl Held {
+    /// What is known of this size.
+    fn of_size(&mut self, size: usize) -> &mut BTreeMap<(usize, ReqId), Vec<i64>> {
+        if self.size != size {
+            self.size = size;
+            self.by_row.clear();
+        }
+        &mut self.by_row
+    }
+}
 
 impl Run<'_, '_> {
     /// Whether claims of this pass are opened so.
@@ -44,46 +66,49 @@ impl Run<'_, '_> {
     /// What a claim of its own is opened as instead, and what that costs for each pod that it is filled with. Ports, volumes
     /// and numbers of values that must stay possible depend on who comes: with them it stays as it is.
     pub(super) fn roomier(
-        &self,
+        &mut self,
         turn: &Turn<'_>,
         template: usize,
         becomes: Becomes,
         filling: Filling,
     ) -> (Becomes, u64) {
+        let most = self.left_to_fill(turn.class, filling);
         let of = &self.problem.templates[template];
         let class = &self.problem.classes[turn.class];
         let is_picky = !class.ports.is_empty() || !class.volumes.is_empty() || !of.min_values.is_empty();
-        if is_picky || becomes.price >= UNPRICED {
+        if is_picky || most <= 1 || becomes.price >= UNPRICED {
             return (becomes, becomes.price);
         }
-        let most = self.left_to_fill(turn.class, filling);
+        let row = of.known_row(becomes.req);
+        let known = self.held.of_size(class.size);
+        let held = known.entry((template, becomes.req)).or_insert_with(|| {
+            let sold = row.by_price.iter();
+            sold.map(|(_, kind)| holds(of.room(*kind), &class.requests))
+                .collect()
+        });
         let left = &self.left[template];
         let is_allowed = |kind: usize| left.is_empty() || limits::allow(left, None, &of.types[kind].counted);
-        let row = of.known_row(becomes.req);
         let from = row.by_price.partition_point(|(price, _)| *price < becomes.price);
-        let sold = row.by_price[from..]
-            .iter()
-            .take_while(|(price, _)| *price < UNPRICED);
-        let mut best: Option<(u64, u64, usize)> = None;
-        for (price, kind) in sold {
-            // Even if it held all who may come, each would pay as much, and so for everything that is dearer.
-            if best.is_some_and(|(least, _, _)| share(*price, most) >= least) {
+        let sold = row.by_price.iter().zip(held.iter()).skip(from);
+        let mut best = (becomes.price, 1, becomes.kind);
+        for ((price, kind), held) in sold.take_while(|((price, _), _)| *price < UNPRICED) {
+            // Even with room for all who may come, each would pay as much, and so for everything that is dearer.
+            if !costs_less((*price, most), best) {
                 break;
             }
-            let pods = holds(of.room(*kind), &class.requests).min(most);
-            if pods > 0 && is_allowed(*kind) {
-                let this = (share(*price, pods), *price, *kind);
-                best = Some(best.map_or(this, |best| best.min(this)));
+            let pods = (*held).min(most);
+            if pods > 0 && costs_less((*price, pods), best) && is_allowed(*kind) {
+                best = (*price, pods, *kind);
             }
         }
-        let (share, price, kind) = best.unwrap_or((becomes.price, becomes.price, becomes.kind));
+        let (price, pods, kind) = best;
         (
             Becomes {
                 kind,
                 price,
                 ..becomes
             },
-            share,
+            share(price, pods),
         )
     }
 
@@ -101,6 +126,12 @@ impl Run<'_, '_> {
 fn holds(room: &[i64], requests: &[i64]) -> i64 {
     let asked = room.iter().zip(requests).filter(|(_, asked)| **asked > 0);
     asked.map(|(room, asked)| room / asked).min().unwrap_or(1)
+}
+
+/// Whether each of so many pays less than each of others, for a type and for that of the others.
+fn costs_less((price, pods): (u64, i64), (other, by, _): (u64, i64, usize)) -> bool {
+    let pays = |price: u64, others: i64| u128::from(price) * u128::try_from(others).unwrap_or_default();
+    pays(price, by) < pays(other, pods)
 }
 
 /// What each of so many pays, rounded up: who pays less in truth must not seem to pay as much.

@@ -318,5 +318,5 @@ fn daemons_that_ask_for_more_than_can_be_counted_leave_room_for_whoever_asks_for
         .with([pod("p", "1"), nothing("q"), nothing("r")])
         .solve();
     assert_eq!(solved.place("p"), None, "{:?}", solved.words());
-    assert!(solved.place("q").is_some() && solved.place("q") == solved.place("r"));
+    assert!(solved.place("q").is_some() && solved.place("r").is_some());
 }
