@@ -15,8 +15,12 @@ pub(super) struct Planning {
     #[arg(long, env = "BATCH_MAX_DURATION")]
     batch_max_duration: Option<String>,
     /// A plan is made from what was found after so long at most, and the rest is planned for in the next [default: 30s]
-    #[arg(long, env = "PLANNING_MAX_DURATION")]
-    planning_max_duration: Option<String>,
+    #[arg(
+        id = "planning_max_duration",
+        long = "planning-max-duration",
+        env = "PLANNING_MAX_DURATION"
+    )]
+    solve_max_duration: Option<String>,
     #[command(flatten)]
     policies: Policies,
 }
@@ -86,7 +90,7 @@ impl Planning {
             planning: RawPlanning {
                 batch_idle: self.batch_idle_duration.filter(|text| !text.is_empty()),
                 batch_max: self.batch_max_duration.filter(|text| !text.is_empty()),
-                planning_max: self.planning_max_duration.filter(|text| !text.is_empty()),
+                planning_max: self.solve_max_duration.filter(|text| !text.is_empty()),
                 options: self.policies.options(),
             },
             ..raw

@@ -174,12 +174,12 @@ fn labels(snapshot: &Snapshot) -> Labels {
     let daemons = snapshot.daemons.iter().map(AsRef::as_ref);
     for pod in pending.clone().chain(daemons) {
         let (own, volumes) = requirements_of(pod, snapshot);
-        own.into_iter().for_each(|requirements| {
-            labels.mention_where(requirements, &|key, value| obtainable.has(key, value))
-        });
-        volumes
-            .iter()
-            .for_each(|requirements| labels.mention(requirements));
+        for requirements in own {
+            labels.mention_where(requirements, &|key, value| obtainable.has(key, value));
+        }
+        for requirements in &volumes {
+            labels.mention(requirements);
+        }
     }
     let bound = snapshot.bound.classes.iter().filter_map(|pod| pod.as_ref().ok());
     let keys = topology_keys(pending.chain(bound));

@@ -441,7 +441,9 @@ mod tests {
             one
         };
         let all: Vec<Requirements> = (0..600).map(value).collect();
-        all.iter().for_each(|one| labels.mention(one));
+        for one in &all {
+            labels.mention(one);
+        }
         let mut space = Space::new(labels);
         let ids: Vec<ReqId> = all.iter().map(|one| space.id_of(one).unwrap()).collect();
         for one in &ids {

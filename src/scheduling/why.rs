@@ -306,13 +306,7 @@ impl fmt::Display for Why {
                 allowed,
                 used,
                 wanted,
-            } => write!(
-                f,
-                "its limit of {} {resource} leaves {}, and the smallest type that fits has {}",
-                amount(resource, *allowed),
-                amount(resource, (allowed - used).max(0)),
-                amount(resource, *wanted),
-            ),
+            } => over(f, resource, (*allowed, *used), *wanted),
             Self::Spread { key, allowed } if allowed.is_empty() => {
                 write!(f, "no value of {key} would keep pods spread evenly enough")
             }
@@ -332,6 +326,16 @@ impl fmt::Display for Why {
             Self::OutOfTime => f.write_str("time ran out before its turn"),
         }
     }
+}
+
+fn over(f: &mut fmt::Formatter<'_>, resource: &str, (allowed, used): (i64, i64), wanted: i64) -> fmt::Result {
+    write!(
+        f,
+        "its limit of {} {resource} leaves {}, and the smallest type that fits has {}",
+        amount(resource, allowed),
+        amount(resource, allowed.saturating_sub(used).max(0)),
+        amount(resource, wanted),
+    )
 }
 
 fn short(f: &mut fmt::Formatter<'_>, shortage: &Shortage, nearest: &str, daemons: i64) -> fmt::Result {

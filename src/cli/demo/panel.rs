@@ -296,7 +296,7 @@ pub(super) mod tests {
         for profile in ["bxf-4x16", "cxf-4x8"] {
             withhold(&mut scene, profile);
         }
-        let lines = panel(Duration::from_secs(1500), &heading(), &scene, USUAL);
+        let lines = panel(Duration::from_mins(25), &heading(), &scene, USUAL);
         for line in &lines {
             assert!(measure_text_width(line) <= USUAL.columns, "{line}");
         }

@@ -70,12 +70,11 @@ impl Screen {
 
 impl Audience for Screen {
     fn hear(&mut self, line: Line) {
-        match &mut self.live {
-            Some(live) => live.tell(line),
-            None => {
-                let outcome = output::data(line);
-                self.note(outcome);
-            }
+        if let Some(live) = &mut self.live {
+            live.tell(line);
+        } else {
+            let outcome = output::data(line);
+            self.note(outcome);
         }
     }
 

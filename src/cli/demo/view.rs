@@ -144,11 +144,12 @@ fn story(line: &Line, columns: usize) -> String {
     let text = line.to_string();
     let begins = text.len() - line.text.len();
     let style = style(line.voice);
-    let lines = wrapped(&text, columns, begins);
-    lines
-        .iter()
-        .map(|line| format!("{}\n", style.apply_to(line.trim_end())))
-        .collect()
+    let mut told = String::new();
+    for line in wrapped(&text, columns, begins) {
+        told.push_str(&style.apply_to(line.trim_end()).to_string());
+        told.push('\n');
+    }
+    told
 }
 
 /// What every voice looks like where there are colors; its mark tells it apart anyway.

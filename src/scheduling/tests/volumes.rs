@@ -1,5 +1,7 @@
 //! Volumes can be in some places only.
 
+use std::slice::from_ref;
+
 use super::*;
 use crate::model::storage::{StorageClass, Volume, VolumeClaim};
 
@@ -243,7 +245,7 @@ fn whoever_has_no_volumes_is_not_told_of_those_of_another() {
         words.sort();
         words
     };
-    let (one, two) = (words(&[stored.clone()]), words(&[plain.clone()]));
+    let (one, two) = (words(from_ref(&stored)), words(from_ref(&plain)));
     assert_ne!(one, two);
     let mut each = [one, two].concat();
     each.sort();

@@ -269,6 +269,14 @@ fn means(whom: &[Whom], pod: &Pod, namespaces: &BTreeMap<String, BTreeMap<String
     whom.all(|(selector, within)| selector.matches(&pod.labels) && within.include(&pod.namespace, namespaces))
 }
 
+fn over(space: &Space, key: &str) -> Over {
+    if key == HOSTNAME {
+        return Over::Hosts;
+    }
+    // Every key that a pod asks about has a column, so the default is never taken.
+    Over::Label(space.column(key).unwrap_or_default())
+}
+
 /// How often a class of pods was held against a group on this thread: what finding out who counts where grows with.
 #[cfg(test)]
 pub(in crate::scheduling) mod matches {
@@ -287,12 +295,4 @@ pub(in crate::scheduling) mod matches {
     pub(in crate::scheduling) fn take() -> usize {
         MATCHES.take()
     }
-}
-
-fn over(space: &Space, key: &str) -> Over {
-    if key == HOSTNAME {
-        return Over::Hosts;
-    }
-    // Every key that a pod asks about has a column, so the default is never taken.
-    Over::Label(space.column(key).unwrap_or_default())
 }

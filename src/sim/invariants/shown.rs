@@ -107,10 +107,9 @@ impl Shown {
         } else if request.method == Method::PATCH
             && request.path.ends_with("/status")
             && target.plural == "nodeclaims"
+            && let Some(key) = chosen(request, target.name.as_deref(), truth)
         {
-            if let Some(key) = chosen(request, target.name.as_deref(), truth) {
-                self.judge_choice(entry, &key, book, truth, found);
-            }
+            self.judge_choice(entry, &key, book, truth, found);
         }
     }
 

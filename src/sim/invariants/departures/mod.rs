@@ -54,13 +54,11 @@ pub(super) struct Departures {
 impl Check for Departures {
     fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
         for name in &book.changed.nodes {
-            match stored(truth, "", "nodes", "", name) {
-                None => drop(self.tainted.remove(name)),
-                Some(node) if is_tainted(&node) => {
-                    self.tainted.entry(name.clone()).or_insert(entry.at);
-                }
-                Some(_) if book.meddled.contains_key(&format!("nodes/{name}")) => {}
-                Some(_) => drop(self.tainted.remove(name)),
+            let node = stored(truth, "", "nodes", "", name);
+            if node.as_ref().is_some_and(is_tainted) {
+                self.tainted.entry(name.clone()).or_insert(entry.at);
+            } else if node.is_none() || !book.meddled.contains_key(&format!("nodes/{name}")) {
+                self.tainted.remove(name);
             }
         }
         if let (What::Answer(answer), Some(sent)) = (&entry.what, &book.answered)
