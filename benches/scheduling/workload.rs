@@ -226,7 +226,9 @@ fn node(number: usize, kind: &InstanceType, daemons: &[Arc<Read>]) -> Node {
     ];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut used = Resources::new();
-    daemons.iter().for_each(|daemon| used.add(&daemon.requests));
+    for daemon in daemons {
+        used.add(&daemon.requests);
+    }
     let arrived = |daemon: &Arc<Read>| Arrived {
         of: daemon.clone(),
         requests: daemon.requests.clone(),
