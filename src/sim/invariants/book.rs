@@ -106,7 +106,7 @@ pub struct Book {
     pub nodes: BTreeSet<String>,
     /// What others touched, like `nodeclaims/a`, and when last.
     pub meddled: BTreeMap<String, Duration>,
-    /// How often others forced claims, by name.
+    /// How often others forced claims or deleted their Nodes, by name.
     forcings: BTreeMap<String, u64>,
     /// How often each fault struck, and when last.
     pub struck: BTreeMap<&'static str, (u64, Duration)>,
@@ -225,6 +225,10 @@ impl Book {
         if let Some((replica, skew)) = skew(detail).filter(|_| name == "k15-skew") {
             let most = self.skews.entry(replica).or_default();
             *most = skew.max(*most);
+        }
+        // A claim goes with its Node, whoever deleted that.
+        if let Some(claim) = detail.strip_prefix("nodes/").filter(|_| name == "k14-delete-node") {
+            *self.forcings.entry(claim.to_owned()).or_default() += 1;
         }
         let forces = matches!(name, "k14-strip-finalizer" | "k10-recreated");
         let Some(claim) = detail.strip_prefix("nodeclaims/").filter(|_| forces) else {
@@ -485,7 +489,8 @@ mod tests {
             }
         }
         stage.struck("k14-strip-finalizer", "nodeclaims/kept");
-        let losses = ["broken", "kept", "late", "odd", "unbought"].map(|name| (name.to_owned(), 1));
+        stage.struck("k14-delete-node", "nodes/wanted");
+        let losses = ["broken", "kept", "late", "odd", "unbought", "wanted"].map(|name| (name.to_owned(), 1));
         assert_eq!(stage.judge.losses(), losses.into());
     }
 

@@ -184,9 +184,7 @@ fn usual(calm: &Counts, outcome: &Outcome, deed: &Deed) -> u64 {
         "nodes" => done(outcome, (Verb::Delete, "instances"), its_own),
         // A pod whose name is given again, as those of a StatefulSet are, may have been on each of them.
         "pods" | "pods/eviction" => done(outcome, (Verb::Delete, "instances"), |_| true),
-        // A claim that is made for the same pods once more when the first is gone has its name, and may be given up as that.
-        "nodeclaims" => done(outcome, (Verb::Create, "nodeclaims"), its_own),
-        // So has its machine.
+        // So is the name of a claim that is made for the same pods once more when the first is gone.
         "instances" => 1 + done(outcome, (Verb::Delete, "nodeclaims"), its_own),
         _ => 0,
     };
@@ -336,16 +334,9 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_made_again_has_a_machine_again_and_may_be_given_up_again() {
+    fn a_claim_that_is_made_again_has_a_machine_again() {
         let gone = gone("nodeclaims", "a");
         let run = |times: u64| outcome(&[(gone.clone(), 1), (bought("a"), times)], 0);
-        assert_eq!(compare(&Counts::new(), &run(2)), []);
-        assert_eq!(compare(&Counts::new(), &run(3)).len(), 1);
-        let made = Deed {
-            verb: Verb::Create,
-            ..gone.clone()
-        };
-        let run = |times: u64| outcome(&[(made.clone(), 2), (gone.clone(), times)], 0);
         assert_eq!(compare(&Counts::new(), &run(2)), []);
         assert_eq!(compare(&Counts::new(), &run(3)).len(), 1);
     }
