@@ -3,7 +3,8 @@
 //! Claims that were opened with room for more than came become the cheapest type that holds what did (`roomy`). Pods that are
 //! left out at a spread are measured anew (`domains`), and may open claims with room for more in their turn. And with limits,
 //! a claim that grows into a dearer type may count less against a limit, and then a pod that was left out may have a place
-//! after all, and a claim that had to be a dear type may be a cheaper one. Where no limit was met, this last cannot be.
+//! after all, and a claim that had to be a dear type may be a cheaper one; and whoever could have no claim of its own may
+//! join one that another had opened later. Where no limit was met, this last cannot be.
 
 use super::super::Budget;
 use super::super::bits;
@@ -22,9 +23,13 @@ impl Run<'_, '_> {
             if self.opens_roomy() {
                 self.cheapen();
             }
+            self.freed |= self.met_limit.get() && !rest.classes.is_empty();
             while std::mem::take(&mut self.freed) {
+                let before = self.placed.len();
                 self.retry(rest, budget, |_| true);
                 self.cheapen();
+                // Each time there is somebody less, so there is an end.
+                self.freed |= self.placed.len() > before && !rest.classes.is_empty();
             }
             if !self.let_in(rest, budget) {
                 return;

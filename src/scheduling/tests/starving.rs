@@ -408,3 +408,41 @@ fn a_claim_takes_no_types_away_that_another_must_have_to_choose_from() {
         assert_eq!(claim.requirements.min_values().get(INSTANCE_TYPE), Some(&1));
     }
 }
+
+/// The second pod could have a claim of its own only as the large type, which would leave the first claim nothing on demand;
+/// the third, which is not as free as it is to go anywhere, opens one that has room for both.
+#[test]
+fn whoever_could_have_no_claim_of_its_own_joins_one_that_another_opened_later() {
+    let sold = |zone: &str, capacity_type, dollars| Offering {
+        zone: zone.to_owned(),
+        capacity_type,
+        price: Price::from_usd(dollars),
+        availability: Availability::Available,
+    };
+    let mut large = kind("large", 2);
+    large.offerings = vec![
+        sold("z2", CapacityType::OnDemand, 0.21),
+        sold("z1", CapacityType::Spot, 0.01),
+    ];
+    let mut small = kind("small", 1);
+    small.offerings = vec![sold("z2", CapacityType::Spot, 0.01)];
+    let two = Requirement {
+        key: CAPACITY_TYPE.to_owned(),
+        operator: "Exists".to_owned(),
+        values: None,
+        min_values: Some(2),
+    };
+    let mut pool = cluster().pools.remove(0);
+    pool.types = Arc::new(vec![large, small]);
+    pool.limits = Some(Resources::new().with(CPU, 3000));
+    pool.requirements = pool
+        .requirements
+        .and(&Requirements::from_api(std::slice::from_ref(&two)).unwrap());
+    let wishes: [Wish; 3] = [
+        (900, Some("z2"), None),
+        (300, None, None),
+        (300, Some("z2"), None),
+    ];
+    let solved = solve_for(&pool, &wishes, MinValuesPolicy::Strict);
+    assert!(solved.all_placed(), "{:?}", solved.words());
+}

@@ -227,7 +227,10 @@ impl Book {
             *most = skew.max(*most);
         }
         // A claim goes with its Node, whoever deleted that.
-        if let Some(claim) = detail.strip_prefix("nodes/").filter(|_| name == "k14-delete-node") {
+        if let Some(claim) = detail
+            .strip_prefix("nodes/")
+            .filter(|_| name == "k14-delete-node")
+        {
             *self.forcings.entry(claim.to_owned()).or_default() += 1;
         }
         let forces = matches!(name, "k14-strip-finalizer" | "k10-recreated");
