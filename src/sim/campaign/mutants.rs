@@ -68,7 +68,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::IgnoredRetryAfter, "S15", 6),
     at(Mutant::LimitsUnread, "S4", 24),
     at(Mutant::AnyAddress, "S17", 6),
-    at(Mutant::TakenAsOrdered, "S21", 31),
+    at(Mutant::TakenAsOrdered, "S21", 19),
     at(Mutant::ClusterBlind, "S2", 0),
     at(Mutant::RepeatedWrites, "S14", 0),
     at(Mutant::RestlessTimes, "S13", 0),
@@ -81,7 +81,10 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::RawDeletes, "S6", 16),
     at(Mutant::WishesUnread, "S7", 16),
     at(Mutant::PodsUnseen, "S9", 16),
-    at(Mutant::VolumesUnseen, "S9", 165),
+    Hunt {
+        seed: 161,
+        ..with(Mutant::VolumesUnseen, "S9", "a-volume-that-stays-attached")
+    },
     at(Mutant::EndlessHolds, "L8", 160),
     at(Mutant::Forgetful, "S11", 89),
     at(Mutant::Diarist, "L4", 16),
@@ -101,7 +104,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::Hushed, "S22", 161),
     at(Mutant::BreakersUnread, "S4", 40),
     at(Mutant::Contagious, "S3", 16),
-    at(Mutant::Hasty, "S7", 16),
+    at(Mutant::Hasty, "S7", 18),
     at(Mutant::Belated, "L5", 161),
     at(Mutant::Unforgiving, "L8", 160),
 ];
