@@ -34,6 +34,9 @@ const PODS_PACED: usize = 500;
 /// it is one of the two smallest sizes, and growth from one to the next reaches that.
 const COMPANY: usize = 4;
 
+/// With so many sizes of pods there is one for nearly every rest of a machine.
+const SIZES_MANY: usize = 16;
+
 /// The policies that are tried, in this order, each by the next hand that is free. When time runs out, the passes made so
 /// far count, and if none was, as far as they came.
 fn policies(snapshot: &Snapshot) -> Vec<Policy> {
@@ -86,9 +89,17 @@ fn is_needless(problem: &Problem<'_>, policy: Policy) -> bool {
             problem.classes.iter().all(|class| class.keeps.is_empty())
         }
         Opening::Roomy(Filling::Alike) => lacks_company(problem),
-        Opening::Roomy(Filling::Everybody) => is_alone(problem),
+        Opening::Roomy(Filling::Everybody) => is_alone(problem) || is_motley(problem),
         Opening::Cheapest | Opening::First | Opening::Last => false,
     }
+}
+
+/// Whether there are many pods of many sizes, few of them alike: what one leaves of a machine another fills, so claims grow
+/// without room that was made for them, while a pass that makes it takes as long as all others.
+fn is_motley(problem: &Problem<'_>) -> bool {
+    let pods = problem.snapshot.pending.members.len();
+    let sizes: BTreeSet<usize> = problem.classes.iter().map(|class| class.size).collect();
+    pods >= PODS_PACED && sizes.len() >= SIZES_MANY && pods < COMPANY * problem.classes.len()
 }
 
 /// Whether pods have hardly anybody of their class to fill a claim with. Where nobody has, claims are opened as the cheapest
