@@ -106,7 +106,6 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::Contagious, "S3", 16),
     at(Mutant::Hasty, "S7", 18),
     at(Mutant::Belated, "L5", 161),
-    at(Mutant::Unforgiving, "L8", 160),
 ];
 
 impl Hunt {

@@ -116,8 +116,6 @@ pub enum Mutant {
     Hasty,
     /// Preemptions are seen late.
     Belated,
-    /// What is withheld is believed to stay so.
-    Unforgiving,
 }
 
 /// There is no such mutant.
@@ -127,7 +125,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 46] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -174,7 +172,6 @@ impl Mutant {
         Self::Contagious,
         Self::Hasty,
         Self::Belated,
-        Self::Unforgiving,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -231,7 +228,6 @@ impl Mutant {
             Self::Contagious => "contagious",
             Self::Hasty => "hasty",
             Self::Belated => "belated",
-            Self::Unforgiving => "unforgiving",
         }
     }
 
@@ -299,9 +295,6 @@ impl Mutant {
             Self::Contagious => "makes a pod of another node leave with each that it evicts",
             Self::Hasty => "never asks again who is on a node once nobody was",
             Self::Belated => "sees that a machine was taken back three minutes after it was told so",
-            Self::Unforgiving => {
-                "remembers what is withheld until the end of time, whatever it has written down"
-            }
         }
     }
 
@@ -341,7 +334,6 @@ impl Mutant {
             Self::Hushed => edges.kube = leaving::hushed(edges.kube),
             Self::Contagious => edges.kube = staying::contagious(edges.kube),
             Self::Hasty => edges.kube = staying::hasty(edges.kube),
-            Self::Unforgiving => edges.kube = staying::unforgiving(edges.kube),
             Self::Whispering => edges.ibm.cloud = orders::whispering(edges.ibm.cloud),
             Self::CarelessEvictions => edges.kube = leaving::with_careless_evictions(edges.kube),
             Self::LateTaints => edges.kube = tainting::with_late_taints(edges.kube, edges.clock.clone()),

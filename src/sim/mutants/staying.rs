@@ -10,7 +10,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::hearsay::{changed, through};
+use super::hearsay::through;
 
 /// With each pod that is evicted, one of another node is.
 pub(super) fn contagious(inner: Client) -> Client {
@@ -97,33 +97,6 @@ pub(super) fn hasty(inner: Client) -> Client {
     })
 }
 
-/// Whatever is withheld is read as withheld for a hundred years, and nothing more is heard of it.
-pub(super) fn unforgiving(inner: Client) -> Client {
-    through(inner, |inner, request| async move {
-        let query = request.uri().query().unwrap_or_default();
-        if !request.uri().path().contains("/unavailableofferings") {
-            return inner.send(request).await.map_err(BoxError::from);
-        }
-        if query.contains("watch=") {
-            std::future::pending::<()>().await;
-        }
-        let (head, body) = inner.send(request).await?.into_parts();
-        let body = changed(&body.collect_bytes().await?, |read| {
-            lengthen(read);
-            for hold in read["items"].as_array_mut().into_iter().flatten() {
-                lengthen(hold);
-            }
-        });
-        Ok(Response::from_parts(head, Body::from(body)))
-    })
-}
-
-fn lengthen(hold: &mut Value) {
-    if let Some(until) = hold.pointer_mut("/spec/until").filter(|it| it.is_string()) {
-        *until = json!("2126-01-01T00:00:00Z");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
@@ -183,15 +156,5 @@ mod tests {
         add("e", "a");
         add("f", "b");
         assert_eq!((count("a").await, count("b").await), (0, 2));
-    }
-
-    #[test]
-    fn what_is_withheld_is_withheld_for_a_hundred_years() {
-        let mut hold = json!({"spec": {"until": "2026-11-16T10:03:00Z"}});
-        lengthen(&mut hold);
-        assert_eq!(hold["spec"]["until"], "2126-01-01T00:00:00Z");
-        let mut status = json!({"kind": "Status"});
-        lengthen(&mut status);
-        assert_eq!(status, json!({"kind": "Status"}));
     }
 }
