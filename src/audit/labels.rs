@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::meaning::{allows, telling_states};
-use crate::api::names::{CAPACITY_TYPE, HOSTNAME, ZONE, current_label};
+use crate::api::names::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, REGISTERED, ZONE, current_label};
 use crate::model::pod::NODE_NAME;
 use crate::model::{InstanceType, Node, Offering, Pool, Requirements, Values};
 use crate::scheduling::NewClaim;
+
+/// Labels that a new node gets before pods arrive.
+pub(super) const GIVEN: [&str; 2] = [REGISTERED, INITIALIZED];
 
 /// The labels of a place.
 pub(super) enum Labels<'a> {
@@ -126,11 +129,11 @@ fn sold(claim: &NewClaim, pool: &Pool, key: &str) -> BTreeSet<Option<String>> {
     all.into_iter().map(|value| Some(value.to_owned())).collect()
 }
 
-/// A label that the type does not have is absent, unless the pool gives it to all its nodes: what a pod asks for makes
-/// nobody write it.
+/// A label that the type does not have is absent, unless the pool gives it to all its nodes, or every new node gets it: what
+/// a pod asks for makes nobody write it.
 fn planned(claim: &NewClaim, pool: &Pool, key: &str, asked: Option<&Values>) -> BTreeSet<Option<String>> {
     let claimed = claim.requirements.get(key);
-    let given = pool.requirements.get(key).is_some();
+    let given = pool.requirements.get(key).is_some() || GIVEN.contains(&key);
     let kinds: BTreeSet<Option<&Values>> = options(claim, pool)
         .map(|kind| kind.requirements.get(key))
         .collect();

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::labels::{Labels, options};
+use super::labels::{GIVEN, Labels, options};
 use super::meaning::repelled;
 use super::{Finding, Rule, finding};
-use crate::api::names::{INITIALIZED, REGISTERED};
 use crate::model::{HostPort, Node, Pod, Pool, Snapshot, Standing, Taint};
 use crate::resources::Resources;
 use crate::scheduling::{NewClaim, Plan};
@@ -106,9 +105,6 @@ fn of_claim<'a>(snapshot: &'a Snapshot, name: String, claim: &'a NewClaim, pool:
         volumes: BTreeMap::new(),
     }
 }
-
-/// Labels that a new node gets before pods arrive.
-const GIVEN: [&str; 2] = [REGISTERED, INITIALIZED];
 
 /// The daemons that will run at a place, whatever they ask of labels that are `given` to it.
 fn daemons<'a>(
