@@ -140,7 +140,8 @@ impl<'a> Census<'a> {
         let positions = &self.positions[key];
         match positions[at] {
             At::Nowhere => Some(0),
-            At::Open => None,
+            // Wherever it comes up, nobody is there.
+            At::Open => there.iter().all(|there| *there == 0).then_some(0),
             At::Value(value) => {
                 let mut sum = 0;
                 for (position, there) in positions.iter().zip(there) {

@@ -133,10 +133,15 @@ fn nobody_is_certain_to_be_far_from_or_near_to_whom_launch_may_put_anywhere() {
         let rules: Vec<Rule> = found.iter().filter(of_second).map(|found| found.rule).collect();
         assert_eq!(rules, [rule], "{found:?}");
     }
-    let mut open = snapshot(&[("p", towards("podAntiAffinity", ZONE, "a", "a"))]);
+    let apart = towards("podAntiAffinity", ZONE, "a", "a");
+    let two = snapshot(&[("p", apart.clone()), ("q", apart.clone())]);
+    let mut made = legal(&two);
+    made.claims[0].requirements = two.pools[0].requirements.clone();
+    assert_eq!(broken(&two, &made), [Rule::Far].into());
+    let mut open = snapshot(&[("p", apart)]);
     let mut made = legal(&open);
     made.claims[0].requirements = open.pools[0].requirements.clone();
-    assert_eq!(broken(&open, &made), [Rule::Far].into());
+    assert_eq!(broken(&open, &made), BTreeSet::new(), "nobody else is anywhere");
     open.pending = pods(&[("p", towards("podAffinity", ZONE, "a", "a"))]);
     assert_eq!(broken(&open, &made), [Rule::Near].into());
 }

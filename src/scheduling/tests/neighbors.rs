@@ -323,3 +323,16 @@ fn empty_affinities_ask_for_nothing() {
     let empty = json!({"affinity": {"podAffinity": {}, "podAntiAffinity": {}, "nodeAffinity": {}}});
     assert!(cluster().with([pod_with("p", "1", &empty)]).solve().all_placed());
 }
+
+#[test]
+fn a_pod_may_be_in_any_zone_where_whoever_would_avoid_it_has_no_place_at_all() {
+    let free = labelled(
+        pod_with("free", "100m", &node_in(ZONES, &["z2", "z3"])),
+        &app("b"),
+    );
+    let mut fields = neighbor("podAntiAffinity", ZONES, &app("b"));
+    fields["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "nobody-made-it"}}]);
+    let shy = labelled(pod_with("shy", "100m", &fields), &app("a"));
+    let solved = cluster().with([free, shy]).solve();
+    assert_eq!(solved.places().into_keys().collect::<Vec<_>>(), ["new-0"]);
+}
