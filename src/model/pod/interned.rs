@@ -1,14 +1,13 @@
 //! Classes of pods, kept up one pod at a time: a watch puts each pod into its class, and a class goes with its last pod.
 //!
-//! Of a class only its first pod is kept, without what no decision looks at (commands, environments, images, mounts), so
-//! twenty thousand pods of one Deployment take the room of one.
+//! Of a class nothing is kept but what decisions see of its pods, so twenty thousand pods of one Deployment take the room of
+//! one. The objects themselves, with their commands, environments and mounts, are not kept.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod as ApiPod, PodSpec, PodStatus};
-use kube::api::ObjectMeta;
+use k8s_openapi::api::core::v1::Pod as ApiPod;
 
-use super::classes::{alike, hash};
+use super::classes::hash;
 use super::{InvalidPod, Pod, Reading};
 
 /// A class, by a number that is never used twice.
@@ -26,7 +25,6 @@ pub struct Interned {
 #[derive(Debug)]
 struct Class {
     hash: u64,
-    first: ApiPod,
     read: Result<Pod, InvalidPod>,
     pods: usize,
 }
@@ -35,11 +33,12 @@ impl Interned {
     /// Counts a pod to its class, which is made if there is none.
     pub fn enter(&mut self, pod: &ApiPod) -> ClassId {
         let hash = hash(pod);
+        let read = Pod::read(pod, Reading::Plain);
         let known = self.by_hash.entry(hash).or_default();
         let classes = &mut self.classes;
         let same = known
             .iter()
-            .find(|id| classes.get(id).is_some_and(|class| alike(&class.first, pod)));
+            .find(|id| classes.get(id).is_some_and(|class| class.read == read));
         if let Some(id) = same.copied() {
             if let Some(class) = classes.get_mut(&id) {
                 class.pods += 1;
@@ -49,13 +48,7 @@ impl Interned {
         let id = ClassId(self.next);
         self.next += 1;
         known.push(id);
-        let class = Class {
-            hash,
-            first: bare(pod),
-            read: Pod::read(pod, Reading::Plain),
-            pods: 1,
-        };
-        classes.insert(id, class);
+        classes.insert(id, Class { hash, read, pods: 1 });
         id
     }
 
@@ -94,69 +87,6 @@ impl Interned {
     }
 }
 
-/// A pod without what classes do not differ in.
-fn bare(pod: &ApiPod) -> ApiPod {
-    ApiPod {
-        metadata: ObjectMeta {
-            name: pod.metadata.name.clone(),
-            namespace: pod.metadata.namespace.clone(),
-            labels: pod.metadata.labels.clone(),
-            ..ObjectMeta::default()
-        },
-        spec: pod.spec.as_ref().map(bare_spec),
-        status: pod.status.as_ref().map(bare_status),
-    }
-}
-
-fn bare_spec(spec: &PodSpec) -> PodSpec {
-    let container = |container: &Container| Container {
-        name: container.name.clone(),
-        resources: container.resources.clone(),
-        ports: container.ports.clone(),
-        restart_policy: container.restart_policy.clone(),
-        ..Container::default()
-    };
-    let claims = |volume: &&k8s_openapi::api::core::v1::Volume| {
-        volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
-    };
-    let volumes = spec.volumes.as_ref();
-    PodSpec {
-        priority: spec.priority,
-        node_selector: spec.node_selector.clone(),
-        affinity: spec.affinity.clone(),
-        tolerations: spec.tolerations.clone(),
-        topology_spread_constraints: spec.topology_spread_constraints.clone(),
-        overhead: spec.overhead.clone(),
-        resources: spec.resources.clone(),
-        resource_claims: spec.resource_claims.clone(),
-        containers: spec.containers.iter().map(container).collect(),
-        init_containers: spec
-            .init_containers
-            .as_ref()
-            .map(|all| all.iter().map(container).collect()),
-        volumes: volumes.map(|all| all.iter().filter(claims).cloned().collect()),
-        ..PodSpec::default()
-    }
-}
-
-fn bare_status(status: &PodStatus) -> PodStatus {
-    let held = |all: &Option<Vec<ContainerStatus>>| {
-        all.as_ref().map(|all| {
-            let held = |status: &ContainerStatus| ContainerStatus {
-                name: status.name.clone(),
-                allocated_resources: status.allocated_resources.clone(),
-                ..ContainerStatus::default()
-            };
-            all.iter().map(held).collect()
-        })
-    };
-    PodStatus {
-        container_statuses: held(&status.container_statuses),
-        init_container_statuses: held(&status.init_container_statuses),
-        ..PodStatus::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -181,10 +111,6 @@ mod tests {
         assert_eq!(classes.enter(&pod("b", "1")), first);
         assert_ne!(classes.enter(&pod("c", "2")), first);
         assert_eq!(classes.len(), 2);
-        assert_eq!(
-            classes.classes[&first].first.spec.as_ref().unwrap().containers[0].env,
-            None
-        );
     }
 
     #[test]
