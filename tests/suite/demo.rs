@@ -171,11 +171,19 @@ fn wrong_arguments_are_bad_input() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let theirs = folder.file("theirs", "somebody's own\n");
-    let table: [(&[&str], &str); 8] = [
+    let elsewhere = folder.file(
+        "x.yaml",
+        "name: x\nabout: y\nsteps:\n  - drain: {profile: bxf-4x16, zone: us-south-1}\n",
+    );
+    let table: [(&[&str], &str); 9] = [
         (&["--listen", &taken], "--listen: cannot listen on 127.0.0.1:"),
         (
             &["--cloud-listen", &taken],
             "--cloud-listen: cannot listen on 127.0.0.1:",
+        ),
+        (
+            &["--script", &elsewhere, "--region", "eu-de"],
+            ":4: steps[0].drain.zone: \"us-south-1\" is no zone of eu-de",
         ),
         (
             &["--listen", "0.0.0.0:0"],

@@ -17,6 +17,7 @@ mod configuration;
 mod document;
 mod expectation;
 mod judge;
+mod known;
 mod parse;
 pub mod picture;
 mod placeholders;
