@@ -4,6 +4,7 @@
 //! else, paced by the wall clock. *Outside*, a normal runtime has the sockets and the signals. Requests cross on a
 //! [`bridge`](super::bridge). When this returns, for whatever reason, both are gone.
 
+use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,11 +82,11 @@ impl Doors {
         let went_on = signals::continuation().context("listening for signals")?;
         let kube = serve::listen(show.listen)
             .await
-            .map_err(|error| unusable("--listen", &error))?;
+            .map_err(|error| unusable("--listen", error))?;
         let (cloud_router, cloud_inside) = bridge::bridge();
         let cloud = Server::bind_router(cloud_router, show.cloud_listen)
             .await
-            .map_err(|error| unusable("--cloud-listen", &error))?;
+            .map_err(|error| unusable("--cloud-listen", error))?;
         let (kube_router, kube_inside) = bridge::bridge();
         Ok(Self {
             kube,
@@ -98,14 +99,8 @@ impl Doors {
     }
 }
 
-fn unusable(flag: &str, error: &dyn std::error::Error) -> anyhow::Error {
-    let cause = error.source().map(|cause| format!(": {cause}"));
-    let text = error.to_string();
-    // One of the two errors names its cause itself.
-    let cause = cause
-        .filter(|cause| !text.contains(cause.as_str()))
-        .unwrap_or_default();
-    BadInput::new(format!("{flag}: {text}{cause}"))
+fn unusable(flag: &str, error: impl Error + Send + Sync + 'static) -> anyhow::Error {
+    BadInput::new(format!("{flag}: {:#}", anyhow::Error::new(error)))
         .hint("choose a port of 127.0.0.1 or [::1] that is free; port 0 takes any")
         .into()
 }
@@ -179,7 +174,8 @@ fn admit(cluster: &Cluster, doors: Doors, outside: &Handle, stop: &CancellationT
     let (server, told) = (cluster.server.clone(), stop.clone());
     let kube = outside.spawn(async move {
         if let Err(error) = serve::serve_through(&server, doors.kube_router, doors.kube, told).await {
-            output::talk(format_args!("the Kubernetes API cannot be reached: {error}"));
+            let error = anyhow::Error::new(error);
+            output::talk(format_args!("the Kubernetes API cannot be reached: {error:#}"));
         }
     });
     [kube, outside.spawn(doors.cloud.run(stop.clone()))]
