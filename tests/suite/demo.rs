@@ -220,6 +220,32 @@ fn wrong_arguments_are_bad_input() {
     assert_eq!(folder.left(), [] as [&str; 0]);
 }
 
+#[test]
+fn a_runtime_folder_that_cannot_be_used_is_said_with_what_helps() {
+    let folder = Folder::new("runtime");
+    let file = PathBuf::from(folder.file("runtime", "a file"));
+    let said = ended(&demo(&file, &["--no-story"]).output().unwrap(), 2);
+    assert!(
+        said.contains("error: writing to ") && said.contains("Not a directory"),
+        "{said}"
+    );
+    assert!(
+        said.contains("hint: --kubeconfig PATH names another") && said.contains("XDG_RUNTIME_DIR"),
+        "{said}"
+    );
+    let (kubeconfig, short) = (folder.0.join("kc"), folder.file("x.yaml", SHORT));
+    let script = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--script", &short];
+    let said = ended(&demo(&file, &script).output().unwrap(), 0);
+    assert!(
+        said.contains("other commands will need --endpoint http://127.0.0.1:"),
+        "{said}"
+    );
+}
+
+/// A story that is soon over.
+const SHORT: &str =
+    "name: x\nabout: y\nsteps:\n  - say: Hello.\n  - at: 1m\n    say: And?\n  - at: 2m\n    say: Over.\n";
+
 /// A demo that runs, and is ended with this.
 struct Running(Child);
 

@@ -43,6 +43,10 @@ const CURTAIN: Duration = Duration::from_secs(3);
 const YOURS: &str = "The stage is yours, with its NodePools: `kubectl create deployment web --image nginx --replicas 3`, and machines \
                      come. Ctrl-C ends the demo.";
 
+/// What helps where there is no place for what the demo and other commands know of each other.
+const ELSEWHERE: &str = "--kubeconfig PATH names another place for the kubeconfig, and XDG_RUNTIME_DIR in the environment another \
+                         folder for everything";
+
 /// Plays the show to its end, or until the user ends it.
 pub(super) fn perform(show: Show) -> anyhow::Result<()> {
     let outside = Builder::new_multi_thread()
@@ -289,7 +293,9 @@ impl Addresses {
             // Whoever reads it may be in another folder.
             (std::path::absolute(path).unwrap_or_else(|_| path.clone()), None)
         } else {
-            let path = make_folder()?.join(format!("demo-{}.kubeconfig", std::process::id()));
+            let folder =
+                make_folder().map_err(|error| BadInput::new(format!("{error:#}")).hint(ELSEWHERE))?;
+            let path = folder.join(format!("demo-{}.kubeconfig", std::process::id()));
             (path.clone(), Some(Temporary(path)))
         };
         Ok(Self {
@@ -301,7 +307,11 @@ impl Addresses {
     }
 
     fn write_kubeconfig(&self, server: &ApiServer) -> Result<(), BadInput> {
-        kubeconfig::write("demo", &self.kubeconfig, &serve::kubeconfig(server, &self.kube))
+        let written = kubeconfig::write("demo", &self.kubeconfig, &serve::kubeconfig(server, &self.kube));
+        written.map_err(|problem| match self.temporary {
+            Some(_) => problem.hint(ELSEWHERE),
+            None => problem,
+        })
     }
 
     /// Says how to look at the stage and meddle.
