@@ -370,17 +370,19 @@ fn a_closed_terminal_leaves_nothing_and_neither_does_whoever_stops_it() {
 }
 
 #[test]
-fn a_script_that_is_interrupted_says_so() {
-    let folder = Folder::new("interrupted");
-    let long = folder.file(
-        "x.yaml",
-        "name: x\nabout: y\nsteps:\n  - at: 9000h\n    say: At last.\n",
-    );
-    let (mut running, _, mut rest) = Running::start(demo(&folder.0, &["--script", &long]), "--endpoint");
-    running.interrupt();
-    let mut goodbye = String::new();
-    rest.read_to_string(&mut goodbye).unwrap();
-    assert_eq!(running.0.wait().unwrap().code(), Some(130), "{goodbye}");
-    assert!(goodbye.contains("interrupted before the end"), "{goodbye}");
-    assert_eq!(folder.left(), [] as [&str; 0]);
+fn a_script_that_is_interrupted_says_so_and_by_what() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = Folder::new(&format!("interrupted{signal}"));
+        let long = folder.file(
+            "x.yaml",
+            "name: x\nabout: y\nsteps:\n  - at: 9000h\n    say: At last.\n",
+        );
+        let (mut running, _, mut rest) = Running::start(demo(&folder.0, &["--script", &long]), "--endpoint");
+        running.send(signal);
+        let mut goodbye = String::new();
+        rest.read_to_string(&mut goodbye).unwrap();
+        assert_eq!(running.0.wait().unwrap().code(), Some(code), "{goodbye}");
+        assert!(goodbye.contains("interrupted before the end"), "{goodbye}");
+        assert_eq!(folder.left(), [] as [&str; 0]);
+    }
 }

@@ -7,14 +7,15 @@
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::SignalKind;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -77,12 +78,14 @@ struct Doors {
     cloud_inside: Inside,
     /// Set when the process was stopped and goes on.
     went_on: Arc<AtomicBool>,
+    /// The signal by which the user has ended the demo.
+    ended_by: Arc<OnceLock<i32>>,
 }
 
 impl Doors {
     /// Takes the ports, and listens for signals from then on.
     async fn open(show: &Show, stop: &CancellationToken) -> anyhow::Result<Self> {
-        stop_on_signal(stop)?;
+        let ended_by = stop_on_signal(stop)?;
         let went_on = signals::continuation().context("listening for signals")?;
         let kube = serve::listen(show.listen)
             .await
@@ -99,6 +102,7 @@ impl Doors {
             cloud,
             cloud_inside,
             went_on,
+            ended_by,
         })
     }
 }
@@ -136,7 +140,7 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     let cluster = cluster(&show);
     let addresses = Addresses::of(&show, &doors)?;
     addresses.write_kubeconfig(&cluster.server)?;
-    let went_on = doors.went_on.clone();
+    let (went_on, ended_by) = (doors.went_on.clone(), doors.ended_by.clone());
     let served = admit(&cluster, doors, outside, stop);
     let region = &show.scenario.region;
     let stage = stage::open(&cluster, region, show.seed, &product())
@@ -155,9 +159,9 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     };
     let outcome = tokio::select! {
         biased;
-        () = stop.cancelled() => Ended::Early,
+        () = stop.cancelled() => Ended::Early(ended_by.get().copied()),
         played = story(&show, &stage.hands, &mut house) => Ended::Played(played),
-        () = time_passes(&show, &cluster.clock, outside) => Ended::Early,
+        () = time_passes(&show, &cluster.clock, outside) => Ended::Early(None),
     };
     house.screen.end()?;
     if let (Some(path), Ended::Played(Ok(()))) = (&show.picture, &outcome) {
@@ -243,8 +247,8 @@ async fn time_passes(show: &Show, clock: &Clock, outside: &Handle) {
 
 /// How a performance ended.
 enum Ended {
-    /// The user ended it.
-    Early,
+    /// The user ended it, by this signal.
+    Early(Option<i32>),
     /// The scenario was played, or failed.
     Played(Result<(), Failure>),
 }
@@ -256,8 +260,10 @@ impl Ended {
                 Err(anyhow::Error::new(failure)
                     .context(format!("the scenario {} failed", show.scenario.name)))
             }
-            (Self::Early, Afterwards::Over) => Err(Interrupted.into()),
-            (Self::Early, Afterwards::Open) => {
+            (Self::Early(signal), Afterwards::Over) => {
+                Err(Interrupted(signal.unwrap_or(SignalKind::interrupt().as_raw_value())).into())
+            }
+            (Self::Early(_), Afterwards::Open) => {
                 output::talk("the demo has ended; nothing is left running");
                 Ok(())
             }
