@@ -246,6 +246,32 @@ fn a_runtime_folder_that_cannot_be_used_is_said_with_what_helps() {
 const SHORT: &str =
     "name: x\nabout: y\nsteps:\n  - say: Hello.\n  - at: 1m\n    say: And?\n  - at: 2m\n    say: Over.\n";
 
+#[test]
+fn a_script_whose_reader_has_had_enough_comes_to_its_verdict_all_the_same() {
+    let folder = Folder::new("head");
+    let picture = folder.0.join("x.svg");
+    let play = |steps: &str| {
+        let script = folder.file("x.yaml", steps);
+        let mut command = demo(
+            &folder.0,
+            &["--script", &script, "--picture", picture.to_str().unwrap()],
+        );
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        child.wait_with_output().unwrap()
+    };
+    let unmet = format!("{SHORT}  - expect: {{within: 1m, nodes: 1 ready}}\n");
+    let said = ended(&play(&unmet), 1);
+    assert!(said.contains("error: the scenario x failed: step 4"), "{said}");
+    ended(&play(SHORT), 0);
+    assert!(fs::read_to_string(picture).unwrap().contains(">Over.<"));
+    assert_eq!(folder.left(), [] as [&str; 0]);
+}
+
 /// A demo that runs, and is ended with this.
 struct Running(Child);
 

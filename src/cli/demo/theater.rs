@@ -151,7 +151,7 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     let mut house = House {
         screen: match show.tempo {
             Tempo::Times(speed) => Screen::live(stop.clone(), speed, quoted(&addresses.kubeconfig), went_on),
-            Tempo::Unbounded => Screen::plain(stop.clone()),
+            Tempo::Unbounded => Screen::of_script(stop.clone()),
         },
         picture: Picture::new(&show.scenario.about),
         operator: stage.replica,
