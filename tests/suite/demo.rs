@@ -360,6 +360,37 @@ fn kubectl_and_cloud_work_while_it_runs_and_ctrl_c_leaves_nothing() {
 }
 
 #[test]
+fn whoever_meddles_with_the_story_has_the_stage() {
+    let folder = Folder::new("meddled");
+    // The story of 39 minutes takes 8 seconds or more, and without the pool no step of it is what it was.
+    let (mut running, said, mut rest) = Running::start(demo(&folder.0, &["--speed", "300"]), "--endpoint");
+    let kubeconfig = word(&said, "export KUBECONFIG=");
+    let delete = || {
+        let mut kubectl = Command::new("kubectl");
+        kubectl.args(["delete", "nodepool", "spot-first", "--wait=false"]);
+        kubectl.env("KUBECONFIG", kubeconfig).output().unwrap()
+    };
+    // It is applied after five simulated seconds.
+    let deleted = (0..50).any(|_| delete().status.success());
+    assert!(deleted, "{}", text(&delete().stderr));
+    let mut told = String::new();
+    let mut lines = BufReader::new(running.0.stdout.take().unwrap());
+    while !told.contains("The stage is yours") {
+        assert!(lines.read_line(&mut told).unwrap() > 0, "it ended: {told}");
+    }
+    assert!(told.contains("The story goes no further: "), "{told}");
+    assert!(
+        told.contains("> somebody applies NodePool spot-first, NodePool on-demand-fallback"),
+        "{told}"
+    );
+    running.interrupt();
+    let mut goodbye = String::new();
+    rest.read_to_string(&mut goodbye).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(0), "{goodbye}");
+    assert!(goodbye.contains("the demo has ended"), "{goodbye}");
+}
+
+#[test]
 fn the_kubeconfig_is_named_so_that_it_is_found_from_anywhere() {
     let folder = Folder::new("absolute");
     let mut command = demo(&folder.0, &["--no-story", "--kubeconfig", "my kc"]);

@@ -23,6 +23,7 @@ use super::bridge::{self, Inside};
 use super::pace;
 use super::screen::Screen;
 use super::show::{Afterwards, Show, Tempo};
+use super::story;
 use crate::cli::cloud::running::{Announcement, make_folder};
 use crate::cli::signals::stop_on_signal;
 use crate::cli::{BadInput, Interrupted, draft, kubeconfig, output};
@@ -31,7 +32,7 @@ use crate::sim::ibm::{self, Answers, Cloud, Server};
 use crate::sim::kube::identity::Keys;
 use crate::sim::kube::{ApiServer, Options, serve};
 use crate::sim::scenario::picture::Picture;
-use crate::sim::scenario::{Action, Audience, Failure, Hands, Line, Player, Scene, Step, Voice, stage};
+use crate::sim::scenario::{Audience, Failure, Line, Scene, Voice, stage};
 use crate::sim::signals;
 use crate::sim::world::cluster::{API_KEY, Cluster};
 use crate::sim::world::product::product;
@@ -39,11 +40,6 @@ use crate::sim::world::replica::Replica;
 
 /// How long the outside may take to end: what it has left to do is to close sockets.
 const CURTAIN: Duration = Duration::from_secs(3);
-
-/// What is said when everything is prepared for whoever watches.
-const YOURS: &str = "The stage is yours, with its NodePools: `kubectl create deployment web --image nginx --replicas 3`, and machines \
-                     come. Ctrl-C ends the demo.";
-
 /// What helps where there is no place for what the demo and other commands know of each other.
 const ELSEWHERE: &str = "--kubeconfig PATH names another place for the kubeconfig, and XDG_RUNTIME_DIR in the environment another \
                          folder for everything";
@@ -160,7 +156,7 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     let outcome = tokio::select! {
         biased;
         () = stop.cancelled() => Ended::Early(ended_by.get().copied()),
-        played = story(&show, &stage.hands, &mut house) => Ended::Played(played),
+        played = story::tell(&show, &stage.hands, &mut house) => Ended::Played(played),
         () = time_passes(&show, &cluster.clock, outside) => Ended::Early(None),
     };
     house.screen.end()?;
@@ -218,24 +214,6 @@ impl Audience for House {
         self.picture.see(at, scene);
         self.screen.see(at, scene);
     }
-}
-
-async fn story(show: &Show, hands: &Hands, house: &mut House) -> Result<(), Failure> {
-    let mut player = Player::new(hands, house);
-    player.play(&show.scenario).await?;
-    if show.afterwards == Afterwards::Open {
-        if !show.encore.is_empty() {
-            let encore = Step {
-                at: show.scenario.lasts,
-                line: 0,
-                action: Action::Apply(show.encore.clone()),
-            };
-            player.take(show.scenario.steps.len() + 1, &encore).await?;
-        }
-        player.narrate(YOURS);
-        player.watch().await?;
-    }
-    Ok(())
 }
 
 async fn time_passes(show: &Show, clock: &Clock, outside: &Handle) {

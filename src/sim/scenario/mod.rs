@@ -35,7 +35,7 @@ pub use expectation::{
 };
 pub use judge::Verdict;
 pub use parse::LoadError;
-pub use player::{Audience, Failure, Hands, Line, Player, Voice, play};
+pub use player::{Audience, Failure, Hands, Line, Player, Reason, Voice, play};
 pub use scene::Scene;
 
 /// A story: what is there from the start, what happens, and what is expected.
