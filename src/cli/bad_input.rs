@@ -38,12 +38,12 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// What shells report for a program that SIGINT ended: 128 and the number of the signal.
-const INTERRUPTED: u8 = 130;
+/// What shells report for a program that a signal ended: this and the number of the signal.
+const ENDED_BY: i32 = 128;
 
-/// The user ended a command before it was done.
+/// The user ended a command before it was done, by the signal of this number.
 #[derive(Debug)]
-pub struct Interrupted;
+pub struct Interrupted(pub i32);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,9 +58,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    if error.is::<Interrupted>() {
+    if let Some(Interrupted(signal)) = error.downcast_ref() {
         output::talk(error);
-        return ExitCode::from(INTERRUPTED);
+        return ExitCode::from(u8::try_from(ENDED_BY + signal).unwrap_or(u8::MAX));
     }
     output::talk(format_args!("error: {error:#}"));
     let Some(bad_input) = error.downcast_ref::<BadInput>() else {

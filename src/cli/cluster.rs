@@ -73,9 +73,7 @@ mod serving {
     async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         let stop = CancellationToken::new();
         stop_on_signal(&stop)?;
-        let listener = serve::listen(args.listen)
-            .await
-            .map_err(|error| unusable_address(&error))?;
+        let listener = serve::listen(args.listen).await.map_err(unusable_address)?;
         let url = format!("https://{}", listener.local_addr()?);
         let server = ApiServer::new(Options {
             clock: Clock::system(),
@@ -103,13 +101,14 @@ mod serving {
         Ok(())
     }
 
-    fn unusable_address(error: &ServeError) -> anyhow::Error {
+    fn unusable_address(error: ServeError) -> anyhow::Error {
         let hint = match error {
             ServeError::NotLoopback(_) => {
                 "listen on 127.0.0.1 or [::1]; nobody else may reach a test cluster"
             }
             _ => "choose another port, or 0 for any that is free",
         };
-        BadInput::new(format!("--listen: {error}")).hint(hint).into()
+        let problem = format!("--listen: {:#}", anyhow::Error::new(error));
+        BadInput::new(problem).hint(hint).into()
     }
 }

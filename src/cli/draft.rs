@@ -1,4 +1,5 @@
-//! Files that are written whole or not at all: into a draft beside them, which takes their place when it is done.
+//! Files that are written whole or not at all: into a draft beside them, which takes their place when it is done. Where a
+//! link leads to the file, that stays.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -10,10 +11,11 @@ pub(super) fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     if is_special(path) {
         return fs::write(path, text);
     }
-    let draft = draft_of(path);
+    let path = behind_links(path)?;
+    let draft = draft_of(&path);
     let written = begin(&draft, mode)
         .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| fs::rename(&draft, path));
+        .and_then(|()| fs::rename(&draft, &path));
     if written.is_err() {
         let _ = fs::remove_file(&draft);
     }
@@ -28,7 +30,7 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
     if is_special(path) {
         return OpenOptions::new().write(true).open(path).map(drop);
     }
-    let draft = draft_of(path);
+    let draft = draft_of(&behind_links(path)?);
     begin(&draft, 0o600)?;
     fs::remove_file(&draft)
 }
@@ -36,6 +38,18 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
 /// Whether it is a pipe or a device, whose place no file may take.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// Where the file itself is, or is to be: what is renamed onto a link would take the link's place.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    match (fs::canonicalize(path), fs::read_link(path)) {
+        // A link to what is not there yet.
+        (Err(error), Ok(target)) if error.kind() == io::ErrorKind::NotFound => {
+            behind_links(&path.parent().unwrap_or(Path::new("")).join(target))
+        }
+        (Err(error), Err(_)) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_owned()),
+        (found, _) => found,
+    }
 }
 
 fn begin(draft: &Path, mode: u32) -> io::Result<fs::File> {
@@ -54,6 +68,8 @@ fn draft_of(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -75,6 +91,34 @@ mod tests {
         );
         assert!(check(&folder).is_err(), "a folder");
         assert!(check(&folder.join("nosuch/x.svg")).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_stays_one_and_what_it_leads_to_is_written() {
+        let folder = std::env::temp_dir().join(format!("karpenter-ibm-links-{}", std::process::id()));
+        fs::create_dir_all(folder.join("elsewhere")).unwrap();
+        let there = folder.join("elsewhere/there.svg");
+        fs::write(&there, "old").unwrap();
+        let links = [
+            ("whole.svg", there.clone()),
+            ("relative.svg", "elsewhere/there.svg".into()),
+            ("of-a-link.svg", "whole.svg".into()),
+            ("to-nothing-yet.svg", "elsewhere/new.svg".into()),
+        ];
+        for (name, target) in links {
+            let link = folder.join(name);
+            symlink(&target, &link).unwrap();
+            check(&link).unwrap();
+            put(&link, name, 0o666).unwrap();
+            assert_eq!(fs::read_link(&link).unwrap(), target);
+            assert_eq!(fs::read_to_string(&link).unwrap(), name);
+        }
+        assert_eq!(fs::read_to_string(&there).unwrap(), "of-a-link.svg");
+        let circle = folder.join("circle.svg");
+        symlink("circle.svg", &circle).unwrap();
+        assert!(check(&circle).is_err());
+        assert!(put(&circle, "x", 0o666).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -171,11 +171,22 @@ fn wrong_arguments_are_bad_input() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let theirs = folder.file("theirs", "somebody's own\n");
-    let table: [(&[&str], &str); 8] = [
-        (&["--listen", &taken], "--listen: cannot listen on 127.0.0.1:"),
+    let elsewhere = folder.file(
+        "x.yaml",
+        "name: x\nabout: y\nsteps:\n  - drain: {profile: bxf-4x16, zone: us-south-1}\n",
+    );
+    let table: [(&[&str], &str); 9] = [
+        (
+            &["--listen", &taken],
+            &format!("--listen: cannot listen on {taken}: Address already in use"),
+        ),
         (
             &["--cloud-listen", &taken],
-            "--cloud-listen: cannot listen on 127.0.0.1:",
+            &format!("--cloud-listen: cannot listen on {taken}: Address already in use"),
+        ),
+        (
+            &["--script", &elsewhere, "--region", "eu-de"],
+            ":4: steps[0].drain.zone: \"us-south-1\" is no zone of eu-de",
         ),
         (
             &["--listen", "0.0.0.0:0"],
@@ -194,6 +205,8 @@ fn wrong_arguments_are_bad_input() {
         let output = demo(&folder.0, args).output().unwrap();
         let heard = ended(&output, 2);
         assert!(heard.contains(said), "{args:?}: {heard}");
+        let causes = heard.matches("already in use").count();
+        assert!(causes <= 1, "a cause is told once: {heard}");
     }
     let picture = folder.file("x.svg", "<svg/>");
     let unread = demo(
@@ -204,6 +217,58 @@ fn wrong_arguments_are_bad_input() {
     ended(&unread.unwrap(), 2);
     assert_eq!(fs::read_to_string(picture).unwrap(), "<svg/>");
     assert_eq!(fs::read_to_string(theirs).unwrap(), "somebody's own\n");
+    assert_eq!(folder.left(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_runtime_folder_that_cannot_be_used_is_said_with_what_helps() {
+    let folder = Folder::new("runtime");
+    let file = PathBuf::from(folder.file("runtime", "a file"));
+    let said = ended(&demo(&file, &["--no-story"]).output().unwrap(), 2);
+    assert!(
+        said.contains("error: writing to ") && said.contains("Not a directory"),
+        "{said}"
+    );
+    assert!(
+        said.contains("hint: --kubeconfig PATH names another") && said.contains("XDG_RUNTIME_DIR"),
+        "{said}"
+    );
+    let (kubeconfig, short) = (folder.0.join("kc"), folder.file("x.yaml", SHORT));
+    let script = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--script", &short];
+    let said = ended(&demo(&file, &script).output().unwrap(), 0);
+    assert!(
+        said.contains("other commands will need --endpoint http://127.0.0.1:"),
+        "{said}"
+    );
+}
+
+/// A story that is soon over.
+const SHORT: &str =
+    "name: x\nabout: y\nsteps:\n  - say: Hello.\n  - at: 1m\n    say: And?\n  - at: 2m\n    say: Over.\n";
+
+#[test]
+fn a_script_whose_reader_has_had_enough_comes_to_its_verdict_all_the_same() {
+    let folder = Folder::new("head");
+    let picture = folder.0.join("x.svg");
+    let play = |steps: &str| {
+        let script = folder.file("x.yaml", steps);
+        let mut command = demo(
+            &folder.0,
+            &["--script", &script, "--picture", picture.to_str().unwrap()],
+        );
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        child.wait_with_output().unwrap()
+    };
+    let unmet = format!("{SHORT}  - expect: {{within: 1m, nodes: 1 ready}}\n");
+    let said = ended(&play(&unmet), 1);
+    assert!(said.contains("error: the scenario x failed: step 4"), "{said}");
+    ended(&play(SHORT), 0);
+    assert!(fs::read_to_string(picture).unwrap().contains(">Over.<"));
     assert_eq!(folder.left(), [] as [&str; 0]);
 }
 
@@ -295,6 +360,37 @@ fn kubectl_and_cloud_work_while_it_runs_and_ctrl_c_leaves_nothing() {
 }
 
 #[test]
+fn whoever_meddles_with_the_story_has_the_stage() {
+    let folder = Folder::new("meddled");
+    // The story of 39 minutes takes 8 seconds or more, and without the pool no step of it is what it was.
+    let (mut running, said, mut rest) = Running::start(demo(&folder.0, &["--speed", "300"]), "--endpoint");
+    let kubeconfig = word(&said, "export KUBECONFIG=");
+    let delete = || {
+        let mut kubectl = Command::new("kubectl");
+        kubectl.args(["delete", "nodepool", "spot-first", "--wait=false"]);
+        kubectl.env("KUBECONFIG", kubeconfig).output().unwrap()
+    };
+    // It is applied after five simulated seconds.
+    let deleted = (0..50).any(|_| delete().status.success());
+    assert!(deleted, "{}", text(&delete().stderr));
+    let mut told = String::new();
+    let mut lines = BufReader::new(running.0.stdout.take().unwrap());
+    while !told.contains("The stage is yours") {
+        assert!(lines.read_line(&mut told).unwrap() > 0, "it ended: {told}");
+    }
+    assert!(told.contains("The story goes no further: "), "{told}");
+    assert!(
+        told.contains("> somebody applies NodePool spot-first, NodePool on-demand-fallback"),
+        "{told}"
+    );
+    running.interrupt();
+    let mut goodbye = String::new();
+    rest.read_to_string(&mut goodbye).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(0), "{goodbye}");
+    assert!(goodbye.contains("the demo has ended"), "{goodbye}");
+}
+
+#[test]
 fn the_kubeconfig_is_named_so_that_it_is_found_from_anywhere() {
     let folder = Folder::new("absolute");
     let mut command = demo(&folder.0, &["--no-story", "--kubeconfig", "my kc"]);
@@ -331,17 +427,19 @@ fn a_closed_terminal_leaves_nothing_and_neither_does_whoever_stops_it() {
 }
 
 #[test]
-fn a_script_that_is_interrupted_says_so() {
-    let folder = Folder::new("interrupted");
-    let long = folder.file(
-        "x.yaml",
-        "name: x\nabout: y\nsteps:\n  - at: 9000h\n    say: At last.\n",
-    );
-    let (mut running, _, mut rest) = Running::start(demo(&folder.0, &["--script", &long]), "--endpoint");
-    running.interrupt();
-    let mut goodbye = String::new();
-    rest.read_to_string(&mut goodbye).unwrap();
-    assert_eq!(running.0.wait().unwrap().code(), Some(130), "{goodbye}");
-    assert!(goodbye.contains("interrupted before the end"), "{goodbye}");
-    assert_eq!(folder.left(), [] as [&str; 0]);
+fn a_script_that_is_interrupted_says_so_and_by_what() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = Folder::new(&format!("interrupted{signal}"));
+        let long = folder.file(
+            "x.yaml",
+            "name: x\nabout: y\nsteps:\n  - at: 9000h\n    say: At last.\n",
+        );
+        let (mut running, _, mut rest) = Running::start(demo(&folder.0, &["--script", &long]), "--endpoint");
+        running.send(signal);
+        let mut goodbye = String::new();
+        rest.read_to_string(&mut goodbye).unwrap();
+        assert_eq!(running.0.wait().unwrap().code(), Some(code), "{goodbye}");
+        assert!(goodbye.contains("interrupted before the end"), "{goodbye}");
+        assert_eq!(folder.left(), [] as [&str; 0]);
+    }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Host, Url};
 
-use crate::cli::BadInput;
+use crate::cli::{BadInput, output};
 
 /// How long a simulator may take to say that it is one: it is on this machine.
 const PROBE: Duration = Duration::from_secs(2);
@@ -29,8 +29,19 @@ struct Entry {
 }
 
 impl Announcement {
-    /// Tells other commands of this user where the simulator is.
-    pub(in crate::cli) fn publish(url: &str) -> anyhow::Result<Self> {
+    /// Tells other commands of this user where the simulator is, or its user that they cannot know it.
+    pub(in crate::cli) fn publish(url: &str) -> Option<Self> {
+        let published = Self::write(url);
+        published
+            .inspect_err(|error| {
+                output::talk(format_args!(
+                    "other commands will need --endpoint {url}: {error:#}"
+                ));
+            })
+            .ok()
+    }
+
+    fn write(url: &str) -> anyhow::Result<Self> {
         let folder = make_folder()?;
         let at = || format!("writing to {}", folder.display());
         let pid = std::process::id();

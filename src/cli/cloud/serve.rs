@@ -66,11 +66,7 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     stop_on_signal(&stop)?;
     let url = format!("http://{}", server.address());
-    let _announcement = Announcement::publish(&url).inspect_err(|error| {
-        output::talk(format_args!(
-            "other commands will need --endpoint {url}: {error:#}"
-        ));
-    });
+    let _announcement = Announcement::publish(&url);
     let account = cloud.account();
     output::talk(format_args!(
         "simulating {}: API key demo-api-key, VPC {}, image {}, subnets {}",

@@ -11,6 +11,8 @@ mod screen;
 #[cfg(feature = "sim")]
 mod show;
 #[cfg(feature = "sim")]
+mod story;
+#[cfg(feature = "sim")]
 mod theater;
 #[cfg(feature = "sim")]
 mod view;

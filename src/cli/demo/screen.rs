@@ -17,29 +17,46 @@ use crate::sim::scenario::{Audience, Line};
 /// Whoever sits before the screen.
 pub(super) struct Screen {
     live: Option<View<Term>>,
-    /// Canceled when nobody reads any more.
+    listeners: Listeners,
+    /// Canceled when there is no use in going on.
     stop: CancellationToken,
     trouble: Option<io::Error>,
 }
 
+/// Those whom the story is told. They may have had enough before its end (`| head`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listeners {
+    /// Without them there is no use in going on.
+    Needed,
+    /// Without them the story is played to its end all the same.
+    Welcome,
+    /// They have had enough.
+    Gone,
+}
+
 impl Screen {
-    /// Plain lines.
-    pub(super) fn plain(stop: CancellationToken) -> Self {
+    /// Plain lines of a script, whose verdict counts whether or not somebody reads on.
+    pub(super) fn of_script(stop: CancellationToken) -> Self {
+        Self::plain(stop, Listeners::Welcome)
+    }
+
+    fn plain(stop: CancellationToken, listeners: Listeners) -> Self {
         Self {
             live: None,
+            listeners,
             stop,
             trouble: None,
         }
     }
 
-    /// With a live view where stdout is a terminal that can show one. It is drawn anew when `went_on` is set.
+    /// Plain lines, with a live view where stdout is a terminal that can show one. It is drawn anew when `went_on` is set.
     pub(super) fn live(
         stop: CancellationToken,
         speed: f64,
         kubeconfig: String,
         went_on: Arc<AtomicBool>,
     ) -> Self {
-        let mut screen = Self::plain(stop);
+        let mut screen = Self::plain(stop, Listeners::Needed);
         let term = Term::stdout();
         if io::stdout().is_terminal() && term.features().is_attended() && !console::is_dumb() {
             let heading = Heading {
@@ -53,15 +70,22 @@ impl Screen {
 
     /// What went wrong with the output, if anything.
     pub(super) fn end(mut self) -> io::Result<()> {
+        // A terminal that was closed has ended the demo, and cannot be drawn on any more.
+        let is_over = self.stop.is_cancelled();
         if let Some(mut live) = self.live.take() {
             let outcome = live.end();
-            self.note(outcome);
+            if !is_over {
+                self.note(outcome);
+            }
         }
         self.trouble.take().map_or(Ok(()), Err)
     }
 
     fn note(&mut self, outcome: io::Result<()>) {
-        if let Err(error) = outcome {
+        let Err(error) = outcome else { return };
+        if self.listeners == Listeners::Welcome && error.kind() == io::ErrorKind::BrokenPipe {
+            self.listeners = Listeners::Gone;
+        } else {
             self.trouble.get_or_insert(error);
             self.stop.cancel();
         }
@@ -72,7 +96,7 @@ impl Audience for Screen {
     fn hear(&mut self, line: Line) {
         if let Some(live) = &mut self.live {
             live.tell(line);
-        } else {
+        } else if self.listeners != Listeners::Gone {
             let outcome = output::data(line);
             self.note(outcome);
         }

@@ -63,10 +63,8 @@ impl Show {
                 "--speed must be above 0 and at most {SPEED_MAX}"
             )));
         }
-        let mut scenario = scenario(args.script.as_ref().and_then(Option::as_deref))?;
-        if let Some(region) = &args.region {
-            scenario.region = known(region)?;
-        }
+        let region = args.region.as_deref().map(known).transpose()?;
+        let mut scenario = scenario(args.script.as_ref().and_then(Option::as_deref), region)?;
         let mut encore = pools(&scenario);
         if args.no_story {
             scenario.objects.append(&mut encore);
@@ -91,10 +89,10 @@ impl Show {
     }
 }
 
-fn scenario(path: Option<&Path>) -> Result<Scenario, BadInput> {
+fn scenario(path: Option<&Path>, region: Option<&str>) -> Result<Scenario, BadInput> {
     let read = match path {
-        Some(path) => Scenario::load(path),
-        None => Scenario::parse_with("demo.yaml", STORY, FILES),
+        Some(path) => Scenario::load_in(path, region),
+        None => Scenario::parse_in("demo.yaml", STORY, FILES, region),
     };
     read.map_err(|error| {
         let problem = BadInput::new(error.to_string());
@@ -131,9 +129,9 @@ fn drawable(path: &Path) -> Result<PathBuf, BadInput> {
     }
 }
 
-fn known(region: &str) -> Result<String, BadInput> {
+fn known(region: &str) -> Result<&str, BadInput> {
     if builtin::find_region(region).is_some() {
-        return Ok(region.to_owned());
+        return Ok(region);
     }
     let known = builtin::REGIONS.map(|region| region.name).join(", ");
     let problem = BadInput::new(format!("`{region}` is not a region of IBM Cloud VPC"));
@@ -174,6 +172,25 @@ mod tests {
         let untold = show(&["--no-story"]).unwrap();
         assert!(untold.encore.is_empty());
         assert_eq!(names(&untold.scenario.objects), demo);
+    }
+
+    #[test]
+    fn a_story_that_names_a_zone_is_refused_in_another_region_before_it_is_played() {
+        let path = std::env::temp_dir().join(format!("karpenter-ibm-show-{}.yaml", std::process::id()));
+        let steps = "steps:\n  - drain: {profile: bxf-4x16, zone: us-south-1}\n";
+        fs::write(&path, format!("name: x\nabout: y\n{steps}")).unwrap();
+        let script = format!("--script={}", path.display());
+        assert_eq!(show(&[&script]).unwrap().scenario.region, "us-south");
+        let refused = show(&[&script, "--region", "eu-de"]).map(|show| show.scenario.region);
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            format!(
+                "{}:4: steps[0].drain.zone: \"us-south-1\" is no zone of eu-de",
+                path.display()
+            )
+        );
+        assert_eq!(show(&["--region", "eu-de"]).unwrap().scenario.region, "eu-de");
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

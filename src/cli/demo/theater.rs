@@ -4,16 +4,18 @@
 //! else, paced by the wall clock. *Outside*, a normal runtime has the sockets and the signals. Requests cross on a
 //! [`bridge`](super::bridge). When this returns, for whatever reason, both are gone.
 
+use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::SignalKind;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +23,7 @@ use super::bridge::{self, Inside};
 use super::pace;
 use super::screen::Screen;
 use super::show::{Afterwards, Show, Tempo};
+use super::story;
 use crate::cli::cloud::running::{Announcement, make_folder};
 use crate::cli::signals::stop_on_signal;
 use crate::cli::{BadInput, Interrupted, draft, kubeconfig, output};
@@ -29,7 +32,7 @@ use crate::sim::ibm::{self, Answers, Cloud, Server};
 use crate::sim::kube::identity::Keys;
 use crate::sim::kube::{ApiServer, Options, serve};
 use crate::sim::scenario::picture::Picture;
-use crate::sim::scenario::{Action, Audience, Failure, Hands, Line, Player, Scene, Step, Voice, stage};
+use crate::sim::scenario::{Audience, Failure, Line, Scene, Voice, stage};
 use crate::sim::signals;
 use crate::sim::world::cluster::{API_KEY, Cluster};
 use crate::sim::world::product::product;
@@ -37,10 +40,9 @@ use crate::sim::world::replica::Replica;
 
 /// How long the outside may take to end: what it has left to do is to close sockets.
 const CURTAIN: Duration = Duration::from_secs(3);
-
-/// What is said when everything is prepared for whoever watches.
-const YOURS: &str = "The stage is yours, with its NodePools: `kubectl create deployment web --image nginx --replicas 3`, and machines \
-                     come. Ctrl-C ends the demo.";
+/// What helps where there is no place for what the demo and other commands know of each other.
+const ELSEWHERE: &str = "--kubeconfig PATH names another place for the kubeconfig, and XDG_RUNTIME_DIR in the environment another \
+                         folder for everything";
 
 /// Plays the show to its end, or until the user ends it.
 pub(super) fn perform(show: Show) -> anyhow::Result<()> {
@@ -72,20 +74,22 @@ struct Doors {
     cloud_inside: Inside,
     /// Set when the process was stopped and goes on.
     went_on: Arc<AtomicBool>,
+    /// The signal by which the user has ended the demo.
+    ended_by: Arc<OnceLock<i32>>,
 }
 
 impl Doors {
     /// Takes the ports, and listens for signals from then on.
     async fn open(show: &Show, stop: &CancellationToken) -> anyhow::Result<Self> {
-        stop_on_signal(stop)?;
+        let ended_by = stop_on_signal(stop)?;
         let went_on = signals::continuation().context("listening for signals")?;
         let kube = serve::listen(show.listen)
             .await
-            .map_err(|error| unusable("--listen", &error))?;
+            .map_err(|error| unusable("--listen", error))?;
         let (cloud_router, cloud_inside) = bridge::bridge();
         let cloud = Server::bind_router(cloud_router, show.cloud_listen)
             .await
-            .map_err(|error| unusable("--cloud-listen", &error))?;
+            .map_err(|error| unusable("--cloud-listen", error))?;
         let (kube_router, kube_inside) = bridge::bridge();
         Ok(Self {
             kube,
@@ -94,18 +98,13 @@ impl Doors {
             cloud,
             cloud_inside,
             went_on,
+            ended_by,
         })
     }
 }
 
-fn unusable(flag: &str, error: &dyn std::error::Error) -> anyhow::Error {
-    let cause = error.source().map(|cause| format!(": {cause}"));
-    let text = error.to_string();
-    // One of the two errors names its cause itself.
-    let cause = cause
-        .filter(|cause| !text.contains(cause.as_str()))
-        .unwrap_or_default();
-    BadInput::new(format!("{flag}: {text}{cause}"))
+fn unusable(flag: &str, error: impl Error + Send + Sync + 'static) -> anyhow::Error {
+    BadInput::new(format!("{flag}: {:#}", anyhow::Error::new(error)))
         .hint("choose a port of 127.0.0.1 or [::1] that is free; port 0 takes any")
         .into()
 }
@@ -137,7 +136,7 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     let cluster = cluster(&show);
     let addresses = Addresses::of(&show, &doors)?;
     addresses.write_kubeconfig(&cluster.server)?;
-    let went_on = doors.went_on.clone();
+    let (went_on, ended_by) = (doors.went_on.clone(), doors.ended_by.clone());
     let served = admit(&cluster, doors, outside, stop);
     let region = &show.scenario.region;
     let stage = stage::open(&cluster, region, show.seed, &product())
@@ -148,7 +147,7 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     let mut house = House {
         screen: match show.tempo {
             Tempo::Times(speed) => Screen::live(stop.clone(), speed, quoted(&addresses.kubeconfig), went_on),
-            Tempo::Unbounded => Screen::plain(stop.clone()),
+            Tempo::Unbounded => Screen::of_script(stop.clone()),
         },
         picture: Picture::new(&show.scenario.about),
         operator: stage.replica,
@@ -156,9 +155,9 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     };
     let outcome = tokio::select! {
         biased;
-        () = stop.cancelled() => Ended::Early,
-        played = story(&show, &stage.hands, &mut house) => Ended::Played(played),
-        () = time_passes(&show, &cluster.clock, outside) => Ended::Early,
+        () = stop.cancelled() => Ended::Early(ended_by.get().copied()),
+        played = story::tell(&show, &stage.hands, &mut house) => Ended::Played(played),
+        () = time_passes(&show, &cluster.clock, outside) => Ended::Early(None),
     };
     house.screen.end()?;
     if let (Some(path), Ended::Played(Ok(()))) = (&show.picture, &outcome) {
@@ -179,7 +178,8 @@ fn admit(cluster: &Cluster, doors: Doors, outside: &Handle, stop: &CancellationT
     let (server, told) = (cluster.server.clone(), stop.clone());
     let kube = outside.spawn(async move {
         if let Err(error) = serve::serve_through(&server, doors.kube_router, doors.kube, told).await {
-            output::talk(format_args!("the Kubernetes API cannot be reached: {error}"));
+            let error = anyhow::Error::new(error);
+            output::talk(format_args!("the Kubernetes API cannot be reached: {error:#}"));
         }
     });
     [kube, outside.spawn(doors.cloud.run(stop.clone()))]
@@ -216,24 +216,6 @@ impl Audience for House {
     }
 }
 
-async fn story(show: &Show, hands: &Hands, house: &mut House) -> Result<(), Failure> {
-    let mut player = Player::new(hands, house);
-    player.play(&show.scenario).await?;
-    if show.afterwards == Afterwards::Open {
-        if !show.encore.is_empty() {
-            let encore = Step {
-                at: show.scenario.lasts,
-                line: 0,
-                action: Action::Apply(show.encore.clone()),
-            };
-            player.take(show.scenario.steps.len() + 1, &encore).await?;
-        }
-        player.narrate(YOURS);
-        player.watch().await?;
-    }
-    Ok(())
-}
-
 async fn time_passes(show: &Show, clock: &Clock, outside: &Handle) {
     match show.tempo {
         Tempo::Times(speed) => pace::follow(pace::metronome(outside), clock, speed).await,
@@ -243,8 +225,8 @@ async fn time_passes(show: &Show, clock: &Clock, outside: &Handle) {
 
 /// How a performance ended.
 enum Ended {
-    /// The user ended it.
-    Early,
+    /// The user ended it, by this signal.
+    Early(Option<i32>),
     /// The scenario was played, or failed.
     Played(Result<(), Failure>),
 }
@@ -256,8 +238,10 @@ impl Ended {
                 Err(anyhow::Error::new(failure)
                     .context(format!("the scenario {} failed", show.scenario.name)))
             }
-            (Self::Early, Afterwards::Over) => Err(Interrupted.into()),
-            (Self::Early, Afterwards::Open) => {
+            (Self::Early(signal), Afterwards::Over) => {
+                Err(Interrupted(signal.unwrap_or(SignalKind::interrupt().as_raw_value())).into())
+            }
+            (Self::Early(_), Afterwards::Open) => {
                 output::talk("the demo has ended; nothing is left running");
                 Ok(())
             }
@@ -293,7 +277,9 @@ impl Addresses {
             // Whoever reads it may be in another folder.
             (std::path::absolute(path).unwrap_or_else(|_| path.clone()), None)
         } else {
-            let path = make_folder()?.join(format!("demo-{}.kubeconfig", std::process::id()));
+            let folder =
+                make_folder().map_err(|error| BadInput::new(format!("{error:#}")).hint(ELSEWHERE))?;
+            let path = folder.join(format!("demo-{}.kubeconfig", std::process::id()));
             (path.clone(), Some(Temporary(path)))
         };
         Ok(Self {
@@ -305,7 +291,11 @@ impl Addresses {
     }
 
     fn write_kubeconfig(&self, server: &ApiServer) -> Result<(), BadInput> {
-        kubeconfig::write("demo", &self.kubeconfig, &serve::kubeconfig(server, &self.kube))
+        let written = kubeconfig::write("demo", &self.kubeconfig, &serve::kubeconfig(server, &self.kube));
+        written.map_err(|problem| match self.temporary {
+            Some(_) => problem.hint(ELSEWHERE),
+            None => problem,
+        })
     }
 
     /// Says how to look at the stage and meddle.

@@ -99,9 +99,9 @@ impl<T: Terminal> View<T> {
         self.draw()
     }
 
-    /// Tells what was not told yet.
+    /// Tells what was not told yet, and draws for the last time what is drawn: over the `^C` that a terminal shows itself.
     pub(super) fn end(&mut self) -> io::Result<()> {
-        if self.news.is_empty() {
+        if self.news.is_empty() && self.drawn.is_empty() {
             return Ok(());
         }
         self.draw()
@@ -342,6 +342,23 @@ mod tests {
             "{lines:?}"
         );
         assert_eq!(lines.len(), 2 + 2 + 1, "{lines:?}");
+    }
+
+    #[test]
+    fn what_is_said_after_the_end_begins_a_line() {
+        let mut fake = Fake::new(24, 72);
+        let mut view = view(&fake, 1.0);
+        view.show(Duration::ZERO, &scene(0)).unwrap();
+        fake.send("^C").unwrap();
+        view.end().unwrap();
+        fake.send("the demo has ended\n").unwrap();
+        let lines = fake.lines();
+        assert!(lines.contains(&"the demo has ended".to_owned()), "{lines:?}");
+        assert_eq!(fake.titles(), 1, "{lines:?}");
+        let mut untouched = View::new(fake.clone(), heading(), 1.0, Arc::default());
+        let sent = fake.glass().sent;
+        untouched.end().unwrap();
+        assert_eq!(fake.glass().sent, sent, "nothing was drawn or told");
     }
 
     #[test]

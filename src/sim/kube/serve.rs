@@ -45,9 +45,9 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 pub enum ServeError {
     #[error("{0} is not an address of this machine alone")]
     NotLoopback(SocketAddr),
-    #[error("cannot listen on {0}: {1}")]
+    #[error("cannot listen on {0}")]
     Listen(SocketAddr, #[source] io::Error),
-    #[error("setting up TLS: {0}")]
+    #[error("setting up TLS")]
     Tls(#[from] rustls::Error),
 }
 

@@ -223,6 +223,24 @@ impl<'a> Place<'a> {
         self.tree.value()
     }
 
+    /// All texts in it, each at its own place, in the order of the file.
+    pub(super) fn texts(&self) -> Vec<Self> {
+        match &self.tree.node {
+            Node::Scalar(Value::String(_)) => vec![self.clone()],
+            Node::Scalar(_) => Vec::new(),
+            Node::List(items) => {
+                let items = items.iter().enumerate();
+                items
+                    .flat_map(|(number, tree)| self.below(&format!("[{number}]"), tree).texts())
+                    .collect()
+            }
+            Node::Map(entries) => entries
+                .iter()
+                .flat_map(|(key, tree)| self.below(&format!(".{}", key.value), tree).texts())
+                .collect(),
+        }
+    }
+
     /// A text.
     pub(super) fn text(&self) -> Result<&'a str, Mistake> {
         match &self.tree.node {
@@ -304,6 +322,15 @@ impl<'a> Place<'a> {
         Ok(Fields { of: self.clone() })
     }
 
+    /// The field of that name, whichever others there may be: if this is a map that has it, and it is not null.
+    pub(super) fn field(&self, name: &str) -> Option<Self> {
+        let Node::Map(entries) = &self.tree.node else {
+            return None;
+        };
+        let (_, tree) = entries.iter().find(|(key, _)| key.value == name)?;
+        (!matches!(tree.node, Node::Scalar(Value::Null))).then(|| self.below(&format!(".{name}"), tree))
+    }
+
     fn below(&self, step: &str, tree: &'a Tree) -> Self {
         let path = format!("{}{step}", self.path);
         Self {
@@ -323,11 +350,7 @@ pub(super) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// The field of that name, if it is there and not null.
     pub(super) fn get(&self, name: &str) -> Option<Place<'a>> {
-        let Node::Map(entries) = &self.of.tree.node else {
-            return None;
-        };
-        let (_, tree) = entries.iter().find(|(key, _)| key.value == name)?;
-        (!matches!(tree.node, Node::Scalar(Value::Null))).then(|| self.of.below(&format!(".{name}"), tree))
+        self.of.field(name)
     }
 
     /// The field of that name, which must be there.

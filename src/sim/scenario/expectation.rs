@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::Target;
 use super::document::{Mistake, Place};
+use super::{Target, known};
 use crate::api::OfferingKey;
 
 /// Something that must become so.
@@ -186,14 +186,14 @@ pub(super) const FIELDS: &[&str] = &[
 ];
 
 impl Expectation {
-    /// Reads what stands below `expect`.
-    pub(super) fn read(place: &Place<'_>) -> Result<Self, Mistake> {
+    /// Reads what stands below `expect`, in a story that plays in `region`.
+    pub(super) fn read(place: &Place<'_>, region: &str) -> Result<Self, Mistake> {
         let fields = place.fields(FIELDS)?;
         let within = fields.read("within", Place::duration)?.unwrap_or_default();
         let mut conditions = Vec::new();
         for &name in &FIELDS[1..] {
             for phrase in fields.read(name, Place::one_or_more)?.unwrap_or_default() {
-                conditions.push(condition(name, &phrase)?);
+                conditions.push(condition(name, &phrase, region)?);
             }
         }
         if conditions.is_empty() {
@@ -203,7 +203,7 @@ impl Expectation {
     }
 }
 
-fn condition(name: &str, phrase: &Place<'_>) -> Result<Condition, Mistake> {
+fn condition(name: &str, phrase: &Place<'_>, region: &str) -> Result<Condition, Mistake> {
     let text = phrase.text()?;
     let words: Vec<&str> = text.split_whitespace().collect();
     Ok(match name {
@@ -239,14 +239,9 @@ fn condition(name: &str, phrase: &Place<'_>) -> Result<Condition, Mistake> {
         "event" => event(phrase, &words)?,
         "left-in-cloud" if text == "nothing" => Condition::LeftInCloud(Left::Nothing),
         "left-in-cloud" => return Err(phrase.unknown("amount", text, &["nothing"])),
-        "holds" => match words[..] {
-            [count, reason] if count.parse::<u32>().is_ok() => {
-                Condition::Holds(count.parse().unwrap_or_default(), reason.to_owned())
-            }
-            _ => return Err(phrase.wrong(format!("{text:?} is no phrase such as `1 Preempted`"))),
-        },
-        "withheld" => Condition::Withheld(offering(phrase, text)?),
-        _ => Condition::Offered(offering(phrase, text)?),
+        "holds" => holds(phrase, &words)?,
+        "withheld" => Condition::Withheld(known::offering(phrase, text, region)?),
+        _ => Condition::Offered(known::offering(phrase, text, region)?),
     })
 }
 
@@ -297,12 +292,14 @@ fn event(phrase: &Place<'_>, words: &[&str]) -> Result<Condition, Mistake> {
     Ok(Condition::Event((*reason).to_owned(), on))
 }
 
-fn offering(phrase: &Place<'_>, text: &str) -> Result<OfferingKey, Mistake> {
-    text.parse().map_err(|_| {
-        phrase.wrong(format!(
-            "{text:?} is no offering such as spot:bxf-4x16:us-south-1"
-        ))
-    })
+/// `1 Preempted`
+fn holds(phrase: &Place<'_>, words: &[&str]) -> Result<Condition, Mistake> {
+    let number = words.first().and_then(|word| word.parse().ok());
+    let (Some(count), [_, reason]) = (number, words) else {
+        let text = words.join(" ");
+        return Err(phrase.wrong(format!("{text:?} is no phrase such as `1 Preempted`")));
+    };
+    Ok(Condition::Holds(count, known::reason(phrase, reason)?))
 }
 
 fn plural(count: u32, what: &str) -> String {

@@ -17,6 +17,7 @@ mod configuration;
 mod document;
 mod expectation;
 mod judge;
+mod known;
 mod parse;
 pub mod picture;
 mod placeholders;
@@ -34,7 +35,7 @@ pub use expectation::{
 };
 pub use judge::Verdict;
 pub use parse::LoadError;
-pub use player::{Audience, Failure, Hands, Line, Player, Voice, play};
+pub use player::{Audience, Failure, Hands, Line, Player, Reason, Voice, play};
 pub use scene::Scene;
 
 /// A story: what is there from the start, what happens, and what is expected.

@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use super::document::{Fields, Mistake, Place, Tree};
 use super::expectation::{Expectation, Selector};
-use super::{Action, CloudFault, Crash, Machine, Offering, Scenario, Step, Target, placeholders};
-use crate::ibm::builtin;
+use super::{Action, CloudFault, Crash, Machine, Offering, Scenario, Step, Target, known, placeholders};
 use crate::operator::ConfigFile;
 use crate::sim::ibm::{self, Class, FaultKind, HostFailure};
 
@@ -59,20 +58,31 @@ pub enum LoadError {
 impl Scenario {
     /// Reads a file, and the manifests that it refers to, relative to itself.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
+        Self::load_in(path, None)
+    }
+
+    /// Like [`Scenario::load`], to be played in `region` in place of its own, if one is given.
+    pub fn load_in(path: &Path, region: Option<&str>) -> Result<Self, LoadError> {
         let text = read(path)?;
         let file = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::read(&file, &text, |name| manifests(&folder.join(name)))
+        Self::read(&file, &text, region, |name| manifests(&folder.join(name)))
     }
 
     /// Reads a text that refers to no files.
     pub fn parse(file: &str, text: &str) -> Result<Self, LoadError> {
-        Self::parse_with(file, text, &[])
+        Self::parse_in(file, text, &[], None)
     }
 
-    /// Reads a text that refers to no files but these: their names and texts.
-    pub fn parse_with(file: &str, text: &str, files: &[(&str, &str)]) -> Result<Self, LoadError> {
-        Self::read(file, text, |name| {
+    /// Reads a text that refers to no files but these (their names and texts), to be played in `region` in place of its own,
+    /// if one is given.
+    pub fn parse_in(
+        file: &str,
+        text: &str,
+        files: &[(&str, &str)],
+        region: Option<&str>,
+    ) -> Result<Self, LoadError> {
+        Self::read(file, text, region, |name| {
             if let Some((known, text)) = files.iter().find(|(known, _)| *known == name) {
                 return Ok(manifests_in(known, text)?);
             }
@@ -85,6 +95,7 @@ impl Scenario {
     fn read(
         file: &str,
         text: &str,
+        instead: Option<&str>,
         open: impl Fn(&str) -> Result<Vec<Value>, LoadError>,
     ) -> Result<Self, LoadError> {
         let tree = Tree::read(file, text)?;
@@ -97,7 +108,8 @@ impl Scenario {
         for place in fields.read("objects", Place::items)?.unwrap_or_default() {
             objects.push(manifest(&place)?);
         }
-        let region = fields.read("region", region)?;
+        let own = fields.read("region", known::region)?;
+        let region = instead.map(str::to_owned).or(own);
         let region = region.unwrap_or_else(|| "us-south".to_owned());
         let steps = steps(&fields.need("steps")?, &open, &region)?;
         let ends = ends(&steps);
@@ -157,29 +169,20 @@ fn manifests_in(file: &str, text: &str) -> Result<Vec<Value>, Mistake> {
     trees.iter().map(|tree| manifest(&tree.root(file))).collect()
 }
 
-fn region(place: &Place<'_>) -> Result<String, Mistake> {
-    let name = place.text()?;
-    let known: Vec<&str> = builtin::REGIONS.iter().map(|region| region.name).collect();
-    if known.contains(&name) {
-        Ok(name.to_owned())
-    } else {
-        Err(place.unknown("region", name, &known))
-    }
-}
-
 /// An object with a kind and a name, whose placeholders are all known.
 fn manifest(place: &Place<'_>) -> Result<Value, Mistake> {
-    let object = place.value();
-    for field in ["/apiVersion", "/kind", "/metadata/name"] {
-        if object.pointer(field).and_then(Value::as_str).is_none() {
-            let field = field.trim_start_matches('/').replace('/', ".");
-            return Err(place.wrong(format!("is no manifest: it has no `{field}`")));
+    for path in ["apiVersion", "kind", "metadata.name"] {
+        let mut parts = path.split('.');
+        let field = parts.try_fold(place.clone(), |place, part| place.field(part));
+        let field = field.ok_or_else(|| place.wrong(format!("is no manifest: it has no `{path}`")))?;
+        field.words()?;
+    }
+    for text in place.texts() {
+        if let Some(word) = placeholders::unknown(text.text()?) {
+            return Err(text.unknown("placeholder", word, placeholders::known()));
         }
     }
-    match placeholders::unknown(&object) {
-        Some(word) => Err(place.unknown("placeholder", &word, placeholders::known())),
-        None => Ok(object),
-    }
+    Ok(place.value())
 }
 
 /// Reads the manifests of a file.
@@ -264,7 +267,7 @@ fn action(name: &str, place: &Place<'_>, region: &str) -> Result<Action, Mistake
             other => return Err(place.unknown("bill", other, &["all"])),
         },
         "say" => Action::Say(place.words()?),
-        _ => Action::Expect(Expectation::read(place)?),
+        _ => Action::Expect(Expectation::read(place, region)?),
     })
 }
 
@@ -299,27 +302,19 @@ fn offering(place: &Place<'_>, region: &str) -> Result<Offering, Mistake> {
         let word = place.text()?;
         Class::parse(word).ok_or_else(|| place.unknown("class", word, &["spot", "standard"]))
     };
-    let profile = fields.need("profile")?;
-    let name = profile.words()?;
-    if builtin::find_profile(&name).is_none() {
-        return Err(profile.wrong(format!("{name:?} is no profile of IBM Cloud")));
-    }
+    let profile = |place: &Place<'_>| {
+        let name = place.words()?;
+        known::profile(place, &name).map(|()| name)
+    };
+    let zone = |place: &Place<'_>| {
+        let name = place.text()?;
+        known::zone(place, name, region).map(|()| name.to_owned())
+    };
     Ok(Offering {
-        profile: name,
-        zone: fields.read("zone", |place| zone(place, region))?,
+        profile: profile(&fields.need("profile")?)?,
+        zone: fields.read("zone", zone)?,
         class: fields.read("class", class)?,
     })
-}
-
-/// A zone of the region that the story plays in.
-fn zone(place: &Place<'_>, region: &str) -> Result<String, Mistake> {
-    let name = place.text()?;
-    let known = ibm::zones(region);
-    if known.iter().any(|zone| zone == name) {
-        return Ok(name.to_owned());
-    }
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    Err(place.unknown(&format!("zone of {region}"), name, &known))
 }
 
 /// What a configuration file would say, which the operator must understand.

@@ -279,8 +279,28 @@ const WRONG_STEPS: &[(&str, &str, &str)] = &[
     ),
     (
         "  - apply: {apiVersion: v1, kind: Pod, metadata: {name: '${vcp}'}}",
-        "x.yaml:4: steps[0].apply: \"vcp\" is no placeholder",
+        "x.yaml:4: steps[0].apply.metadata.name: \"vcp\" is no placeholder",
         "did you mean `vpc`?",
+    ),
+    (
+        "  - apply:\n      apiVersion: v1\n      kind: ConfigMap\n      metadata: {name: a}\n      data:\n        vpc: '${vpc}'\n        other: '${vcp}'",
+        "x.yaml:10: steps[0].apply.data.other: \"vcp\" is no placeholder",
+        "did you mean `vpc`?",
+    ),
+    (
+        "  - apply:\n      - apiVersion: v1\n        kind: Pod\n        metadata: {name: a}\n      - apiVersion: v1\n        kind: Pod\n        metadata:\n          name: 5",
+        "x.yaml:11: steps[0].apply[1].metadata.name: is 5, and must be a text",
+        "",
+    ),
+    (
+        "  - apply:\n      kind: Pod\n      apiVersion: 1\n      metadata: {name: a}",
+        "x.yaml:6: steps[0].apply.apiVersion: is 1, and must be a text",
+        "",
+    ),
+    (
+        "  - apply:\n      apiVersion: v1\n      kind: Pod\n      metadata: {labels: {app: a}}",
+        "x.yaml:5: steps[0].apply: is no manifest: it has no `metadata.name`",
+        "",
     ),
 ];
 
@@ -352,6 +372,26 @@ fn every_mistake_in_an_expectation_names_file_line_and_field() {
             "",
         ),
         (
+            "withheld: spot:bxf-4x61:us-south-1",
+            "x.yaml:5: steps[0].expect.withheld: \"bxf-4x61\" is no profile of IBM Cloud",
+            "",
+        ),
+        (
+            "offered:\n        - spot:*:*\n        - on-demand:bxf-4x16:us-sout-1",
+            "x.yaml:7: steps[0].expect.offered[1]: \"us-sout-1\" is no zone of us-south",
+            "did you mean `us-south-1`?",
+        ),
+        (
+            "holds: 1 Premepted",
+            "x.yaml:5: steps[0].expect.holds: \"Premepted\" is no reason for which offerings are withheld",
+            "did you mean `Preempted`?",
+        ),
+        (
+            "holds: Preempted",
+            "x.yaml:5: steps[0].expect.holds: \"Preempted\" is no phrase such as `1 Preempted`",
+            "",
+        ),
+        (
             "within: never\n      nodes: 1 ready",
             "x.yaml:5: steps[0].expect.within: \"never\" is no duration",
             "",
@@ -362,6 +402,29 @@ fn every_mistake_in_an_expectation_names_file_line_and_field() {
         assert!(mistake.starts_with(said), "{expect}\n{mistake}\n{said}");
         assert!(hinted.starts_with(hint), "{expect}\n{hinted}");
     }
+}
+
+#[test]
+fn what_is_said_of_zones_holds_for_the_region_that_is_played_in() {
+    let said = |steps: &str, region| {
+        let text = format!("name: x\nabout: y\nregion: us-south\nsteps:\n{steps}");
+        let read = Scenario::parse_in("x.yaml", &text, &[], region);
+        read.map(|read| read.region).map_err(|wrong| wrong.to_string())
+    };
+    let drain = "  - drain: {profile: bxf-4x16, zone: us-south-1}\n";
+    let expect = "  - expect:\n      offered: spot:bxf-4x16:us-south-1\n";
+    for steps in [drain, expect] {
+        assert_eq!(said(steps, None).as_deref(), Ok("us-south"));
+    }
+    assert_eq!(
+        said(drain, Some("eu-de")).unwrap_err(),
+        "x.yaml:5: steps[0].drain.zone: \"us-south-1\" is no zone of eu-de"
+    );
+    assert_eq!(
+        said(expect, Some("eu-de")).unwrap_err(),
+        "x.yaml:6: steps[0].expect.offered: \"us-south-1\" is no zone of eu-de"
+    );
+    assert_eq!(said("  []\n", Some("eu-de")).as_deref(), Ok("eu-de"));
 }
 
 #[test]
@@ -442,6 +505,18 @@ fn manifests_in_files_stand_beside_the_scenario() {
         "name: x\nabout: y\nsteps:\n  - apply: {file: c.yaml}\n",
     );
     write("bad.yaml", "name: x\nabout: y\nfiles: [b.yaml]\nsteps: []\n");
+    write(
+        "d.yaml",
+        &format!(
+            "{}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: d\n  labels: {{\n    zone: \"${{zone-4}}\"}}\n",
+            object("c")
+        ),
+    );
+    write("filled.yaml", "name: x\nabout: y\nfiles: [d.yaml]\nsteps: []\n");
+    write(
+        "fills.yaml",
+        "name: x\nabout: y\nsteps: [{apply: {file: d.yaml}}]\n",
+    );
     let load = |name: &str| Scenario::load(&folder.join(name));
     let said = |name: &str| load(name).unwrap_err().to_string();
     assert_eq!(load("good.yaml").unwrap().objects.len(), 2);
@@ -463,6 +538,13 @@ fn manifests_in_files_stand_beside_the_scenario() {
         "{}",
         said("bad.yaml")
     );
+    for name in ["filled.yaml", "fills.yaml"] {
+        assert!(
+            said(name).contains("d.yaml:8: metadata.labels.zone: \"zone-4\" is no placeholder"),
+            "{}",
+            said(name)
+        );
+    }
     assert!(said("none.yaml").starts_with("cannot read "));
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -218,6 +218,13 @@ impl<'a> Player<'a> {
         self.trust()
     }
 
+    /// Applies manifests as one more step, whatever the time.
+    pub async fn apply(&mut self, manifests: &[Value]) -> Result<(), Reason> {
+        let text = self.apply_all(manifests).await?;
+        self.say(Voice::Step, text);
+        Ok(())
+    }
+
     /// Says something in the narrator's voice.
     pub fn narrate(&mut self, text: &str) {
         self.say(Voice::Narrator, text.to_owned());
