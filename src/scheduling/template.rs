@@ -15,8 +15,9 @@ use super::space::{ReqId, Space};
 use crate::api::names::{CAPACITY_TYPE, ZONE};
 use crate::model::{HostPort, InstanceType, Pool, host_port};
 
-/// What an offering without a known price counts as, in nano-dollars: more than any, and small enough for sums.
-pub(super) const UNPRICED: u64 = 1 << 52;
+/// What an offering without a known price counts as, in nano-dollars: 70,000 dollars an hour are more than any machine costs,
+/// and as many as 262,143 of them can be added up, which is more than there are pods in a plan.
+pub(super) const UNPRICED: u64 = 1 << 46;
 /// No offering at all.
 pub(super) const UNSOLD: u64 = u64::MAX;
 
