@@ -12,6 +12,7 @@ mod roomy;
 mod search;
 mod shapes;
 mod values;
+mod volumes;
 
 use super::Budget;
 use super::bins::Bins;
@@ -109,8 +110,7 @@ pub(super) struct Run<'p, 'a> {
     pub(super) left: Vec<Vec<i64>>,
     /// Pods with their bins, in order.
     pub(super) placed: Vec<(usize, usize)>,
-    /// Volumes on nodes, besides those that are there: bin, driver, name.
-    volumes: std::collections::BTreeSet<(usize, String, String)>,
+    volumes: volumes::Volumes,
     pub(super) price: u64,
     /// Whether a limit kept anything from being as cheap as it could be, or from being at all.
     met_limit: std::cell::Cell<bool>,
@@ -140,7 +140,7 @@ pub(super) struct Done {
     counts: Counts,
     left: Vec<Vec<i64>>,
     placed: Vec<(usize, usize)>,
-    volumes: std::collections::BTreeSet<(usize, String, String)>,
+    volumes: volumes::Volumes,
     price: u64,
     measured: domains::Measured,
     policy: Policy,
@@ -231,6 +231,7 @@ impl<'p, 'a> Run<'p, 'a> {
         }
         let left = |template: &super::template::Template| {
             template
+        let nodes = bins.len();
                 .limits
                 .as_ref()
                 .map_or(Vec::new(), super::limits::Limits::left)
@@ -242,7 +243,7 @@ impl<'p, 'a> Run<'p, 'a> {
             bins,
             claims: Vec::new(),
             placed: Vec::new(),
-            volumes: std::collections::BTreeSet::new(),
+            volumes: volumes::Volumes::of(problem, nodes),
             price: 0,
             met_limit: std::cell::Cell::new(false),
             freed: false,

@@ -119,11 +119,14 @@ impl Run<'_, '_> {
                     return Some((Spot::Node { bin }, 0));
                 }
                 let shape = self.claims[bin - self.nodes()].shape;
-                let looked = match self.shapes.seen(shape).filter(|_| shapes_tell) {
+                let tells = shapes_tell && !self.volumes.has_some_of(turn.class, bin);
+                let looked = match self.shapes.seen(shape).filter(|_| tells) {
                     Some(known) => known,
                     None => self.look(turn, bin, met, (left, most), &mut best),
                 };
-                self.shapes.note(shape, looked);
+                if tells {
+                    self.shapes.note(shape, looked);
+                }
                 match looked {
                     Look::Impossible => continue,
                     Look::Dear => {
@@ -140,13 +143,11 @@ impl Run<'_, '_> {
         best.map(|best| (best.spot, best.more))
     }
 
-    /// Whether a pod of a class gets the same of claims of the same shape. Ports and volumes are no part of it.
+    /// Whether a pod of a class gets the same of claims of the same shape that have none of its volumes. Ports are no part of
+    /// it, nor is which volumes there are.
     fn shapes_tell(&self, class: usize) -> bool {
-        let class = &self.problem.classes[class];
         let mut templates = self.problem.templates.iter();
-        class.ports.is_empty()
-            && class.volumes.is_empty()
-            && self.volumes.is_empty()
+        self.problem.classes[class].ports.is_empty()
             && templates.all(|template| template.daemon_ports.is_empty())
     }
 
@@ -191,7 +192,8 @@ impl Run<'_, '_> {
             Left::Reach => turn.known.dear.get(block).copied().unwrap_or_default(),
             Left::Slack => 0,
         };
-        let alive = !(dead | dear | turn.hosts.refused_of(&self.counts, block));
+        let refused = turn.hosts.refused_of(&self.counts, block) | self.volumes.full_of(turn.class, block);
+        let alive = !(dead | dear | refused);
         if alive == 0 || !self.bins.block_may_fit(left, block, requests) {
             return 0;
         }
@@ -280,8 +282,7 @@ impl Run<'_, '_> {
             bits::put_growing(&mut turn.known.dead, bin);
             return None;
         }
-        let attached = class.volumes.is_empty() || self.volumes_fit(turn.class, bin);
-        (attached && turn.hosts.lonely(&self.counts, bin).is_none()).then_some(met)
+        turn.hosts.lonely(&self.counts, bin).is_none().then_some(met)
     }
 
     /// What labels and taints make of a bin. Many have the same, so that it is seldom asked anew.
@@ -299,6 +300,7 @@ impl Run<'_, '_> {
         if nodes.any(|nodes| problem.space.and(own, *nodes).is_some()) {
             Verdict::NotNow
         } else {
+            || self.volumes.exceeded(turn.class, bin).is_some()
             Verdict::Never
         }
     }
