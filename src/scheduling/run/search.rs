@@ -60,11 +60,22 @@ struct Joined {
     rest: i64,
 }
 
+/// One of the alternatives of a pod that labels can meet.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::scheduling) struct Met {
+    /// Its place among them.
+    at: usize,
+    /// What the labels become.
+    req: ReqId,
+    /// What the pod itself asked of them.
+    part: ReqId,
+}
+
 /// What the labels and taints of a bin say to a pod.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::scheduling) enum Verdict {
-    /// That it is welcome: what the labels become, and what the pod itself asked of them.
-    Met((ReqId, ReqId)),
+    /// That it is welcome, by this alternative first.
+    Met(Met),
     /// That others stand in its way now.
     NotNow,
     /// That it will never be.
@@ -156,7 +167,7 @@ impl Run<'_, '_> {
         &mut self,
         turn: &Turn<'_>,
         bin: usize,
-        met: (ReqId, ReqId),
+        met: Met,
         (left, most): (Left, u64),
         best: &mut Option<Joined>,
     ) -> Look {
@@ -209,13 +220,25 @@ impl Run<'_, '_> {
         self.bins.len() - self.claims.len()
     }
 
-    /// What comes of a claim that takes a pod. Where it may grow, `floor` says what it costs then at least; else it must
-    /// not cost more.
-    fn join(
+    /// What comes of a claim that takes a pod, by the first of the pod's alternatives for which there is a type. Where it may
+    /// grow, `floor` says what it costs then at least; else it must not cost more.
+    fn join(&mut self, turn: &Turn<'_>, bin: usize, first: Met, floor: Option<u64>) -> Option<Joined> {
+        let mut met = first;
+        loop {
+            let joined = self.join_by(turn, bin, met, floor);
+            if joined.is_some() {
+                return joined;
+            }
+            met = self.met_from(turn, self.bins.req[bin], met.at + 1)?;
+        }
+    }
+
+    /// What comes of a claim that takes a pod by one of the pod's alternatives.
+    fn join_by(
         &mut self,
         turn: &Turn<'_>,
         bin: usize,
-        (req, part): (ReqId, ReqId),
+        Met { req, part, .. }: Met,
         floor: Option<u64>,
     ) -> Option<Joined> {
         let claim = bin - self.nodes();
@@ -260,7 +283,7 @@ impl Run<'_, '_> {
     }
 
     /// Whether a bin can take a pod as far as room and price are not concerned, and what its labels are then.
-    fn admit(&mut self, turn: &mut Turn<'_>, bin: usize) -> Option<(ReqId, ReqId)> {
+    fn admit(&mut self, turn: &mut Turn<'_>, bin: usize) -> Option<Met> {
         let bare = (self.bins.req[bin], self.bins.taints[bin]);
         let verdict = match turn.last {
             Some((last, verdict)) if last == bare => verdict,
@@ -278,6 +301,7 @@ impl Run<'_, '_> {
         };
         if turn.hosts.refuse(&self.counts, bin).is_some()
             || (!class.ports.is_empty() && host_port::conflict(&class.ports, &self.bins.ports[bin]).is_some())
+            || self.volumes.exceeded(turn.class, bin).is_some()
         {
             bits::put_growing(&mut turn.known.dead, bin);
             return None;
@@ -287,21 +311,30 @@ impl Run<'_, '_> {
 
     /// What labels and taints make of a bin. Many have the same, so that it is seldom asked anew.
     fn judge(&mut self, turn: &Turn<'_>, (own, taints): (ReqId, u32)) -> Verdict {
-        let problem = &mut *self.problem;
-        let stage = &problem.classes[turn.class].stages[turn.stage];
-        if !problem.tolerance.covers(stage.tolerations, taints) {
+        let tolerations = self.problem.classes[turn.class].stages[turn.stage].tolerations;
+        if !self.problem.tolerance.covers(tolerations, taints) {
             return Verdict::Never;
         }
-        let mut met = turn.wanted.iter();
-        if let Some(met) = met.find_map(|(both, part)| Some((problem.space.and(own, *both)?, *part))) {
+        if let Some(met) = self.met_from(turn, own, 0) {
             return Verdict::Met(met);
         }
+        let problem = &mut *self.problem;
+        let stage = &problem.classes[turn.class].stages[turn.stage];
         let mut nodes = stage.nodes.iter();
         if nodes.any(|nodes| problem.space.and(own, *nodes).is_some()) {
             Verdict::NotNow
         } else {
-            || self.volumes.exceeded(turn.class, bin).is_some()
             Verdict::Never
         }
+    }
+
+    /// The first alternative of a pod, from one of them on, that labels can meet.
+    fn met_from(&mut self, turn: &Turn<'_>, own: ReqId, from: usize) -> Option<Met> {
+        let space = &mut self.problem.space;
+        let mut wanted = turn.wanted.iter().enumerate().skip(from);
+        wanted.find_map(|(at, (both, part))| {
+            let req = space.and(own, *both)?;
+            Some(Met { at, req, part: *part })
+        })
     }
 }
