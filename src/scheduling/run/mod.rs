@@ -119,6 +119,8 @@ pub(super) struct Run<'p, 'a> {
     measured: domains::Measured,
     /// The types that templates sell under certain requirements, as far as reasons have asked.
     pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
+    /// What keeps some of them from being had, as far as reasons have asked.
+    pub(super) withheld: std::collections::BTreeMap<(usize, ReqId, Vec<u64>), super::plan::Why>,
     shapes: shapes::Shapes,
     held: roomy::Held,
     types: Vec<u64>,
@@ -229,9 +231,9 @@ impl<'p, 'a> Run<'p, 'a> {
         for (bin, host) in problem.hosts.iter().enumerate().take(bins.len()) {
             bins.ports[bin].clone_from(&host.ports);
         }
+        let nodes = bins.len();
         let left = |template: &super::template::Template| {
             template
-        let nodes = bins.len();
                 .limits
                 .as_ref()
                 .map_or(Vec::new(), super::limits::Limits::left)
@@ -249,6 +251,7 @@ impl<'p, 'a> Run<'p, 'a> {
             freed: false,
             measured: domains::Measured::default(),
             sold: std::collections::BTreeMap::new(),
+            withheld: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             held: roomy::Held::default(),
             types: Vec::new(),
@@ -292,6 +295,7 @@ impl<'p, 'a> Run<'p, 'a> {
             freed: false,
             measured: done.measured,
             sold: std::collections::BTreeMap::new(),
+            withheld: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             held: roomy::Held::default(),
             types: Vec::new(),
