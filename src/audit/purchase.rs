@@ -62,9 +62,14 @@ fn lowest(claim: &NewClaim, kind: &InstanceType) -> Option<(bool, Option<Price>)
     offerings.map(|offering| rank(offering.price)).min()
 }
 
-/// Every type that is named can be had with the labels that are asked for, the cheapest first.
+/// Every type that is named can be had with the labels that are asked for and no others than its pool allows, the cheapest
+/// first.
 fn named(claim: &NewClaim, pool: &Pool) -> Option<String> {
     let mut before = None;
+    let pools = pool.requirements.iter();
+    let differing: Vec<(&String, &Values)> = pools
+        .filter(|(key, values)| claim.requirements.get(key) != Some(values))
+        .collect();
     for option in &claim.options {
         let Some(kind) = pool.types.get(*option as usize) else {
             return Some("no such type".to_owned());
@@ -83,11 +88,39 @@ fn named(claim: &NewClaim, pool: &Pool) -> Option<String> {
                 |state: &Option<String>| allows(own, state.as_deref()) && allows(asked, state.as_deref());
             (!states.iter().any(both)).then(|| format!("{} never has the {key} that is asked for", kind.name))
         };
-        if let Some(found) = claim.requirements.iter().find_map(clash) {
+        let left_open = |(key, values): &(&String, &Values)| {
+            let ruled_out = |state: &Option<String>| !allows(values, state.as_deref());
+            let state = states(claim, kind, key, values).into_iter().find(ruled_out)?;
+            let state = state.as_deref().unwrap_or("absent");
+            Some(format!(
+                "{} may have the {key} {state}, which its pool rules out",
+                kind.name
+            ))
+        };
+        let found = claim.requirements.iter().find_map(clash);
+        if let Some(found) = found.or_else(|| differing.iter().find_map(left_open)) {
             return Some(found);
         }
     }
     None
+}
+
+/// What a label may be on one of a claim's types, as far as that tells anything beside what its pool says.
+fn states(claim: &NewClaim, kind: &InstanceType, key: &str, pools: &Values) -> BTreeSet<Option<String>> {
+    let offerings = kind.offerings.iter().filter(|offering| for_sale(claim, offering));
+    match key {
+        ZONE => offerings.map(|offering| Some(offering.zone.clone())).collect(),
+        CAPACITY_TYPE => offerings
+            .map(|offering| Some(offering.capacity_type.to_string()))
+            .collect(),
+        _ => {
+            let said = [kind.requirements.get(key), claim.requirements.get(key)];
+            let said = said.into_iter().flatten();
+            let mut states = telling_states(said.clone().chain([pools]));
+            states.retain(|state| said.clone().all(|values| allows(values, state.as_deref())));
+            states
+        }
+    }
 }
 
 /// The pods of a claim.

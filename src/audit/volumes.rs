@@ -34,7 +34,12 @@ pub(super) fn look(snapshot: &Snapshot, place: &Place<'_>, pod: &Pod) -> Vec<Str
     }
     for (driver, limit) in place.volume_limits.iter().copied().flatten() {
         let names = together.get(driver).map_or(0, std::collections::BTreeSet::len);
-        let added = more.iter().any(|(of, _)| of == driver);
+        let there = place
+            .volumes
+            .get(driver)
+            .map_or(0, std::collections::BTreeSet::len);
+        // Who brings no other may come where there are too many already.
+        let added = names > there;
         if added && names > *limit as usize {
             broken.push(format!(
                 "{names} volumes of {driver}, and {limit} can be attached"

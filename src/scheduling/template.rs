@@ -15,8 +15,9 @@ use super::space::{ReqId, Space};
 use crate::api::names::{CAPACITY_TYPE, ZONE};
 use crate::model::{HostPort, InstanceType, Pool, host_port};
 
-/// What an offering without a known price counts as, in nano-dollars: more than any, and small enough for sums.
-pub(super) const UNPRICED: u64 = 1 << 52;
+/// What an offering without a known price counts as, in nano-dollars: 70,000 dollars an hour are more than any machine costs,
+/// and as many as 262,143 of them can be added up, which is more than there are pods in a plan.
+pub(super) const UNPRICED: u64 = 1 << 46;
 /// No offering at all.
 pub(super) const UNSOLD: u64 = u64::MAX;
 
@@ -107,6 +108,8 @@ pub(super) struct Row {
     pub(super) by_price: Vec<(u64, usize)>,
     /// The most that any of them has room for, by resource.
     pub(super) most: Vec<i64>,
+    /// The most volumes that any of them attaches, in the order of [`Template::attachable`].
+    attaches: Vec<u32>,
 }
 
 impl Kind {
@@ -305,6 +308,13 @@ impl Template {
         }
     }
 
+    /// How many volumes of a driver any type of a row attaches at most.
+    pub(super) fn attaches_at_most(&self, row: &Row, driver: &str) -> u32 {
+        let at = self.attachable.iter().position(|(of, _)| of == driver);
+        let most = at.and_then(|at| row.attaches.get(at));
+        most.copied().unwrap_or(u32::MAX)
+    }
+
     /// Leaves only types with which limits hold, where what a claim is planned to be is counted already.
     pub(super) fn keep_allowed(&self, types: &mut [u64], left: &[i64], planned: Option<usize>) {
         let counted = |kind: usize| &self.types[kind].counted[..];
@@ -379,6 +389,7 @@ impl Template {
             prices: Vec::new(),
             by_price: Vec::new(),
             most: Vec::new(),
+            attaches: Vec::new(),
         };
         let at = self.row_of.get(u64::from(req));
         at.and_then(|at| self.rows.get(at as usize)).unwrap_or(&NONE)
@@ -391,6 +402,7 @@ impl Template {
             prices: vec![UNSOLD; self.types.len()],
             by_price: Vec::new(),
             most: vec![0; self.width],
+            attaches: vec![0; self.attachable.len()],
         };
         for (at, kind) in self.types.iter().enumerate() {
             if !space.meet(&kind.set, space.bits(req)) {
@@ -405,6 +417,9 @@ impl Template {
                     .iter_mut()
                     .zip(room)
                     .for_each(|(most, room)| *most = (*most).max(*room));
+                for (most, (_, limits)) in row.attaches.iter_mut().zip(&self.attachable) {
+                    *most = (*most).max(limits[at]);
+                }
             }
         }
         row.by_price.sort_unstable();

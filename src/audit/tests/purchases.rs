@@ -1,6 +1,7 @@
 //! Claims that can, or cannot, be bought as planned.
 
 use super::*;
+use crate::api::names::CAPACITY_TYPE;
 use crate::scheduling::MinValues;
 
 /// Changes the types of the pool.
@@ -60,7 +61,7 @@ fn the_planned_offering_is_sold_to_the_claim_and_the_cheapest_of_its_type() {
         [Rule::Purchase].into(),
         "an unknown price is more than any"
     );
-    for (key, value) in [(ZONE, "z2"), (crate::api::names::CAPACITY_TYPE, "spot")] {
+    for (key, value) in [(ZONE, "z2"), (CAPACITY_TYPE, "spot")] {
         let mut elsewhere = made.clone();
         elsewhere.claims[0]
             .requirements
@@ -270,7 +271,7 @@ fn two_of(key: &str) -> Snapshot {
 
 #[test]
 fn values_of_every_label_are_counted_among_what_can_be_had() {
-    for key in [ZONE, crate::api::names::CAPACITY_TYPE, "family", INSTANCE_TYPE] {
+    for key in [ZONE, CAPACITY_TYPE, "family", INSTANCE_TYPE] {
         let snapshot = two_of(key);
         let made = legal(&snapshot);
         let mut fewer = made.clone();
@@ -320,4 +321,44 @@ fn values_that_a_claim_rules_out_are_not_counted() {
         .requirements
         .narrow("family", &Values::one_of(["a"]));
     assert_eq!(broken(&snapshot, &narrowed), [Rule::MinValues].into());
+}
+
+#[test]
+fn a_claim_that_leaves_open_what_its_pool_rules_out_is_found() {
+    let spot = |types: &mut Vec<InstanceType>| {
+        for kind in types {
+            let mut spot = kind.offerings[0].clone();
+            (spot.capacity_type, spot.zone) = (CapacityType::Spot, "z3".to_owned());
+            kind.offerings.push(spot);
+            kind.requirements = kind.requirements.and(&family("a"));
+        }
+    };
+    let base = with_types(&snapshot(&[("a", json!({}))]), spot);
+    for (key, value, held) in [
+        (CAPACITY_TYPE, "on-demand", false),
+        (ZONE, "z1", false),
+        ("team", "mine", false),
+        ("family", "a", true),
+    ] {
+        let mut narrower = base.clone();
+        narrower.pools[0]
+            .requirements
+            .narrow(key, &Values::one_of([value]));
+        let mut made = legal(&narrower);
+        made.claims[0].requirements = base.pools[0].requirements.clone();
+        let expected = found(held, Rule::Purchase);
+        assert_eq!(broken(&narrower, &made), expected, "{key} is not said");
+        let mut other = legal(&narrower);
+        let values = Values::one_of([value, "z2", "spot"]);
+        other.claims[0].requirements = base.pools[0].requirements.clone();
+        other.claims[0].requirements.narrow(key, &values);
+        assert_eq!(broken(&narrower, &other), expected, "{key} may be another");
+    }
+    let mut wider = base.clone();
+    wider.pools[0]
+        .requirements
+        .narrow("family", &Values::none_of(["b"]));
+    let mut made = legal(&wider);
+    made.claims[0].requirements = base.pools[0].requirements.clone();
+    assert_eq!(broken(&wider, &made), BTreeSet::new(), "its type is no b anyway");
 }

@@ -145,6 +145,7 @@ fn a_node_attaches_no_more_volumes_than_it_can_and_each_once() {
         (vec!["default/other"], 1, false),
         (vec!["default/other"], 2, true),
         (vec!["default/data"], 1, true),
+        (vec!["default/data", "default/other"], 1, true),
     ] {
         let mut snapshot = with_volume(&[("a", mounts("data"))], &["data"]);
         let node = &mut snapshot.nodes[0];

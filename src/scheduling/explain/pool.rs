@@ -1,5 +1,10 @@
 //! Why no new node of a pool was made for a pod.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
 use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::class::requirements_of;
@@ -16,10 +21,11 @@ use crate::model::taint::{Preferring, untolerated};
 use crate::model::{Availability, Offering, Pod, Pool, Requirements, Values};
 use crate::resources::Shortage;
 
-/// What is sold is remembered for so many requirements and pools: at up to 2 KB each, 8 MB.
-const SOLD_MAX: usize = 4096;
+/// What is sold is remembered for so many requirements and pools: at up to 2 KB each, 8 MB. So is what comes back first of so
+/// many sets of types.
+const KNOWN_MAX: usize = 4096;
 
-/// The first thing that stood in the way.
+/// The first thing that stood in the way: of several alternatives of a pod, that of the one which came nearest.
 pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> Why {
     let of = &run.problem.classes[class];
     let pod = run.problem.pod(of);
@@ -38,11 +44,24 @@ pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> W
     let Some((_, nearest)) = met.last() else {
         return conflict(run, pod, pool, own, &asked);
     };
-    let mut sold = met.iter().map(|(req, _)| (*req, sold(run, template, *req)));
-    let Some((req, all)) = sold.find(|(_, all)| !all.is_empty()) else {
-        return no_type(run, pod, pool, *nearest);
-    };
-    if let Some(why) = short(run, class, template, &all) {
+    let (mut seen, mut best): (BTreeSet<ReqId>, Option<Why>) = (BTreeSet::new(), None);
+    for (req, _) in met.iter().filter(|(req, _)| seen.insert(*req)) {
+        let all = sold(run, template, *req);
+        if all.is_empty() {
+            continue;
+        }
+        let why = not_had(run, class, template, (*req, all));
+        let came = |why: &Why| (Reverse(why.nearness()), why.missing());
+        if best.as_ref().is_none_or(|best| came(&why) < came(best)) {
+            best = Some(why);
+        }
+    }
+    best.unwrap_or_else(|| no_type(run, pod, pool, *nearest))
+}
+
+/// The first thing that stood in the way of having one of the types that are sold with certain labels.
+fn not_had(run: &mut Run<'_, '_>, class: usize, template: usize, (req, sold): (ReqId, Vec<usize>)) -> Why {
+    if let Some(why) = short(run, class, template, &sold) {
         return why;
     }
     let fitting = |kind: &usize| {
@@ -50,7 +69,7 @@ pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> W
         let mut asked = run.problem.classes[class].requests.iter().zip(room);
         asked.all(|(wanted, room)| !lacks(*wanted, *room))
     };
-    let fitting: Vec<usize> = all.into_iter().filter(fitting).collect();
+    let fitting: Vec<usize> = sold.into_iter().filter(fitting).collect();
     buyable(run, class, template, req, &fitting)
 }
 
@@ -107,7 +126,7 @@ fn sold(run: &mut Run<'_, '_>, template: usize, req: ReqId) -> Vec<usize> {
     if let Some(known) = run.sold.get(&(template, req)) {
         return known.clone();
     }
-    if run.sold.len() >= SOLD_MAX {
+    if run.sold.len() >= KNOWN_MAX {
         run.sold.clear();
     }
     let space = &run.problem.space;
@@ -248,7 +267,7 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
     };
     let now: Vec<usize> = bits::iter(&types).filter(had).collect();
     if now.is_empty() {
-        return withheld(run, of, req, &types);
+        return withheld(run, template, req, types);
     }
     if let Some(why) = limit(run, template, &now) {
         return why;
@@ -285,28 +304,52 @@ fn exceeded(template: &Template, types: &[u64], volumes: &[(&str, u32)]) -> Opti
     all.next()
 }
 
-/// The offering that comes back first.
-fn withheld(run: &Run<'_, '_>, template: &Template, req: ReqId, types: &[u64]) -> Why {
+/// The offering that comes back first, asked once for all classes that these types have room for.
+fn withheld(run: &mut Run<'_, '_>, template: usize, req: ReqId, types: Vec<u64>) -> Why {
+    let key = (template, req, types);
+    if let Some(known) = run.withheld.get(&key) {
+        return known.clone();
+    }
+    if run.withheld.len() >= KNOWN_MAX {
+        run.withheld.clear();
+    }
+    let why = back_first(run, &run.problem.templates[template], req, &key.2);
+    run.withheld.insert(key, why.clone());
+    why
+}
+
+/// There are thousands of offerings, so that only the one which is told of is put into words.
+fn back_first(run: &Run<'_, '_>, template: &Template, req: ReqId, types: &[u64]) -> Why {
     let pool = &run.problem.snapshot.pools[template.pool];
     let kinds = bits::iter(types).map(|kind| &pool.types[template.types[kind].index]);
     let offers = kinds.flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)));
     let offers = offers.filter(|(_, offering)| allowed(run, req, offering));
-    let reason = |(kind, offering): (&crate::model::InstanceType, &Offering)| {
-        let (until, reason) = match &offering.availability {
-            Availability::Withheld { until, reason } => (Some(*until), reason.clone()),
-            Availability::Unsold(unsold) => (None, unsold.to_string()),
-            Availability::Available => (None, String::new()),
-        };
-        let name = format!("{} in {} as {}", kind.name, offering.zone, offering.capacity_type);
-        (until.is_none(), until, name, reason)
+    let first = offers.min_by(|(kind, offering), (other, its)| {
+        let times = back(offering).cmp(&back(its));
+        let names = || (&kind.name, &offering.zone).cmp(&(&other.name, &its.zone));
+        let sold = || offering.capacity_type.as_str().cmp(its.capacity_type.as_str());
+        times.then_with(names).then_with(sold)
+    });
+    let Some((kind, offering)) = first else {
+        return Why::NothingThere;
     };
-    match offers.map(reason).min() {
-        Some((_, until, offering, reason)) => Why::Withheld {
-            offering,
-            until,
-            reason,
-        },
-        None => Why::NothingThere,
+    let (until, reason) = match &offering.availability {
+        Availability::Withheld { until, reason } => (Some(*until), reason.clone()),
+        Availability::Unsold(unsold) => (None, unsold.to_string()),
+        Availability::Available => (None, String::new()),
+    };
+    Why::Withheld {
+        offering: format!("{} in {} as {}", kind.name, offering.zone, offering.capacity_type),
+        until,
+        reason,
+    }
+}
+
+/// When an offering comes back; what nobody knows of comes last.
+fn back(offering: &Offering) -> (bool, Option<Timestamp>) {
+    match &offering.availability {
+        Availability::Withheld { until, .. } => (false, Some(*until)),
+        Availability::Unsold(_) | Availability::Available => (true, None),
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::bits;
 use super::super::space::{ANYTHING, ReqId};
 use super::super::topology::Counted;
 use super::search::{Becomes, Spot};
-use super::shapes::Before;
+use super::shapes::{Before, Step};
 use super::{Claim, Run, Turn};
 
 impl Run<'_, '_> {
@@ -35,9 +35,7 @@ impl Run<'_, '_> {
             *left = left.saturating_sub(*asked);
         }
         self.bins.ports[bin].extend_from_slice(&class.ports);
-        for (driver, name) in &class.volumes {
-            self.volumes.insert((bin, driver.clone(), name.clone()));
-        }
+        self.attach(turn.class, bin);
         self.count(turn.class, bin);
     }
 
@@ -83,7 +81,7 @@ impl Run<'_, '_> {
         } else {
             Before::Shape(held.shape)
         };
-        held.shape = self.shapes.after(before, class.size, becomes);
+        held.shape = self.shapes.after(before, Step::Pod(class.size), becomes);
         self.price = self.price - held.price + becomes.price;
         (held.kind, held.price) = (becomes.kind, becomes.price);
         if becomes.part != ANYTHING && !held.parts.contains(&becomes.part) {
@@ -110,8 +108,10 @@ impl Run<'_, '_> {
                 .collect()
         };
         let slack = rest(template.room(held.kind));
-        let reach = rest(&template.known_row(self.bins.req[bin]).most);
-        self.bins.set(bin, &slack, &reach);
+        let row = template.known_row(self.bins.req[bin]);
+        self.bins.set(bin, &slack, &rest(&row.most));
+        self.volumes
+            .set_most(bin, |driver| template.attaches_at_most(row, driver));
     }
 
     pub(super) fn count_limits(&mut self, claim: usize, template: usize, kind: usize) {
@@ -150,69 +150,6 @@ impl Run<'_, '_> {
             self.counts
                 .add(&problem.space, asked, (Some(bin), labels), Counted::Keeper);
         }
-    }
-
-    /// Whether a node can attach the volumes of a class beside those that are there. Of a claim its type decides.
-    pub(super) fn volumes_fit(&self, class: usize, bin: usize) -> bool {
-        self.volume_limit_hit(class, bin).is_none()
-    }
-
-    /// The driver of which a node cannot attach as many volumes, and how many it can.
-    pub(in crate::scheduling) fn volume_limit_hit(&self, class: usize, bin: usize) -> Option<(String, u32)> {
-        let class = &self.problem.classes[class];
-        if class.volumes.is_empty() || bin >= self.nodes() {
-            return None;
-        }
-        let node = &self.problem.snapshot.nodes[self.problem.hosts[bin].node];
-        for (driver, limit) in &node.volume_limits {
-            let wanted = class.volumes.iter().filter(|(of, _)| of == driver);
-            let mut names: std::collections::BTreeSet<&str> = wanted.map(|(_, name)| name.as_str()).collect();
-            if names.is_empty() {
-                continue;
-            }
-            names.extend(node.volumes.get(driver).into_iter().flatten().map(String::as_str));
-            let planned = self
-                .volumes
-                .range((bin, driver.clone(), String::new())..)
-                .take_while(|(on, of, _)| *on == bin && of == driver);
-            names.extend(planned.map(|(_, _, name)| name.as_str()));
-            if names.len() > *limit as usize {
-                return Some((driver.clone(), *limit));
-            }
-        }
-        None
-    }
-
-    /// How many volumes of each driver a claim would attach with a pod of a class, and without one; none if a claim of
-    /// its template may attach as many as it likes.
-    pub(in crate::scheduling) fn attached(
-        &self,
-        template: usize,
-        class: Option<usize>,
-        bin: Option<usize>,
-    ) -> Vec<(&str, u32)> {
-        let more = class.map_or(&[][..], |class| &self.problem.classes[class].volumes);
-        if (more.is_empty() && self.volumes.is_empty())
-            || self.problem.templates[template].attachable.is_empty()
-        {
-            return Vec::new();
-        }
-        let from = bin.map(|bin| (bin, String::new(), String::new()));
-        let there = from.into_iter().flat_map(|from| {
-            let bin = from.0;
-            self.volumes
-                .range(from..)
-                .take_while(move |(on, _, _)| *on == bin)
-        });
-        let all = there
-            .map(|(_, driver, name)| (driver, name))
-            .chain(more.iter().map(|(driver, name)| (driver, name)));
-        let mut all: Vec<(&String, &String)> = all.collect();
-        all.sort_unstable();
-        all.dedup();
-        let of_one = all.chunk_by(|one, other| one.0 == other.0);
-        let count = |of: &[(&String, &String)]| u32::try_from(of.len()).unwrap_or(u32::MAX);
-        of_one.map(|of| (of[0].0.as_str(), count(of))).collect()
     }
 
     /// The types that a claim can still be, which its cheapest type alone does not say.

@@ -14,9 +14,8 @@ use super::super::class::Class;
 use super::super::space::{ANYTHING, ReqId};
 use super::super::topology::{GroupId, Over};
 use super::offer::Load;
-use super::rest::NO_POD;
 use super::search::Becomes;
-use super::shapes::{Before, ShapeId};
+use super::shapes::{Before, ShapeId, Step};
 use super::{Rest, Run};
 
 /// Which values count.
@@ -110,7 +109,9 @@ impl Run<'_, '_> {
         };
         problem.templates[held.template].row(&problem.space, becomes.req);
         self.bins.req[bin] = becomes.req;
-        let shape = self.shapes.after(Before::Shape(held.shape), NO_POD, becomes);
+        let shape = self
+            .shapes
+            .after(Before::Shape(held.shape), Step::Change, becomes);
         let held = &mut self.claims[claim];
         held.shape = shape;
         if !held.pins.contains(&column) {

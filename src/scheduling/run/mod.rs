@@ -12,6 +12,7 @@ mod roomy;
 mod search;
 mod shapes;
 mod values;
+mod volumes;
 
 use super::Budget;
 use super::bins::Bins;
@@ -109,8 +110,7 @@ pub(super) struct Run<'p, 'a> {
     pub(super) left: Vec<Vec<i64>>,
     /// Pods with their bins, in order.
     pub(super) placed: Vec<(usize, usize)>,
-    /// Volumes on nodes, besides those that are there: bin, driver, name.
-    volumes: std::collections::BTreeSet<(usize, String, String)>,
+    volumes: volumes::Volumes,
     pub(super) price: u64,
     /// Whether a limit kept anything from being as cheap as it could be, or from being at all.
     met_limit: std::cell::Cell<bool>,
@@ -119,6 +119,8 @@ pub(super) struct Run<'p, 'a> {
     measured: domains::Measured,
     /// The types that templates sell under certain requirements, as far as reasons have asked.
     pub(super) sold: std::collections::BTreeMap<(usize, ReqId), Vec<usize>>,
+    /// What keeps some of them from being had, as far as reasons have asked.
+    pub(super) withheld: std::collections::BTreeMap<(usize, ReqId, Vec<u64>), super::plan::Why>,
     shapes: shapes::Shapes,
     held: roomy::Held,
     types: Vec<u64>,
@@ -140,7 +142,7 @@ pub(super) struct Done {
     counts: Counts,
     left: Vec<Vec<i64>>,
     placed: Vec<(usize, usize)>,
-    volumes: std::collections::BTreeSet<(usize, String, String)>,
+    volumes: volumes::Volumes,
     price: u64,
     measured: domains::Measured,
     policy: Policy,
@@ -229,6 +231,7 @@ impl<'p, 'a> Run<'p, 'a> {
         for (bin, host) in problem.hosts.iter().enumerate().take(bins.len()) {
             bins.ports[bin].clone_from(&host.ports);
         }
+        let nodes = bins.len();
         let left = |template: &super::template::Template| {
             template
                 .limits
@@ -242,12 +245,13 @@ impl<'p, 'a> Run<'p, 'a> {
             bins,
             claims: Vec::new(),
             placed: Vec::new(),
-            volumes: std::collections::BTreeSet::new(),
+            volumes: volumes::Volumes::of(problem, nodes),
             price: 0,
             met_limit: std::cell::Cell::new(false),
             freed: false,
             measured: domains::Measured::default(),
             sold: std::collections::BTreeMap::new(),
+            withheld: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             held: roomy::Held::default(),
             types: Vec::new(),
@@ -291,6 +295,7 @@ impl<'p, 'a> Run<'p, 'a> {
             freed: false,
             measured: done.measured,
             sold: std::collections::BTreeMap::new(),
+            withheld: std::collections::BTreeMap::new(),
             shapes: shapes::Shapes::default(),
             held: roomy::Held::default(),
             types: Vec::new(),

@@ -95,9 +95,6 @@ impl Run<'_, '_> {
 
     /// The volumes that a claim would attach with a pod.
     fn load_of(&self, template: usize, class: usize, bin: Option<usize>) -> Vec<(String, u32)> {
-        if self.volumes.is_empty() && self.problem.classes[class].volumes.is_empty() {
-            return Vec::new();
-        }
         let all = self.attached(template, Some(class), bin).into_iter();
         all.map(|(driver, count)| (driver.to_owned(), count)).collect()
     }

@@ -10,11 +10,8 @@ use super::super::Budget;
 use super::super::bits;
 use super::super::class::Class;
 use super::search::Becomes;
-use super::shapes::Before;
+use super::shapes::{Before, Step};
 use super::{Rest, Run};
-
-/// What no class has as its size: a claim that becomes another without taking a pod.
-pub(super) const NO_POD: usize = usize::MAX;
 
 impl Run<'_, '_> {
     /// Gives what became possible since its turn to whoever is left out, and then to the claims.
@@ -111,7 +108,9 @@ impl Run<'_, '_> {
             kind,
             price,
         };
-        let shape = self.shapes.after(Before::Shape(held.shape), NO_POD, becomes);
+        let shape = self
+            .shapes
+            .after(Before::Shape(held.shape), Step::Change, becomes);
         self.count_limits(claim, held.template, kind);
         self.price = self.price - self.claims[claim].price + price;
         let held = &mut self.claims[claim];

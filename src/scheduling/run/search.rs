@@ -60,11 +60,22 @@ struct Joined {
     rest: i64,
 }
 
+/// One of the alternatives of a pod that labels can meet.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::scheduling) struct Met {
+    /// Its place among them.
+    at: usize,
+    /// What the labels become.
+    req: ReqId,
+    /// What the pod itself asked of them.
+    part: ReqId,
+}
+
 /// What the labels and taints of a bin say to a pod.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::scheduling) enum Verdict {
-    /// That it is welcome: what the labels become, and what the pod itself asked of them.
-    Met((ReqId, ReqId)),
+    /// That it is welcome, by this alternative first.
+    Met(Met),
     /// That others stand in its way now.
     NotNow,
     /// That it will never be.
@@ -119,11 +130,14 @@ impl Run<'_, '_> {
                     return Some((Spot::Node { bin }, 0));
                 }
                 let shape = self.claims[bin - self.nodes()].shape;
-                let looked = match self.shapes.seen(shape).filter(|_| shapes_tell) {
+                let tells = shapes_tell && !self.volumes.has_some_of(turn.class, bin);
+                let looked = match self.shapes.seen(shape).filter(|_| tells) {
                     Some(known) => known,
                     None => self.look(turn, bin, met, (left, most), &mut best),
                 };
-                self.shapes.note(shape, looked);
+                if tells {
+                    self.shapes.note(shape, looked);
+                }
                 match looked {
                     Look::Impossible => continue,
                     Look::Dear => {
@@ -140,13 +154,11 @@ impl Run<'_, '_> {
         best.map(|best| (best.spot, best.more))
     }
 
-    /// Whether a pod of a class gets the same of claims of the same shape. Ports and volumes are no part of it.
+    /// Whether a pod of a class gets the same of claims of the same shape that have none of its volumes. Ports are no part of
+    /// it, nor is which volumes there are.
     fn shapes_tell(&self, class: usize) -> bool {
-        let class = &self.problem.classes[class];
         let mut templates = self.problem.templates.iter();
-        class.ports.is_empty()
-            && class.volumes.is_empty()
-            && self.volumes.is_empty()
+        self.problem.classes[class].ports.is_empty()
             && templates.all(|template| template.daemon_ports.is_empty())
     }
 
@@ -155,7 +167,7 @@ impl Run<'_, '_> {
         &mut self,
         turn: &Turn<'_>,
         bin: usize,
-        met: (ReqId, ReqId),
+        met: Met,
         (left, most): (Left, u64),
         best: &mut Option<Joined>,
     ) -> Look {
@@ -191,7 +203,8 @@ impl Run<'_, '_> {
             Left::Reach => turn.known.dear.get(block).copied().unwrap_or_default(),
             Left::Slack => 0,
         };
-        let alive = !(dead | dear | turn.hosts.refused_of(&self.counts, block));
+        let refused = turn.hosts.refused_of(&self.counts, block) | self.volumes.full_of(turn.class, block);
+        let alive = !(dead | dear | refused);
         if alive == 0 || !self.bins.block_may_fit(left, block, requests) {
             return 0;
         }
@@ -207,13 +220,25 @@ impl Run<'_, '_> {
         self.bins.len() - self.claims.len()
     }
 
-    /// What comes of a claim that takes a pod. Where it may grow, `floor` says what it costs then at least; else it must
-    /// not cost more.
-    fn join(
+    /// What comes of a claim that takes a pod, by the first of the pod's alternatives for which there is a type. Where it may
+    /// grow, `floor` says what it costs then at least; else it must not cost more.
+    fn join(&mut self, turn: &Turn<'_>, bin: usize, first: Met, floor: Option<u64>) -> Option<Joined> {
+        let mut met = first;
+        loop {
+            let joined = self.join_by(turn, bin, met, floor);
+            if joined.is_some() {
+                return joined;
+            }
+            met = self.met_from(turn, self.bins.req[bin], met.at + 1)?;
+        }
+    }
+
+    /// What comes of a claim that takes a pod by one of the pod's alternatives.
+    fn join_by(
         &mut self,
         turn: &Turn<'_>,
         bin: usize,
-        (req, part): (ReqId, ReqId),
+        Met { req, part, .. }: Met,
         floor: Option<u64>,
     ) -> Option<Joined> {
         let claim = bin - self.nodes();
@@ -258,7 +283,7 @@ impl Run<'_, '_> {
     }
 
     /// Whether a bin can take a pod as far as room and price are not concerned, and what its labels are then.
-    fn admit(&mut self, turn: &mut Turn<'_>, bin: usize) -> Option<(ReqId, ReqId)> {
+    fn admit(&mut self, turn: &mut Turn<'_>, bin: usize) -> Option<Met> {
         let bare = (self.bins.req[bin], self.bins.taints[bin]);
         let verdict = match turn.last {
             Some((last, verdict)) if last == bare => verdict,
@@ -276,30 +301,40 @@ impl Run<'_, '_> {
         };
         if turn.hosts.refuse(&self.counts, bin).is_some()
             || (!class.ports.is_empty() && host_port::conflict(&class.ports, &self.bins.ports[bin]).is_some())
+            || self.volumes.exceeded(turn.class, bin).is_some()
         {
             bits::put_growing(&mut turn.known.dead, bin);
             return None;
         }
-        let attached = class.volumes.is_empty() || self.volumes_fit(turn.class, bin);
-        (attached && turn.hosts.lonely(&self.counts, bin).is_none()).then_some(met)
+        turn.hosts.lonely(&self.counts, bin).is_none().then_some(met)
     }
 
     /// What labels and taints make of a bin. Many have the same, so that it is seldom asked anew.
     fn judge(&mut self, turn: &Turn<'_>, (own, taints): (ReqId, u32)) -> Verdict {
-        let problem = &mut *self.problem;
-        let stage = &problem.classes[turn.class].stages[turn.stage];
-        if !problem.tolerance.covers(stage.tolerations, taints) {
+        let tolerations = self.problem.classes[turn.class].stages[turn.stage].tolerations;
+        if !self.problem.tolerance.covers(tolerations, taints) {
             return Verdict::Never;
         }
-        let mut met = turn.wanted.iter();
-        if let Some(met) = met.find_map(|(both, part)| Some((problem.space.and(own, *both)?, *part))) {
+        if let Some(met) = self.met_from(turn, own, 0) {
             return Verdict::Met(met);
         }
+        let problem = &mut *self.problem;
+        let stage = &problem.classes[turn.class].stages[turn.stage];
         let mut nodes = stage.nodes.iter();
         if nodes.any(|nodes| problem.space.and(own, *nodes).is_some()) {
             Verdict::NotNow
         } else {
             Verdict::Never
         }
+    }
+
+    /// The first alternative of a pod, from one of them on, that labels can meet.
+    fn met_from(&mut self, turn: &Turn<'_>, own: ReqId, from: usize) -> Option<Met> {
+        let space = &mut self.problem.space;
+        let mut wanted = turn.wanted.iter().enumerate().skip(from);
+        wanted.find_map(|(at, (both, part))| {
+            let req = space.and(own, *both)?;
+            Some(Met { at, req, part: *part })
+        })
     }
 }

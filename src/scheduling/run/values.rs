@@ -140,8 +140,8 @@ impl Run<'_, '_> {
         {
             return None;
         }
-        // Claims of one shape have the same types, but for ports and volumes.
-        let shapes_tell = self.volumes.is_empty() && of.daemon_ports.is_empty();
+        // Claims of one shape have the same types, but for ports.
+        let shapes_tell = of.daemon_ports.is_empty();
         let mut seen = BTreeSet::new();
         let mut others = self.claims.iter().enumerate().filter(|(at, claim)| {
             claim.template == template && Some(*at) != by && (!shapes_tell || seen.insert(claim.shape))

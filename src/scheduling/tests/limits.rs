@@ -178,3 +178,16 @@ fn what_a_claim_gives_back_is_for_whoever_was_left_out() {
     assert!(solved.all_placed(), "{:?}", solved.words());
     assert_eq!(solved.types(), ["larger", "small"]);
 }
+
+/// Where the first of its terms asks for what is too small for both, the second will do.
+#[test]
+fn a_claim_becomes_what_another_term_of_a_pod_asks_for() {
+    let term = |name: &str| json!({"matchExpressions": [{"key": INSTANCE_TYPE, "operator": "In", "values": [name]}]});
+    let either = required(&json!([term("a"), term("b")]));
+    let solved = limited("nodes", 1)
+        .types(vec![kind("a", 4), kind("b", 8)])
+        .with([pod("large", "3"), pod_with("small", "2", &either)])
+        .solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert_eq!(solved.types(), ["b"]);
+}

@@ -341,3 +341,18 @@ fn min_values_are_given_up_before_a_pool_of_less_weight_is_taken() {
     assert_eq!(relaxed.pools(), ["default"]);
     assert_eq!(relaxed.plan.claims[0].min_values, MinValues::Relaxed);
 }
+
+/// More than any price is what an unknown one counts as, and what it counts as must do for sums.
+#[test]
+fn machines_without_a_price_are_bought_by_the_thousand() {
+    const PODS: usize = 4200;
+    let mut unpriced = kind("unpriced", 1);
+    for offering in &mut unpriced.offerings {
+        offering.price = None;
+    }
+    let solved = cluster()
+        .types(vec![unpriced])
+        .with(pods(PODS, |name| pod(name, "900m")))
+        .solve();
+    assert_eq!((solved.claims(), solved.plan.pods_left_out()), (PODS, 0));
+}

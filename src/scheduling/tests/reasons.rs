@@ -140,6 +140,49 @@ fn an_offering_that_comes_back_is_named_with_the_time() {
 }
 
 #[test]
+fn of_what_is_withheld_that_is_named_which_comes_back_first_and_then_the_first_by_name() {
+    let until = |time: &str| Availability::Withheld {
+        until: time.parse().unwrap(),
+        reason: "Preempted".to_owned(),
+    };
+    let mut types = vec![kind("x", 4), kind("w", 4), kind("v", 4)];
+    for offering in types.iter_mut().flat_map(|kind| &mut kind.offerings) {
+        offering.availability = until("2026-01-01T13:00:00Z");
+    }
+    let told = |types: &[InstanceType]| {
+        let told = words(&cluster().types(types.to_vec()).with([pod("p", "1")]));
+        told[0].split(" is ").next().unwrap().to_owned()
+    };
+    assert_eq!(told(&types), "NodePool default: v in z1 as on-demand");
+    for at in [1, 4] {
+        types[0].offerings[at].availability = until("2026-01-01T12:00:00Z");
+    }
+    assert_eq!(told(&types), "NodePool default: x in z2 as spot");
+    for offering in types.iter_mut().flat_map(|kind| &mut kind.offerings) {
+        offering.availability = Availability::Unsold(crate::model::Unsold::NoSubnet);
+    }
+    types[0].offerings[0].availability = until("2026-01-01T13:00:00Z");
+    assert_eq!(told(&types), "NodePool default: x in z1 as spot");
+}
+
+#[test]
+fn of_terms_for_which_something_is_sold_the_one_that_came_nearest_is_told() {
+    let term = |name: &str| json!({"matchExpressions": [{"key": INSTANCE_TYPE, "operator": "In", "values": [name]}]});
+    let base = cluster().pool(|pool| pool.limits = Some(Resources::new().with(CPU, 4000)));
+    for names in [["type-02", "type-16"], ["type-16", "type-02"]] {
+        let fields = required(&json!(names.map(term)));
+        assert_eq!(
+            words(&base.clone().with([pod_with("p", "8", &fields)])),
+            ["NodePool default: its limit of 4 cpu leaves 4, and the smallest type that fits has 16"]
+        );
+        assert_eq!(
+            words(&cluster().with([pod_with("p", "16", &fields)])),
+            ["NodePool default: cpu is short by 100m on type-16, which has 15900m of 16"]
+        );
+    }
+}
+
+#[test]
 fn the_pool_that_came_nearest_comes_first() {
     let mut tainted = pool("b-tainted", vec![kind("x", 4)]);
     tainted.taints.push(taint("team", "NoSchedule"));

@@ -1,7 +1,8 @@
 //! Clusters so small that every place can be tried: nobody is left out who could still be let in.
 //!
 //! The judge is `audit`, which does not know how plans are made. A plan is extended by each pod that it leaves out, on each
-//! node, and on a node of its own of each type, zone and capacity type; none of these may be legal.
+//! node, and on each claim of the plan and a claim of its own, as each type in each zone and capacity type; none of these may
+//! be legal.
 
 use proptest::prelude::*;
 
@@ -11,8 +12,14 @@ use super::*;
 fn any_tiny() -> impl Strategy<Value = Cluster> {
     // What costs less need not have fewer processors: by taking another type, a claim may give limits something back.
     let types = prop::collection::vec((1_i64..9, 1_u64..5), 1..4);
-    let limit = prop::option::weighted(0.3, 0_i64..12);
-    (types, any_nodes(), any_pods(4), limit).prop_map(|(types, mut nodes, mut pods, limit)| {
+    let limit = prop_oneof![
+        3 => Just(None),
+        2 => (0_i64..12).prop_map(|cpu| Some((CPU, cpu * 1000))),
+        1 => (1_i64..3).prop_map(|nodes| Some(("nodes", nodes))),
+    ];
+    let terms = prop::collection::vec(prop::option::weighted(0.4, (any_term(), any_term())), 3);
+    let drawn = (types, any_nodes(), any_pods(4), limit, terms);
+    drawn.prop_map(|(types, mut nodes, mut pods, limit, terms)| {
         let types = types
             .iter()
             .enumerate()
@@ -27,14 +34,40 @@ fn any_tiny() -> impl Strategy<Value = Cluster> {
             .collect();
         nodes.truncate(2);
         pods.truncate(3);
+        for (pod, terms) in pods.iter_mut().zip(terms) {
+            if let Some((one, other)) = terms {
+                ask_for_one_of(pod, &json!([one, other]));
+            }
+        }
         let mut base = cluster().types(types).with(pods);
         base.namespaces = namespaces();
         base.nodes = nodes;
-        base.pools[0].limits = limit.map(|cpu| Resources::new().with(CPU, cpu * 1000));
+        base.pools[0].limits = limit.map(|(name, most)| Resources::new().with(name, most));
         // What pods would merely like keeps nobody out, and audit does not look at it.
         base.options.preferences = Preferences::Ignore;
         base
     })
+}
+
+/// What a pod may ask of its node.
+fn any_term() -> impl Strategy<Value = Value> {
+    let asked = prop_oneof![
+        prop::sample::select(vec!["t0", "t1", "t2"]).prop_map(|name| (INSTANCE_TYPE, name)),
+        prop::sample::select(vec!["z1", "z2", "z3"]).prop_map(|zone| (ZONES, zone)),
+        prop::sample::select(vec!["spot", "on-demand"]).prop_map(|sold| (CAPACITY, sold)),
+    ];
+    asked.prop_map(
+        |(key, value)| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}),
+    )
+}
+
+/// Has a pod ask for one of these terms, unless it asks something of its node already.
+fn ask_for_one_of(pod: &mut core::Pod, terms: &Value) {
+    let affinity = pod.spec.as_mut().unwrap().affinity.get_or_insert_default();
+    if affinity.node_affinity.is_none() {
+        let asked = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+        affinity.node_affinity = serde_json::from_value(asked).unwrap();
+    }
 }
 
 /// A plan with one more pod on a place.
@@ -48,23 +81,42 @@ fn with_pod(plan: &Plan, pod: usize, on: Destination) -> Plan {
     with
 }
 
-/// A claim for one pod that can be bought in one way only.
-fn alone(
-    snapshot: &Snapshot,
-    pod: usize,
-    term: &Requirements,
-    (kind, offering): (usize, &Offering),
-) -> NewClaim {
-    let pool = &snapshot.pools[0];
-    let class = snapshot.pending.members[pod].class;
-    let mut requirements = pool.requirements.and(term);
-    requirements.narrow(ZONE, &Values::one_of([offering.zone.as_str()]));
-    requirements.narrow(CAPACITY_TYPE, &Values::one_of([offering.capacity_type.as_str()]));
+/// A claim for nobody that asks for nothing beside its pool.
+fn empty(snapshot: &Snapshot) -> NewClaim {
     NewClaim {
         pool: 0,
+        requirements: snapshot.pools[0].requirements.clone(),
+        requests: Resources::new(),
+        pods: Vec::new(),
+        options: Vec::new(),
+        cheapest: Cheapest {
+            instance_type: 0,
+            zone: String::new(),
+            capacity_type: CapacityType::OnDemand,
+            price: None,
+        },
+        min_values: MinValues::Kept,
+    }
+}
+
+/// A claim with one more pod, that can be bought in one way only.
+fn taking(
+    snapshot: &Snapshot,
+    claim: &NewClaim,
+    (pod, term): (usize, &Requirements),
+    (kind, offering): (usize, &Offering),
+) -> NewClaim {
+    let class = snapshot.pending.members[pod].class;
+    let mut requirements = claim.requirements.and(term);
+    requirements.narrow(ZONE, &Values::one_of([offering.zone.as_str()]));
+    requirements.narrow(CAPACITY_TYPE, &Values::one_of([offering.capacity_type.as_str()]));
+    let mut requests = claim.requests.clone();
+    requests.add(&snapshot.pending.classes[class].as_ref().unwrap().requests);
+    NewClaim {
+        pool: claim.pool,
         requirements,
-        requests: snapshot.pending.classes[class].as_ref().unwrap().requests.clone(),
-        pods: vec![pod],
+        requests,
+        pods: [&claim.pods[..], &[pod]].concat(),
         options: vec![u32::try_from(kind).unwrap()],
         cheapest: Cheapest {
             instance_type: kind,
@@ -72,7 +124,7 @@ fn alone(
             capacity_type: offering.capacity_type,
             price: offering.price,
         },
-        min_values: MinValues::Kept,
+        min_values: claim.min_values,
     }
 }
 
@@ -90,9 +142,14 @@ fn extensions(snapshot: &Snapshot, plan: &Plan, pod: usize) -> Vec<Plan> {
             .iter()
             .flat_map(|sold| terms.iter().map(move |term| (sold, term)))
         {
-            let mut with = with_pod(plan, pod, Destination::New(plan.claims.len()));
-            with.claims.push(alone(snapshot, pod, term, (kind, offering)));
-            all.push(with);
+            for at in 0..=plan.claims.len() {
+                let mut with = with_pod(plan, pod, Destination::New(at));
+                if at == plan.claims.len() {
+                    with.claims.push(empty(snapshot));
+                }
+                with.claims[at] = taking(snapshot, &with.claims[at], (pod, term), (kind, offering));
+                all.push(with);
+            }
         }
     }
     all

@@ -204,6 +204,54 @@ fn who_wants_more_volumes_than_any_type_attaches_is_told_so() {
     );
 }
 
+/// As of many StatefulSets: each pod has a volume of its own, and so is of a class of its own.
+#[test]
+fn twice_as_many_pods_with_volumes_of_their_own_take_hardly_more_than_twice_as_many_looks() {
+    let looks = |pods: usize| {
+        let base = attaching(&[(2, 4), (8, 12), (16, 12)], pods);
+        base.with(one_each(pods)).looks()
+    };
+    for pods in [150, 300] {
+        let (once, twice) = (looks(pods), looks(2 * pods));
+        assert!(
+            2 * twice <= 5 * once,
+            "{once} for {pods}, {twice} for twice as many"
+        );
+    }
+}
+
+#[test]
+fn whoever_brings_no_other_volume_goes_to_a_node_that_has_more_than_it_can_attach() {
+    let mut there = node("n", 4, &[]);
+    there.volume_limits.insert("d".to_owned(), 1);
+    let on_it = ["default/v0", "default/v1"].map(str::to_owned);
+    there.volumes.insert("d".to_owned(), on_it.into());
+    for (claims, goes) in [
+        (&["v0"][..], true),
+        (&["v0", "v1"][..], true),
+        (&["v2"][..], false),
+        (&["v0", "v2"][..], false),
+    ] {
+        let base = attaching(&[(8, 12)], 3).node(there.clone());
+        let solved = base.with([mounts("p", claims)]).solve();
+        assert_eq!(solved.place("p").as_deref() == Some("n"), goes, "{claims:?}");
+    }
+}
+
+#[test]
+fn a_node_takes_pods_until_it_attaches_as_many_volumes_as_it_can() {
+    let mut there = node("n", 8, &[]);
+    there.volume_limits.insert("d".to_owned(), 3);
+    there
+        .volumes
+        .insert("d".to_owned(), ["default/other".to_owned()].into());
+    let base = attaching(&[(8, 12)], 4).node(there);
+    let solved = base.with(one_each(4)).with([pod("plain", "50m")]).solve();
+    assert!(solved.all_placed());
+    assert_eq!(solved.places()["n"].len(), 3, "{:?}", solved.places());
+    assert_eq!(solved.place("plain").as_deref(), Some("n"));
+}
+
 #[test]
 fn where_a_volume_is_holds_beside_each_term_and_is_never_given_up() {
     let with_terms = |terms: &Value| {

@@ -164,6 +164,22 @@ fn twice_as_many_pods_take_hardly_more_than_twice_as_many_looks() {
 }
 
 #[test]
+fn a_volume_of_one_pod_is_no_reason_to_look_longer_for_the_others() {
+    let plain = workload(1600);
+    let mut mounting = plain.clone().with([mounts("mounts", &["v"])]);
+    mounting.storage = storage(&[("v", &[])]);
+    let mut types = mounting.pools[0].types.to_vec();
+    for kind in &mut types {
+        kind.volume_limits.insert("d".to_owned(), 12);
+    }
+    let (plain, mounting) = (plain.looks(), mounting.types(types).looks());
+    assert!(
+        4 * mounting <= 5 * plain,
+        "{mounting} with a volume, {plain} without"
+    );
+}
+
+#[test]
 fn spreads_that_differ_in_nothing_but_how_many_values_there_must_be_are_told_apart() {
     let labels = json!({"app": "a"});
     let make = |name: &str, least: Option<u32>| {
