@@ -267,7 +267,10 @@ fn classes(snapshot: &Snapshot, dims: &Dims) -> Vec<Class> {
             source,
             members,
             priority: pod.as_ref().map_or(0, |pod| pod.priority),
-            requests: pod.as_ref().map_or(Vec::new(), |pod| dims.amounts(&pod.requests)),
+            // Who cannot be read asks for nothing. Without any amounts it would be as large as everybody else.
+            requests: pod
+                .as_ref()
+                .map_or_else(|_| vec![0; dims.len()], |pod| dims.amounts(&pod.requests)),
             size: 0,
             ports: pod.as_ref().map_or(Vec::new(), |pod| pod.ports.clone()),
             volumes: Vec::new(),
