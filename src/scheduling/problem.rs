@@ -14,9 +14,9 @@ use super::space::{Labels, Space};
 use super::template::Template;
 use super::tolerance::Tolerance;
 use super::topology::{Counted, Counts, Group, GroupId, Groups, Kind, eligible};
-use crate::api::names::{CAPACITY_TYPE, HOSTNAME, ZONE};
+use crate::api::names::{CAPACITY_TYPE, HOSTNAME, ZONE, current_label};
 use crate::api::{CapacityType, names};
-use crate::model::{Pod, Requirements, Snapshot};
+use crate::model::{Node, Pod, Requirements, Snapshot};
 
 /// A snapshot made ready for solving.
 #[derive(Debug)]
@@ -198,12 +198,27 @@ fn labels(snapshot: &Snapshot) -> Labels {
     {
         labels.mention_value(ZONE, &offering.zone);
     }
-    for node in &snapshot.nodes {
-        for (key, value) in node.labels.iter().filter(|(key, _)| keys.contains(key.as_str())) {
-            labels.mention_value(key, value);
+    mention_nodes(&mut labels, &snapshot.nodes, &keys);
+    labels
+}
+
+/// Takes note of what nodes have of labels over which pods are counted, and of those that are compared with numbers. That
+/// comes last, when all comparisons are known.
+fn mention_nodes(labels: &mut Labels, nodes: &[Node], counted: &BTreeSet<&str>) {
+    let compare_numbers = labels.compare_numbers();
+    for node in nodes {
+        for (key, value) in &node.labels {
+            let key = current_label(key);
+            if counted.contains(key) {
+                labels.mention_value(key, value);
+            }
+        }
+        if compare_numbers {
+            for (key, value) in node.label_states() {
+                labels.mention_number(&key, &value);
+            }
         }
     }
-    labels
 }
 
 /// What a pod itself asks of nodes.

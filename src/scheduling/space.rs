@@ -107,6 +107,20 @@ impl Labels {
             known.values.insert(value.to_owned());
         }
     }
+
+    /// Whether any label is compared with numbers, as far as that is noted by now.
+    pub(super) fn compare_numbers(&self) -> bool {
+        self.0.values().any(|known| !known.steps.is_empty())
+    }
+
+    /// Takes note of what a node has, if its label is compared with numbers and this is one. Were it not told apart, it would
+    /// be among the others, of which no comparison holds.
+    pub(super) fn mention_number(&mut self, key: &str, value: &str) {
+        let compared = self.0.get(key).is_some_and(|known| !known.steps.is_empty());
+        if compared && value.parse::<i64>().is_ok() {
+            self.mention_value(key, value);
+        }
+    }
 }
 
 impl Mentioned {

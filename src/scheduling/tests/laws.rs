@@ -74,6 +74,11 @@ fn operators() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Fields of a pod that must be on nodes of a later generation.
+fn newer_than(generation: &str) -> Value {
+    required(&json!([{"matchExpressions": [{"key": GENERATION, "operator": "Gt", "values": [generation]}]}]))
+}
+
 /// A label whose values are numbers.
 const GENERATION: &str = "generation";
 
@@ -220,14 +225,14 @@ impl Finer {
     }
 }
 
-/// What is seldom so: which offerings are withheld, in turn; how many volumes a node attaches; and whether the first pool has
-/// nodes of three generations.
-type Rarer = (Vec<bool>, Option<u32>, bool);
+/// What is seldom so: which offerings are withheld, in turn; how many volumes a node attaches; and whether nodes are of
+/// several generations, and if they are, whether the first pool has nodes of three.
+type Rarer = (Vec<bool>, Option<u32>, Option<bool>);
 
 fn rarer() -> impl Strategy<Value = Rarer> {
     let withheld = prop::collection::vec(prop::bool::weighted(0.15), 1..12);
     let attached = prop::option::weighted(0.4, 0_u32..3);
-    (withheld, attached, prop::bool::weighted(0.3))
+    (withheld, attached, prop::option::weighted(0.5, prop::bool::ANY))
 }
 
 /// With volumes that pods may mount, two of which are in one zone only.
@@ -254,11 +259,16 @@ fn make_rarer(mut base: Cluster, (withheld, attached, generations): &Rarer) -> C
     }
     for (at, node) in base.nodes.iter_mut().enumerate() {
         node.volume_limits.extend(limit(at));
-        if *generations {
-            node.labels.insert(GENERATION.to_owned(), (at + 1).to_string());
+        if generations.is_some() {
+            // Not all of them are numbers that pods mention, or that come next to one.
+            let generation = [7, 0, 2, 3][at % 4];
+            node.labels.insert(GENERATION.to_owned(), generation.to_string());
         }
     }
-    if *generations {
+    if generations.is_some() {
+        base = base.daemon(pod_with("young", "300m", &newer_than("1")));
+    }
+    if *generations == Some(true) {
         base = base.requires(GENERATION, &Values::one_of(["1", "2", "3"]));
     }
     base
