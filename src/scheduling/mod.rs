@@ -31,6 +31,7 @@ mod space;
 mod template;
 mod tolerance;
 mod topology;
+mod ways;
 mod why;
 
 pub use plan::{

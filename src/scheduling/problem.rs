@@ -56,6 +56,7 @@ impl<'a> Problem<'a> {
             preferences: options.preferences,
             templates: &templates,
             hosts: &hosts,
+            sold: None,
         };
         let mut classes = classes(snapshot, &dims);
         for class in &mut classes {

@@ -380,6 +380,12 @@ impl Space {
         let set = self.bits_of(requirements);
         self.meet(&set, &set).then(|| self.intern(&set))
     }
+
+    /// How many sets have a number, and how many words each of them takes.
+    #[cfg(test)]
+    pub(super) fn interned(&self) -> (usize, usize) {
+        (self.all.len(), self.all[ANYTHING as usize].len())
+    }
 }
 
 fn pair(one: ReqId, two: ReqId) -> u64 {

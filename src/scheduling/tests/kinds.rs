@@ -80,6 +80,40 @@ fn values_that_no_node_could_have_are_not_told_apart_and_each_pod_is_told_of_its
     }
 }
 
+#[test]
+fn of_many_ways_few_are_kept_and_preferences_multiply_only_those() {
+    let kept = |ways: usize, operator: &str, key: &str| {
+        let term = |at: usize| json!({"matchExpressions": [{"key": key, "operator": operator, "values": [format!("w{at}")]}]});
+        let wish = |at: usize| {
+            let values = json!([format!("rather-not-{at}")]);
+            let wanted =
+                json!({"matchExpressions": [{"key": INSTANCE_TYPE, "operator": "NotIn", "values": values}]});
+            json!({"weight": 1, "preference": wanted})
+        };
+        let terms: Vec<Value> = (0..ways).map(term).collect();
+        let mut fields = required(&json!(terms));
+        fields["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+            (0..20).map(wish).collect();
+        let cluster = cluster().with([pod_with("p", "1", &fields)]);
+        kept(&cluster, |run| {
+            (run.problem.space.interned().0, run.problem.meanings.len())
+        })
+    };
+    let (few, many) = (
+        kept(64, "NotIn", INSTANCE_TYPE),
+        kept(500, "NotIn", INSTANCE_TYPE),
+    );
+    assert!(
+        many.0 <= few.0 + 10 && many.1 <= few.1,
+        "{few:?} and then {many:?}"
+    );
+    let (few, many) = (kept(64, "In", ZONES), kept(500, "In", ZONES));
+    assert!(
+        many.0 <= few.0 + 10 && many.1 <= few.1,
+        "{few:?} and then {many:?}"
+    );
+}
+
 /// Pools of which each asks for a team of its own.
 fn with_pools(number: usize) -> Cluster {
     let mut cluster = cluster();
