@@ -179,7 +179,7 @@ impl Reader<'_> {
         wishes.far = self.terms(pod, first(&pod.preferred_anti_affinity).iter(), Kind::Far);
         let nodes = pod.preferred_nodes.iter().take(PREFERENCES_MAX);
         wishes.nodes = nodes
-            .map(|(_, wanted)| Some((self.space.id_of(wanted)?, wanted.clone())))
+            .map(|(_, wanted)| Some((self.space.id_of(wanted)?, self.space.meaning(wanted).into_owned())))
             .collect();
         let soft = pod
             .spreads

@@ -19,6 +19,7 @@ mod dims;
 mod explain;
 mod finish;
 mod hosts;
+mod labels;
 mod limits;
 mod memo;
 mod obtainable;

@@ -8,9 +8,10 @@ use super::catalog;
 use super::class::{Class, Meanings, Reader, requirements_of};
 use super::dims::Dims;
 use super::hosts::{Host, hosts};
+use super::labels::Labels;
 use super::obtainable::Obtainable;
 use super::plan::Why;
-use super::space::{Labels, Space};
+use super::space::Space;
 use super::template::Template;
 use super::tolerance::Tolerance;
 use super::topology::{Counted, Counts, Group, GroupId, Groups, Kind, eligible};
@@ -170,22 +171,27 @@ fn labels(snapshot: &Snapshot) -> Labels {
         .classes
         .iter()
         .filter_map(|pod| pod.as_ref().ok());
-    let asked = pending.clone().flat_map(own_requirements);
-    let obtainable = Obtainable::of(snapshot, asked);
     let daemons = snapshot.daemons.iter().map(AsRef::as_ref);
-    for pod in pending.clone().chain(daemons) {
+    let asking = pending.clone().chain(daemons);
+    let bound = snapshot.bound.classes.iter().filter_map(|pod| pod.as_ref().ok());
+    let counted = topology_keys(pending.chain(bound));
+    let own = asking
+        .clone()
+        .flat_map(own_requirements)
+        .flat_map(Requirements::iter);
+    let asked = own.map(|(key, _)| key.as_str());
+    let obtainable = Obtainable::of(snapshot, asked.chain(counted.iter().copied()));
+    for pod in asking {
         let (own, volumes) = requirements_of(pod, snapshot);
         for requirements in own {
-            labels.mention_where(requirements, &|key, value| obtainable.has(key, value));
+            obtainable.mention(&mut labels, requirements);
         }
         for requirements in &volumes {
             labels.mention(requirements);
         }
     }
-    let bound = snapshot.bound.classes.iter().filter_map(|pod| pod.as_ref().ok());
-    let keys = topology_keys(pending.chain(bound));
-    for key in &keys {
-        labels.mention_key(key);
+    for key in &counted {
+        obtainable.mention_key(&mut labels, key);
     }
     catalog::mention(&mut labels, snapshot);
     for capacity_type in [CapacityType::Spot, CapacityType::OnDemand] {
@@ -199,7 +205,7 @@ fn labels(snapshot: &Snapshot) -> Labels {
     {
         labels.mention_value(ZONE, &offering.zone);
     }
-    mention_nodes(&mut labels, &snapshot.nodes, &keys);
+    mention_nodes(&mut labels, &snapshot.nodes, &counted);
     labels
 }
 

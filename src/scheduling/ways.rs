@@ -64,7 +64,7 @@ impl Reader<'_> {
         for &(term, meaning) in terms {
             for (place, around) in places {
                 let both = self.space.and(term, *place);
-                all.extend(both.map(|both| (both, together(meaning, around))));
+                all.extend(both.map(|both| (both, together(self.space, meaning, around))));
             }
         }
         all
@@ -97,14 +97,14 @@ impl Reader<'_> {
         let way = |(_, pair): (usize, Pair<'p, '_>)| {
             let set = self.set(pair)?;
             let (term, (_, around)) = pair;
-            Some((self.space.intern(&set), together(term, around)))
+            Some((self.space.intern(&set), together(self.space, term, around)))
         };
         few.into_iter().filter_map(way).collect()
     }
 
     /// The bits of a way; nothing comes back if it contradicts itself.
     fn set(&self, (term, (place, _)): Pair<'_, '_>) -> Option<Vec<u64>> {
-        let mut set = self.space.bits_of(term);
+        let mut set = self.space.wanted(term);
         bits::keep(&mut set, self.space.bits(*place));
         self.space.meet(&set, &set).then_some(set)
     }
@@ -153,11 +153,12 @@ impl Reader<'_> {
 }
 
 /// What a term and the needs of volumes mean together.
-fn together<'p>(term: &'p Requirements, around: &Requirements) -> Cow<'p, Requirements> {
+fn together<'p>(space: &Space, term: &'p Requirements, around: &Requirements) -> Cow<'p, Requirements> {
+    let meaning = space.meaning(term);
     if around.is_empty() {
-        return Cow::Borrowed(term);
+        return meaning;
     }
-    Cow::Owned(term.and(around))
+    Cow::Owned(meaning.and(around))
 }
 
 impl Sold {
