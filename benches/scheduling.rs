@@ -4,8 +4,8 @@
 //! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it. `--kind` is `diverse`, `preferences`,
 //! `ignored` (the same pods, whose preferences are not looked at), `ibm`, `existing` (diverse pods beside 1,000 nodes with
 //! 10,000 pods on them, which no other scheduler is given), or one of those where no two pods are alike, to see what memory
-//! they take: `kinds`, `teams`, `hopeless`. `--write FILE` writes the workload as JSON instead, so that another scheduler
-//! can be measured with it; `--peer PROGRAM` lets that program solve it too and compares: see `hack/bench-peer`.
+//! they take: `kinds`, `teams`, `hopeless`, `jobs`. `--write FILE` writes the workload as JSON instead, so that another
+//! scheduler can be measured with it; `--peer PROGRAM` lets that program solve it too and compares: see `hack/bench-peer`.
 //! Without a peer, `--require 30` makes the exit status 1 unless every plan is made within a second and 100 MB, and the
 //! largest workload takes at most 30 times as long as the smallest of its kind. Every plan is audited.
 #![expect(clippy::print_stdout, reason = "a table is what this is for")]
@@ -50,10 +50,11 @@ enum Kind {
     Kinds,
     Teams,
     Hopeless,
+    Jobs,
 }
 
 impl Kind {
-    const ALL: [(&str, Self); 8] = [
+    const ALL: [(&str, Self); 9] = [
         ("diverse", Self::Diverse),
         ("preferences", Self::Preferences),
         ("ignored", Self::Ignored),
@@ -62,6 +63,7 @@ impl Kind {
         ("kinds", Self::Kinds),
         ("teams", Self::Teams),
         ("hopeless", Self::Hopeless),
+        ("jobs", Self::Jobs),
     ];
 
     fn parse(name: &str) -> Result<Self, String> {
@@ -87,6 +89,7 @@ impl Kind {
             Self::Kinds => workload::kinds(pods),
             Self::Teams => workload::teams(pods),
             Self::Hopeless => workload::hopeless(pods),
+            Self::Jobs => workload::jobs(pods),
         }
     }
 

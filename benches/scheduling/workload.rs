@@ -150,6 +150,11 @@ pub(crate) fn hopeless(pods: usize) -> Workload {
     workload
 }
 
+/// As many kinds of pods as pods: each wants nodes with a label of its own, which nobody gives to any.
+pub(crate) fn jobs(pods: usize) -> Workload {
+    each_its_own(pods, |name| json!({"nodeSelector": {name: "mine"}}))
+}
+
 fn each_its_own(pods: usize, spec: impl Fn(&str) -> Value) -> Workload {
     let mut draws = Draws(SEED);
     let one = |number: usize| {

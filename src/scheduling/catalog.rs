@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::bits;
 use super::dims::Dims;
+use super::labels::Labels;
 use super::limits::Limits;
-use super::space::{Labels, ReqId, Space};
+use super::space::{ReqId, Space};
 use super::template::{Kind, Template, UNSOLD, offer_columns, offers};
 use super::tolerance::Tolerance;
 use crate::api::names::{HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, WELL_KNOWN_LABELS};
@@ -70,7 +71,7 @@ pub(super) fn mention(labels: &mut Labels, snapshot: &Snapshot) {
 /// labels that every node has.
 fn pool_req(space: &mut Space, pool: &Pool) -> Option<ReqId> {
     let mut set = space.bits_of(&pool.requirements);
-    for (at, column) in space.columns().iter().enumerate() {
+    for (at, column) in space.told_apart().iter().enumerate() {
         let key = column.key.as_str();
         if pool.requirements.get(key).is_some() {
             continue;
@@ -94,7 +95,7 @@ fn told_by_types(pool: &Pool, key: &str) -> bool {
 fn kinds(space: &Space, pool: &Pool, dims: &Dims) -> Vec<Kind> {
     let columns = offer_columns(space);
     let told: Vec<bool> = space
-        .columns()
+        .told_apart()
         .iter()
         .map(|column| told_by_types(pool, &column.key) && pool.requirements.get(&column.key).is_none())
         .collect();
@@ -120,7 +121,7 @@ fn kinds(space: &Space, pool: &Pool, dims: &Dims) -> Vec<Kind> {
 /// What the labels of a type can be. A label that other types of the pool tell about and this one does not is absent.
 fn kind_set(space: &Space, kind: &InstanceType, told: &[bool]) -> Vec<u64> {
     let mut set = space.bits_of(&kind.requirements);
-    for (at, column) in space.columns().iter().enumerate() {
+    for (at, column) in space.told_apart().iter().enumerate() {
         if kind.requirements.get(&column.key).is_some() {
             continue;
         }

@@ -14,6 +14,7 @@ use super::space::{ANYTHING, ReqId, Space};
 use super::template::Template;
 use super::tolerance::Tolerance;
 use super::topology::{Ask, Asks, CountedOn, Group, GroupId, Groups, Kind, Over};
+use super::ways::{Place, Sold, WAYS_MAX, Way};
 use crate::api::names::HOSTNAME;
 use crate::model::pod::{Firmness, Spread, Term};
 use crate::model::storage::VolumeProblem;
@@ -25,9 +26,6 @@ pub(super) type Meanings = BTreeMap<ReqId, Requirements>;
 
 /// More preferences of one kind than this are not looked at: each is a stage, and nobody weighs so many.
 const PREFERENCES_MAX: usize = 32;
-/// More ways to combine node terms and places of volumes than this are not tried: volumes that can be in three zones
-/// each make three to the power of their number.
-const ALTERNATIVES_MAX: usize = 64;
 
 /// A class of pods.
 #[derive(Debug)]
@@ -90,6 +88,8 @@ pub(super) struct Reader<'a> {
     pub(super) preferences: Preferences,
     pub(super) templates: &'a [Template],
     pub(super) hosts: &'a [Host],
+    /// Worked out for the first pod with too many ways.
+    pub(super) sold: Option<Sold>,
 }
 
 impl Reader<'_> {
@@ -99,22 +99,19 @@ impl Reader<'_> {
             class.trouble = Some(Why::Devices(claim.clone()));
             return;
         }
-        let terms = pod.node_terms.iter();
-        let own: Vec<(ReqId, &Requirements)> = terms
-            .filter_map(|term| Some((self.space.id_of(term)?, term)))
-            .collect();
-        let own_ids: Vec<ReqId> = own.iter().map(|(id, _)| *id).collect();
-        let volumes = match self.volumes(class, pod) {
-            Ok(volumes) => volumes,
+        let terms = self.own_terms(pod);
+        let places = match self.volumes(class, pod) {
+            Ok(places) => places,
             Err(problem) => {
                 class.trouble = Some(Why::Volume(problem));
                 return;
             }
         };
+        let ways = self.ways(pod, &terms, &places);
         // Where pods are counted, a taint that only prefers keeps no node out: the scheduler honors the others alone.
         let tolerations = self.tolerance.tolerations(&pod.tolerations, Preferring::Ignored);
         let mut counted_on = CountedOn {
-            terms: own_ids,
+            terms: terms.into_iter().map(|(id, _)| id).collect(),
             labelled: self.labelled(pod),
             tolerations,
         };
@@ -124,7 +121,7 @@ impl Reader<'_> {
         counted_on.labelled = None;
         let mut wishes = self.wishes(pod, &counted_on);
         loop {
-            class.stages.push(self.stage(pod, &own, &volumes, &firm, &wishes));
+            class.stages.push(self.stage(pod, &ways, &firm, &wishes));
             if !wishes.give_up_one(self.tolerance) {
                 break;
             }
@@ -182,7 +179,7 @@ impl Reader<'_> {
         wishes.far = self.terms(pod, first(&pod.preferred_anti_affinity).iter(), Kind::Far);
         let nodes = pod.preferred_nodes.iter().take(PREFERENCES_MAX);
         wishes.nodes = nodes
-            .map(|(_, wanted)| Some((self.space.id_of(wanted)?, wanted.clone())))
+            .map(|(_, wanted)| Some((self.space.id_of(wanted)?, self.space.meaning(wanted).into_owned())))
             .collect();
         let soft = pod
             .spreads
@@ -196,33 +193,21 @@ impl Reader<'_> {
         wishes
     }
 
-    fn stage(
-        &mut self,
-        pod: &Pod,
-        own: &[(ReqId, &Requirements)],
-        volumes: &[(ReqId, Requirements)],
-        firm: &Asks,
-        wishes: &Wishes,
-    ) -> StageOf {
+    fn stage(&mut self, pod: &Pod, ways: &[Way<'_>], firm: &Asks, wishes: &Wishes) -> StageOf {
         let joined = |firm: &[Ask], wished: &[Ask]| [firm, wished].concat();
         let anything = Some((ANYTHING, Requirements::new()));
         let preferred = wishes.nodes.first().unwrap_or(&anything);
-        let mut nodes = Vec::new();
-        for (term, meaning) in own {
-            for (place, around) in volumes {
-                nodes.extend(preferred.as_ref().and_then(|(preferred, wanted)| {
-                    let both = self.space.and(*term, *preferred)?;
-                    let all = self.space.and(both, *place)?;
-                    let means = || meaning.and(wanted).and(around);
-                    self.meanings.entry(all).or_insert_with(means);
-                    Some(all)
-                }));
+        let mut nodes = Vec::with_capacity(ways.len());
+        if let Some((preferred, wanted)) = preferred {
+            for (way, meaning) in ways {
+                let Some(both) = self.space.and(*way, *preferred) else {
+                    continue;
+                };
+                self.meanings.entry(both).or_insert_with(|| meaning.and(wanted));
+                nodes.push(both);
             }
         }
         nodes.dedup();
-        if nodes.len() > ALTERNATIVES_MAX {
-            self.keep_first_that_can_be_met(&mut nodes);
-        }
         StageOf {
             nodes,
             tolerations: self.tolerance.tolerations(&pod.tolerations, wishes.preferring),
@@ -236,23 +221,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Of too many alternatives the first that some place can meet at all.
-    fn keep_first_that_can_be_met(&self, nodes: &mut Vec<ReqId>) {
-        let space = &*self.space;
-        let is_there = |node: &ReqId| {
-            let mut hosts = self.hosts.iter();
-            hosts.any(|host| space.meet(space.bits(host.req), space.bits(*node)))
-        };
-        let is_sold = |node: &ReqId| {
-            let mut templates = self.templates.iter();
-            templates.any(|template| template.can_meet(space, *node))
-        };
-        nodes.retain(|node| is_sold(node) || is_there(node));
-        nodes.truncate(ALTERNATIVES_MAX);
-    }
-
     /// Where the volumes of a class can be, as alternatives. They say nothing about where its pods are counted.
-    fn volumes(&mut self, class: &mut Class, pod: &Pod) -> Result<Vec<(ReqId, Requirements)>, VolumeProblem> {
+    fn volumes(&mut self, class: &mut Class, pod: &Pod) -> Result<Vec<Place>, VolumeProblem> {
         let mut places = vec![(ANYTHING, Requirements::new())];
         for volume in &pod.volumes {
             let needs = self.snapshot.storage.needs(&pod.namespace, volume)?;
@@ -264,7 +234,7 @@ impl Reader<'_> {
             if needs.nodes.is_empty() {
                 continue;
             }
-            let mut both: Vec<(ReqId, Requirements)> = Vec::new();
+            let mut both: Vec<Place> = Vec::new();
             for (place, meaning) in &places {
                 for nodes in &needs.nodes {
                     let id = self
@@ -276,7 +246,7 @@ impl Reader<'_> {
             }
             both.sort_by_key(|(id, _)| *id);
             both.dedup_by_key(|(id, _)| *id);
-            both.truncate(ALTERNATIVES_MAX);
+            both.truncate(WAYS_MAX);
             places = both;
         }
         Ok(places)

@@ -60,7 +60,7 @@ pub(super) fn hosts(
 fn labels(space: &mut Space, node: &Node) -> ReqId {
     let states = node.label_states();
     let mut set = space.anything();
-    for (at, column) in space.columns().iter().enumerate() {
+    for (at, column) in space.told_apart().iter().enumerate() {
         let state = states
             .get(&column.key)
             .map_or(column.absent(), |value| column.state_of(value));

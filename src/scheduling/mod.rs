@@ -19,6 +19,7 @@ mod dims;
 mod explain;
 mod finish;
 mod hosts;
+mod labels;
 mod limits;
 mod memo;
 mod obtainable;
@@ -31,6 +32,7 @@ mod space;
 mod template;
 mod tolerance;
 mod topology;
+mod ways;
 mod why;
 
 pub use plan::{

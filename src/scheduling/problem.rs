@@ -8,15 +8,16 @@ use super::catalog;
 use super::class::{Class, Meanings, Reader, requirements_of};
 use super::dims::Dims;
 use super::hosts::{Host, hosts};
+use super::labels::Labels;
 use super::obtainable::Obtainable;
 use super::plan::Why;
-use super::space::{Labels, Space};
+use super::space::Space;
 use super::template::Template;
 use super::tolerance::Tolerance;
 use super::topology::{Counted, Counts, Group, GroupId, Groups, Kind, eligible};
-use crate::api::names::{CAPACITY_TYPE, HOSTNAME, ZONE};
+use crate::api::names::{CAPACITY_TYPE, HOSTNAME, ZONE, current_label};
 use crate::api::{CapacityType, names};
-use crate::model::{Pod, Requirements, Snapshot};
+use crate::model::{Node, Pod, Requirements, Snapshot};
 
 /// A snapshot made ready for solving.
 #[derive(Debug)]
@@ -56,6 +57,7 @@ impl<'a> Problem<'a> {
             preferences: options.preferences,
             templates: &templates,
             hosts: &hosts,
+            sold: None,
         };
         let mut classes = classes(snapshot, &dims);
         for class in &mut classes {
@@ -169,22 +171,27 @@ fn labels(snapshot: &Snapshot) -> Labels {
         .classes
         .iter()
         .filter_map(|pod| pod.as_ref().ok());
-    let asked = pending.clone().flat_map(own_requirements);
-    let obtainable = Obtainable::of(snapshot, asked);
     let daemons = snapshot.daemons.iter().map(AsRef::as_ref);
-    for pod in pending.clone().chain(daemons) {
+    let asking = pending.clone().chain(daemons);
+    let bound = snapshot.bound.classes.iter().filter_map(|pod| pod.as_ref().ok());
+    let counted = topology_keys(pending.chain(bound));
+    let own = asking
+        .clone()
+        .flat_map(own_requirements)
+        .flat_map(Requirements::iter);
+    let asked = own.map(|(key, _)| key.as_str());
+    let obtainable = Obtainable::of(snapshot, asked.chain(counted.iter().copied()));
+    for pod in asking {
         let (own, volumes) = requirements_of(pod, snapshot);
         for requirements in own {
-            labels.mention_where(requirements, &|key, value| obtainable.has(key, value));
+            obtainable.mention(&mut labels, requirements);
         }
         for requirements in &volumes {
             labels.mention(requirements);
         }
     }
-    let bound = snapshot.bound.classes.iter().filter_map(|pod| pod.as_ref().ok());
-    let keys = topology_keys(pending.chain(bound));
-    for key in &keys {
-        labels.mention_key(key);
+    for key in &counted {
+        obtainable.mention_key(&mut labels, key);
     }
     catalog::mention(&mut labels, snapshot);
     for capacity_type in [CapacityType::Spot, CapacityType::OnDemand] {
@@ -198,12 +205,27 @@ fn labels(snapshot: &Snapshot) -> Labels {
     {
         labels.mention_value(ZONE, &offering.zone);
     }
-    for node in &snapshot.nodes {
-        for (key, value) in node.labels.iter().filter(|(key, _)| keys.contains(key.as_str())) {
-            labels.mention_value(key, value);
+    mention_nodes(&mut labels, &snapshot.nodes, &counted);
+    labels
+}
+
+/// Takes note of what nodes have of labels over which pods are counted, and of those that are compared with numbers. That
+/// comes last, when all comparisons are known.
+fn mention_nodes(labels: &mut Labels, nodes: &[Node], counted: &BTreeSet<&str>) {
+    let compare_numbers = labels.compare_numbers();
+    for node in nodes {
+        for (key, value) in &node.labels {
+            let key = current_label(key);
+            if counted.contains(key) {
+                labels.mention_value(key, value);
+            }
+        }
+        if compare_numbers {
+            for (key, value) in node.label_states() {
+                labels.mention_number(&key, &value);
+            }
         }
     }
-    labels
 }
 
 /// What a pod itself asks of nodes.
@@ -267,7 +289,10 @@ fn classes(snapshot: &Snapshot, dims: &Dims) -> Vec<Class> {
             source,
             members,
             priority: pod.as_ref().map_or(0, |pod| pod.priority),
-            requests: pod.as_ref().map_or(Vec::new(), |pod| dims.amounts(&pod.requests)),
+            // Who cannot be read asks for nothing. Without any amounts it would be as large as everybody else.
+            requests: pod
+                .as_ref()
+                .map_or_else(|_| vec![0; dims.len()], |pod| dims.amounts(&pod.requests)),
             size: 0,
             ports: pod.as_ref().map_or(Vec::new(), |pod| pod.ports.clone()),
             volumes: Vec::new(),

@@ -5,10 +5,15 @@
 //! the others between two bounds. Requirements are one vector over all columns; two of them are
 //! compatible if in every column some bit is in both. Different vectors get a number, and what two of them make together
 //! is remembered, as far as there is room: where each of many pods asks for something else, no pair comes twice.
+//!
+//! Labels that no node has or could have are absent everywhere, so their columns share their bits: were there room for each
+//! of them in each vector, pods of which each asks about a label of its own would take the square of how many there are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::bits;
+use super::labels::Labels;
 use super::memo::{Memo, hash};
 use crate::model::{Requirements, Values};
 
@@ -24,18 +29,6 @@ const PAIRS_MAX: usize = 1 << 17;
 const UNKNOWN: u32 = u32::MAX;
 const CONFLICT: u32 = u32::MAX - 1;
 
-/// The labels that matter, and the values that are told apart.
-#[derive(Debug, Default)]
-pub(super) struct Labels(BTreeMap<String, Mentioned>);
-
-/// What is said of one label.
-#[derive(Debug, Default)]
-struct Mentioned {
-    values: BTreeSet<String>,
-    /// The numbers at which some comparison begins or ceases to hold.
-    steps: BTreeSet<i64>,
-}
-
 /// One label.
 #[derive(Debug)]
 pub(super) struct Column {
@@ -50,87 +43,18 @@ pub(super) struct Column {
 /// Interned requirements.
 #[derive(Debug)]
 pub(super) struct Space {
+    /// Those of labels that nodes have or could have, and then the others.
     columns: Vec<Column>,
+    /// How many there are of the former.
+    somewhere: usize,
+    /// How many words the bits of all columns take.
+    width: usize,
     by_key: BTreeMap<String, usize>,
     all: Vec<Box<[u64]>>,
     ids: Memo,
     both: Memo,
     /// Requirements that leave one state of one column, by column and state.
     pins: Vec<Vec<ReqId>>,
-}
-
-impl Labels {
-    /// Takes note of every label and value that requirements mention.
-    pub(super) fn mention(&mut self, requirements: &Requirements) {
-        self.mention_where(requirements, &|_, _| true);
-    }
-
-    /// The same but for values that need not be told apart.
-    pub(super) fn mention_where(
-        &mut self,
-        requirements: &Requirements,
-        matters: &dyn Fn(&str, &str) -> bool,
-    ) {
-        for (key, values) in requirements.iter() {
-            self.mention_key(key);
-            self.mention_values_where(key, values, &|value| matters(key, value));
-        }
-    }
-
-    /// Takes note of values, if their label is noted.
-    pub(super) fn mention_values(&mut self, key: &str, values: &Values) {
-        self.mention_values_where(key, values, &|_| true);
-    }
-
-    fn mention_values_where(&mut self, key: &str, values: &Values, matters: &dyn Fn(&str) -> bool) {
-        let Some(known) = self.0.get_mut(key) else { return };
-        for value in values.mentioned() {
-            if !known.values.contains(value) && matters(value) {
-                known.values.insert(value.clone());
-            }
-        }
-        let (least, most) = values.bounds();
-        known.steps.extend(least);
-        known.steps.extend(most.and_then(|most| most.checked_add(1)));
-    }
-
-    /// Takes note of a label.
-    pub(super) fn mention_key(&mut self, key: &str) {
-        self.0.entry(key.to_owned()).or_default();
-    }
-
-    /// Takes note of a value, if its label is noted.
-    pub(super) fn mention_value(&mut self, key: &str, value: &str) {
-        if let Some(known) = self.0.get_mut(key)
-            && !known.values.contains(value)
-        {
-            known.values.insert(value.to_owned());
-        }
-    }
-}
-
-impl Mentioned {
-    /// The values to be told apart: those mentioned, and between any two steps a number that stands for the numbers
-    /// there that nobody mentions.
-    fn told_apart(self) -> BTreeSet<String> {
-        let mut values = self.values;
-        let steps: Vec<i64> = self.steps.into_iter().collect();
-        let unmentioned = |numbers: &mut dyn Iterator<Item = i64>, values: &BTreeSet<String>| {
-            numbers
-                .map(|number| number.to_string())
-                .find(|number| !values.contains(number))
-        };
-        if let Some(first) = steps.first() {
-            let below = unmentioned(&mut (i64::MIN..*first).rev(), &values);
-            values.extend(below);
-        }
-        for (at, step) in steps.iter().enumerate() {
-            let end = steps.get(at + 1).map_or(i64::MAX, |next| next - 1);
-            let between = unmentioned(&mut (*step..=end), &values);
-            values.extend(between);
-        }
-        values
-    }
 }
 
 impl Column {
@@ -153,6 +77,13 @@ impl Column {
 
     fn states(&self) -> usize {
         self.values.len() + 2
+    }
+
+    /// Whether some state is in both sets.
+    fn meet(&self, one: &[u64], two: &[u64]) -> bool {
+        let range = self.start..self.start + self.words;
+        let mut words = one[range.clone()].iter().zip(&two[range]);
+        words.any(|(one, two)| one & two != 0)
     }
 
     fn bits_of(&self, values: &Values) -> Vec<u64> {
@@ -184,19 +115,29 @@ impl Column {
 impl Space {
     /// A space in which these labels are told apart.
     pub(super) fn new(labels: Labels) -> Self {
-        let mut start = 0;
-        let mut columns = Vec::new();
-        for (key, mentioned) in labels.0 {
-            let values: Vec<String> = mentioned.told_apart().into_iter().collect();
+        let (told_apart, nowhere) = labels.settled();
+        let mut width = 0;
+        let mut columns = Vec::with_capacity(told_apart.len() + nowhere.len());
+        for (key, values) in told_apart {
             let words = bits::words(values.len() + 2);
+            let start = width;
             columns.push(Column {
                 key,
                 values,
                 start,
                 words,
             });
-            start += words;
+            width += words;
         }
+        let somewhere = columns.len();
+        let start = width;
+        width += usize::from(!nowhere.is_empty());
+        columns.extend(nowhere.into_iter().map(|key| Column {
+            key,
+            values: Vec::new(),
+            start,
+            words: 1,
+        }));
         let by_key = columns
             .iter()
             .enumerate()
@@ -211,9 +152,11 @@ impl Space {
                 .map(|column| vec![UNKNOWN; column.states()])
                 .collect(),
             columns,
+            somewhere,
+            width,
         };
         let everything: Vec<u64> = space
-            .columns
+            .told_apart()
             .iter()
             .flat_map(|column| bits::full(column.states()))
             .collect();
@@ -231,22 +174,56 @@ impl Space {
         &self.columns
     }
 
+    /// The columns that have bits of their own, and one of those that share theirs.
+    pub(super) fn told_apart(&self) -> &[Column] {
+        &self.columns[..self.columns.len().min(self.somewhere + 1)]
+    }
+
     /// Requirements on nothing, to be narrowed.
     pub(super) fn anything(&self) -> Vec<u64> {
         self.all[ANYTHING as usize].to_vec()
     }
 
-    /// The bits of requirements; whatever they do not mention may be anything.
+    /// The bits of requirements; whatever they do not mention may be anything. If they ask for a label that no node has or
+    /// could have, the number of its column comes after them, since its bits tell only that it is one of those.
     pub(super) fn bits_of(&self, requirements: &Requirements) -> Vec<u64> {
+        let mut set = self.wanted(requirements);
+        let missing = requirements
+            .iter()
+            .filter(|(_, values)| !values.allows_absence())
+            .find_map(|(key, _)| self.column(key).filter(|at| *at >= self.somewhere));
+        set.extend(missing.and_then(|at| u64::try_from(at).ok()));
+        set
+    }
+
+    /// The bits of requirements alone.
+    pub(super) fn wanted(&self, requirements: &Requirements) -> Vec<u64> {
         let mut set = self.anything();
         for (key, values) in requirements.iter() {
             if let Some(at) = self.column(key) {
-                let column = &self.columns[at];
-                let part = &mut set[column.start..column.start + column.words];
-                part.copy_from_slice(&column.bits_of(values));
+                self.restrict(&mut set, at, &self.columns[at].bits_of(values));
             }
         }
         set
+    }
+
+    /// What requirements mean beside what every node meets in any case: that labels are absent which are so everywhere.
+    pub(super) fn meaning<'r>(&self, requirements: &'r Requirements) -> Cow<'r, Requirements> {
+        if self.somewhere == self.columns.len() {
+            return Cow::Borrowed(requirements);
+        }
+        let is_idle = |(key, values): &(&'r String, &'r Values)| {
+            values.allows_absence() && self.column(key).is_some_and(|at| at >= self.somewhere)
+        };
+        let idle: Vec<&str> = requirements
+            .iter()
+            .filter(is_idle)
+            .map(|(key, _)| key.as_str())
+            .collect();
+        if idle.is_empty() {
+            return Cow::Borrowed(requirements);
+        }
+        Cow::Owned(requirements.clone().without(&idle))
     }
 
     /// Leaves only these states of a column.
@@ -306,24 +283,16 @@ impl Space {
 
     /// Whether in every column some state is in both.
     pub(super) fn meet(&self, one: &[u64], two: &[u64]) -> bool {
-        self.columns.iter().all(|column| {
-            let range = column.start..column.start + column.words;
-            one[range.clone()]
-                .iter()
-                .zip(&two[range])
-                .any(|(one, two)| one & two != 0)
-        })
+        self.told_apart().iter().all(|column| column.meet(one, two))
     }
 
-    /// The first column in which no state is in both.
+    /// The first label, by name, of which no state is in both, where the second is the bits of requirements.
     pub(super) fn clash(&self, one: &[u64], two: &[u64]) -> Option<usize> {
-        self.columns.iter().position(|column| {
-            let range = column.start..column.start + column.words;
-            one[range.clone()]
-                .iter()
-                .zip(&two[range])
-                .all(|(one, two)| one & two == 0)
-        })
+        let mut somewhere = self.columns[..self.somewhere].iter();
+        let clash = somewhere.position(|column| !column.meet(one, two));
+        let missing = two.get(self.width).and_then(|at| usize::try_from(*at).ok());
+        let either = clash.into_iter().chain(missing);
+        either.min_by_key(|at| &self.columns[*at].key)
     }
 
     /// The number of a set.
@@ -363,8 +332,14 @@ impl Space {
 
     /// The number of requirements whose own parts contradict nothing; `None` if some label has no state left.
     pub(super) fn id_of(&mut self, requirements: &Requirements) -> Option<ReqId> {
-        let set = self.bits_of(requirements);
+        let set = self.wanted(requirements);
         self.meet(&set, &set).then(|| self.intern(&set))
+    }
+
+    /// How many sets have a number, and how many words each of them takes.
+    #[cfg(test)]
+    pub(super) fn interned(&self) -> (usize, usize) {
+        (self.all.len(), self.width)
     }
 }
 
@@ -453,6 +428,52 @@ mod tests {
         }
         assert!(space.both.len() <= PAIRS_MAX);
         assert_eq!(space.all.len(), 601, "each of them, and anything");
+    }
+
+    #[test]
+    fn labels_that_no_node_has_share_their_bits_and_are_named_all_the_same() {
+        let asks = |all: &[(&str, Values)]| {
+            let mut requirements = Requirements::new();
+            for (key, values) in all {
+                requirements.narrow(key, values);
+            }
+            requirements
+        };
+        let (some, absent) = (Values::some, Values::absent);
+        let mut labels = Labels::default();
+        labels.mention(&asks(&[("c", some())]));
+        for key in ["b", "c", "d", "e"] {
+            labels.mention_nowhere(key);
+        }
+        let mut space = Space::new(labels);
+        assert_eq!((space.width, space.told_apart().len()), (2, 2));
+        let mut own = space.anything();
+        for (at, column) in space.told_apart().iter().enumerate() {
+            space.pin(&mut own, at, column.absent());
+        }
+        let named = |wanted: &[(&str, Values)]| {
+            let clash = space.clash(&own, &space.bits_of(&asks(wanted)));
+            clash.map(|at| space.columns()[at].key.clone())
+        };
+        assert_eq!(named(&[("b", absent()), ("d", Values::none_of(["1"]))]), None);
+        assert_eq!(
+            named(&[("b", absent()), ("d", some()), ("e", some())]).as_deref(),
+            Some("d")
+        );
+        assert_eq!(named(&[("c", some()), ("d", some())]).as_deref(), Some("c"));
+        assert_eq!(
+            named(&[("b", Values::one_of(["1"])), ("c", some())]).as_deref(),
+            Some("b")
+        );
+        let own = space.intern(&own);
+        let mut met = |wanted: &[(&str, Values)]| {
+            let id = space.id_of(&asks(wanted));
+            id.is_some_and(|id| space.and(own, id).is_some())
+        };
+        assert!(met(&[("b", absent()), ("d", Values::none_of(["1"]))]));
+        for asked in [some(), Values::one_of(["1"]), Values::within(Some(1), None)] {
+            assert!(!met(&[("b", absent()), ("d", asked)]));
+        }
     }
 
     #[test]

@@ -80,6 +80,101 @@ fn values_that_no_node_could_have_are_not_told_apart_and_each_pod_is_told_of_its
     }
 }
 
+/// A pod with a label that nobody else asks about, and that nothing has: each sixth in the same way.
+fn asking_about_its_own(at: usize) -> core::Pod {
+    let (name, key) = (format!("p{at:02}"), format!("job-{at:02}"));
+    let app = json!({"app": name});
+    let asks = |operator: &str, values: &Value| {
+        required(&json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]))
+    };
+    let fields = match at % 6 {
+        0 => json!({"nodeSelector": {key: "x"}}),
+        1 => asks("Exists", &json!([])),
+        2 => asks("Gt", &json!(["3"])),
+        3 => asks("NotIn", &json!(["x"])),
+        4 => spread(&key, 1, &app, &json!({})),
+        _ => both(
+            &neighbor("podAntiAffinity", &key, &app),
+            &asks("DoesNotExist", &json!([])),
+        ),
+    };
+    labelled(pod_with(&name, "1", &fields), &app)
+}
+
+#[test]
+fn labels_that_no_node_could_have_take_no_room_and_each_pod_is_told_of_its_own() {
+    let there = || cluster().node(node("n", 100, &[(TEAM, "a")]));
+    let asking = |number: usize| there().with((0..number).map(asking_about_its_own));
+    let room = |cluster: &Cluster| kept(cluster, |run| run.problem.space.interned());
+    let ((few, narrow), (many, width)) = (room(&asking(6)), room(&asking(60)));
+    assert_eq!(narrow, width);
+    assert!(many <= few + 6, "{few} and then {many}");
+    let solved = asking(60).solve();
+    assert_eq!(solved.plan.left_out.len(), 40);
+    for left in &solved.plan.left_out {
+        let name = &solved.snapshot.pending.members[left.pods[0]].name;
+        let told: Vec<String> = left.refusals.iter().map(ToString::to_string).collect();
+        let number: usize = name[1..].parse().unwrap();
+        let alone = there().with([asking_about_its_own(number)]).solve();
+        assert_eq!(told, alone.words());
+        let (own, said) = (
+            format!("job-{number:02}"),
+            told.iter().all(|words| words.contains("job-")),
+        );
+        assert!(said && told.iter().all(|words| words.contains(&own)), "{told:?}");
+    }
+}
+
+#[test]
+fn a_claim_says_nothing_of_labels_that_its_pods_want_to_be_absent_and_no_node_has() {
+    let solved = cluster().with((0..12).map(asking_about_its_own)).solve();
+    let keys = solved
+        .plan
+        .claims
+        .iter()
+        .flat_map(|claim| claim.requirements.iter());
+    let said: Vec<&String> = keys
+        .map(|(key, _)| key)
+        .filter(|key| key.starts_with("job-"))
+        .collect();
+    assert_eq!(solved.plan.placements.len(), 4);
+    assert!(said.is_empty(), "{said:?}");
+}
+
+#[test]
+fn of_many_ways_few_are_kept_and_preferences_multiply_only_those() {
+    let kept = |ways: usize, operator: &str, key: &str| {
+        let term = |at: usize| json!({"matchExpressions": [{"key": key, "operator": operator, "values": [format!("w{at}")]}]});
+        let wish = |at: usize| {
+            let values = json!([format!("rather-not-{at}")]);
+            let wanted =
+                json!({"matchExpressions": [{"key": INSTANCE_TYPE, "operator": "NotIn", "values": values}]});
+            json!({"weight": 1, "preference": wanted})
+        };
+        let terms: Vec<Value> = (0..ways).map(term).collect();
+        let mut fields = required(&json!(terms));
+        fields["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+            (0..20).map(wish).collect();
+        let cluster = cluster().with([pod_with("p", "1", &fields)]);
+        kept(&cluster, |run| {
+            (run.problem.space.interned().0, run.problem.meanings.len())
+        })
+    };
+    let (few, many) = (
+        kept(64, "NotIn", INSTANCE_TYPE),
+        kept(500, "NotIn", INSTANCE_TYPE),
+    );
+    assert!(
+        many.0 <= few.0 + 10 && many.1 <= few.1,
+        "{few:?} and then {many:?}"
+    );
+    let (few, many) = (kept(64, "In", ZONES), kept(500, "In", ZONES));
+    assert!(
+        many.0 <= few.0 + 10 && many.1 <= few.1,
+        "{few:?} and then {many:?}"
+    );
+}
+
 /// Pools of which each asks for a team of its own.
 fn with_pools(number: usize) -> Cluster {
     let mut cluster = cluster();

@@ -74,6 +74,11 @@ fn operators() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Fields of a pod that must be on nodes of a later generation.
+fn newer_than(generation: &str) -> Value {
+    required(&json!([{"matchExpressions": [{"key": GENERATION, "operator": "Gt", "values": [generation]}]}]))
+}
+
 /// A label whose values are numbers.
 const GENERATION: &str = "generation";
 
@@ -220,14 +225,14 @@ impl Finer {
     }
 }
 
-/// What is seldom so: which offerings are withheld, in turn; how many volumes a node attaches; and whether the first pool has
-/// nodes of three generations.
-type Rarer = (Vec<bool>, Option<u32>, bool);
+/// What is seldom so: which offerings are withheld, in turn; how many volumes a node attaches; and whether nodes are of
+/// several generations, and if they are, whether the first pool has nodes of three.
+type Rarer = (Vec<bool>, Option<u32>, Option<bool>);
 
 fn rarer() -> impl Strategy<Value = Rarer> {
     let withheld = prop::collection::vec(prop::bool::weighted(0.15), 1..12);
     let attached = prop::option::weighted(0.4, 0_u32..3);
-    (withheld, attached, prop::bool::weighted(0.3))
+    (withheld, attached, prop::option::weighted(0.5, prop::bool::ANY))
 }
 
 /// With volumes that pods may mount, two of which are in one zone only.
@@ -254,11 +259,16 @@ fn make_rarer(mut base: Cluster, (withheld, attached, generations): &Rarer) -> C
     }
     for (at, node) in base.nodes.iter_mut().enumerate() {
         node.volume_limits.extend(limit(at));
-        if *generations {
-            node.labels.insert(GENERATION.to_owned(), (at + 1).to_string());
+        if generations.is_some() {
+            // Not all of them are numbers that pods mention, or that come next to one.
+            let generation = [7, 0, 2, 3][at % 4];
+            node.labels.insert(GENERATION.to_owned(), generation.to_string());
         }
     }
-    if *generations {
+    if generations.is_some() {
+        base = base.daemon(pod_with("young", "300m", &newer_than("1")));
+    }
+    if *generations == Some(true) {
         base = base.requires(GENERATION, &Values::one_of(["1", "2", "3"]));
     }
     base
@@ -292,8 +302,12 @@ fn price(pool: &mut Pool, steepness: u64) {
 fn plain_cluster() -> impl Strategy<Value = Cluster> {
     let second = prop::option::weighted(0.4, any_second());
     let there = (any_pods(3), 0_usize..5);
-    (any_pods(14), any_nodes(), any_limit(), second, there).prop_map(|(pods, nodes, limit, second, there)| {
+    let pods = (any_pods(14), any_muddle());
+    (pods, any_nodes(), any_limit(), second, there).prop_map(|(pods, nodes, limit, second, there)| {
         let (there, others) = there;
+        let (pods, muddle) = pods;
+        let pods = pods.into_iter().zip(muddle.into_iter().cycle());
+        let pods = pods.map(|(pod, is_muddled)| if is_muddled { muddled(pod) } else { pod });
         let mut base = cluster().with(pods);
         base.namespaces = namespaces();
         base.pools[0].limits = limit.map(|cpu| Resources::new().with(CPU, cpu * 1000).with("nodes", 6));
@@ -318,6 +332,18 @@ fn plain_cluster() -> impl Strategy<Value = Cluster> {
         }
         base
     })
+}
+
+/// Which pods cannot be read, in turn.
+fn any_muddle() -> impl Strategy<Value = Vec<bool>> {
+    prop::collection::vec(prop::bool::weighted(0.15), 1..9)
+}
+
+/// The same pod, but for that it cannot be read.
+fn muddled(mut pod: core::Pod) -> core::Pod {
+    let nonsense = json!({"requests": {"cpu": "-1"}});
+    pod.spec.as_mut().unwrap().containers[0].resources = serde_json::from_value(nonsense).unwrap();
+    pod
 }
 
 fn any_limit() -> impl Strategy<Value = Option<i64>> {
@@ -449,6 +475,20 @@ proptest! {
         let alone = cluster.solve().plan;
         cluster.options.hands = Hands::Two;
         prop_assert_eq!(alone, cluster.solve().plan);
+    }
+}
+
+/// By size, and then by age: were a pod without a size as large as any other, it would put others in their order by age.
+#[test]
+fn a_pod_that_cannot_be_read_does_not_come_between_others() {
+    let mut cluster = cluster().with([pod("a", "1"), muddled(pod("b", "1")), pod("c", "2")]);
+    for _ in 0..3 {
+        cluster.pending.rotate_left(1);
+        let snapshot = cluster.snapshot();
+        let classes = problem::Problem::new(&snapshot, cluster.options).classes;
+        let first = |class: &class::Class| snapshot.pending.members[class.members[0]].name.clone();
+        let order: Vec<String> = classes.iter().map(first).collect();
+        assert_eq!(order, ["c", "a", "b"]);
     }
 }
 

@@ -104,6 +104,64 @@ fn numbers_are_compared() {
     }
 }
 
+/// A node of the seventh generation, which no pool knows of.
+fn of_generation_7() -> Node {
+    node("n", 4, &[("generation", "7")])
+}
+
+#[test]
+fn a_number_that_only_a_node_has_is_compared() {
+    for (operator, value, is_met) in [
+        ("Gt", "3", true),
+        ("Gt", "7", false),
+        ("Gte", "7", true),
+        ("Lt", "9", true),
+        ("Lt", "7", false),
+        ("Lte", "6", false),
+    ] {
+        let compares = expression("generation", operator, &[value]);
+        let solved = cluster().node(of_generation_7()).with([compares]).solve();
+        let place = solved.place("p");
+        assert_eq!(place.as_deref(), is_met.then_some("n"), "{operator} {value}");
+    }
+    let older = node("n", 4, &[("beta.kubernetes.io/instance-type", "7")]);
+    let compares = expression(INSTANCE_TYPE, "Gt", &["3"]);
+    let solved = cluster().node(older).with([compares]).solve();
+    assert_eq!(
+        solved.place("p").as_deref(),
+        Some("n"),
+        "by the older name of a label"
+    );
+}
+
+#[test]
+fn a_daemon_that_compares_a_number_takes_its_part_of_a_node_that_has_it() {
+    let place = |generation: &str| {
+        let mut daemon = expression("generation", "Gt", &[generation]);
+        daemon.metadata.name = Some("d".to_owned());
+        let base = cluster().node(of_generation_7()).daemon(daemon);
+        base.with([pod("p", "3500m")]).solve().place("p")
+    };
+    assert_eq!(place("3").as_deref(), Some("new-0"));
+    assert_eq!(place("7").as_deref(), Some("n"));
+}
+
+#[test]
+fn a_node_counts_where_pods_are_spread_over_nodes_with_a_later_number() {
+    let app = json!({"app": "a"});
+    let newer =
+        required(&json!([{"matchExpressions": [{"key": "generation", "operator": "Gt", "values": ["3"]}]}]));
+    let fields = both(&spread("rack", 1, &app, &json!({})), &newer);
+    let there = |name: &str, rack: &str| node(name, 4, &[("generation", "7"), ("rack", rack)]);
+    let before = on(labelled(pod("before", "1"), &app), "one");
+    let base = cluster()
+        .node(there("one", "r1"))
+        .node(there("two", "r2"))
+        .bound([before]);
+    let solved = base.with([labelled(pod_with("p", "1", &fields), &app)]).solve();
+    assert_eq!(solved.place("p").as_deref(), Some("two"));
+}
+
 #[test]
 fn pods_that_contradict_each_other_go_to_different_nodes() {
     let both = [

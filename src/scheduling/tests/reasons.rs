@@ -314,6 +314,51 @@ fn a_term_that_can_be_met_counts_however_many_come_before_it_that_cannot() {
     assert_eq!(zones(&solved), ["z2"].into());
 }
 
+/// Fields of a pod with as many ways to be content, each of which asks for another value of a label.
+fn many_ways(number: usize, operator: &str, key: &str) -> Value {
+    let term = |at: usize| {
+        let values = json!([format!("w{at:03}")]);
+        json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
+    };
+    required(&(0..number).map(term).collect())
+}
+
+#[test]
+fn who_has_many_ways_that_are_all_withheld_is_told_when_the_first_comes_back() {
+    let any = pod_with("p", "1", &many_ways(100, "NotIn", INSTANCE_TYPE));
+    let base = cluster().types(vec![withheld("2026-01-01T12:00:00Z")]);
+    assert_eq!(
+        words(&base.with([any])),
+        ["NodePool default: x in z1 as on-demand is withheld until 2026-01-01T12:00:00Z: Shortage"]
+    );
+}
+
+#[test]
+fn who_has_many_ways_that_lead_nowhere_is_told_of_a_label() {
+    let told = words(&cluster().with([pod_with("p", "1", &many_ways(100, "In", ZONES))]));
+    assert_eq!(
+        told,
+        ["NodePool default: label topology.kubernetes.io/zone must be in [w063], but is in [z1, z2, z3]"]
+    );
+}
+
+#[test]
+fn a_way_that_can_be_had_now_counts_however_many_come_before_it_that_are_withheld() {
+    let named = |at: usize| InstanceType {
+        name: format!("w{at:03}"),
+        ..withheld("2026-01-01T12:00:00Z")
+    };
+    let mut types: Vec<InstanceType> = (0..99).map(named).collect();
+    types.push(kind("w099", 4));
+    for kind in &mut types {
+        let name = Values::one_of([kind.name.as_str()]);
+        kind.requirements = kind.requirements.clone().without(&[INSTANCE_TYPE]);
+        kind.requirements.narrow(INSTANCE_TYPE, &name);
+    }
+    let any = pod_with("p", "1", &many_ways(100, "In", INSTANCE_TYPE));
+    assert_eq!(cluster().types(types).with([any]).solve().types(), ["w099"]);
+}
+
 #[test]
 fn a_pod_that_claims_devices_is_left_out_with_that_reason_and_nobody_else_is() {
     let claims = json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]});
