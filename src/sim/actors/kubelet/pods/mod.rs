@@ -294,7 +294,7 @@ impl Pods {
         let wishes: Vec<Wish> = active.iter().map(|entry| entry.wish()).collect();
         let ends = grace.ends(&wishes, now);
         for (entry, until) in active.into_iter().zip(ends) {
-            entry.stage = entry.stage.stopping(until, Why::NodeShutdown);
+            entry.stage = entry.stage.stopping(until, Why::NodeShutdown, now);
             entry.rests_until = None;
         }
     }
@@ -357,7 +357,7 @@ impl Entry {
             stage => {
                 let killed = takes > grace;
                 let why = if killed { Why::Exited(137) } else { Why::Exited(0) };
-                self.stage = stage.stopping(if stage.has_containers() { ends } else { now }, why);
+                self.stage = stage.stopping(ends, why, now);
             }
         }
     }
@@ -373,7 +373,9 @@ impl Entry {
                 exits_at: Some(exits_at),
                 ..
             } if *exits_at <= now => Some(self.exited(*since, *exits_at)),
-            Stage::Stopping { until, why, ran } if *until <= now => Some(Stage::ended(*why, *ran, *until)),
+            Stage::Stopping { until, why, ran, .. } if *until <= now => {
+                Some(Stage::ended(*why, *ran, *until))
+            }
             _ => None,
         }
     }

@@ -208,6 +208,33 @@ fn a_machine_that_goes_ends_its_pods_and_takes_no_more() {
 }
 
 #[test]
+fn a_pod_that_is_not_ready_does_not_become_so_while_its_machine_goes() {
+    let mut pods = machine();
+    let crashes = json!({RUNS_FOR: "1s", EXITS_WITH: "1", STOPS_AFTER: "9s"});
+    pods.observe(read(&pod("crashes", &crashes, &json!({}))), at(0));
+    let probed = json!({"name": "main", "image": "app", "readinessProbe": {"initialDelaySeconds": 60}});
+    let slow = json!({STOPS_AFTER: "9s"});
+    pods.observe(read(&pod("slow", &slow, &json!({"containers": [probed]}))), at(0));
+    pods.observe(read(&pod("well", &slow, &json!({}))), at(0));
+    told(&mut pods, 2);
+    assert_eq!(told(&mut pods, 4), ["crashes Running"], "it is backing off");
+    let mut told_so = settings("");
+    told_so.shutdown_grace = Duration::from_secs(25);
+    pods.shut_down(Grace::of(&told_so).unwrap(), at(5));
+    let during = told(&mut pods, 5);
+    assert!(
+        during.contains(&"crashes Failed Terminated".to_owned()),
+        "{during:?}"
+    );
+    assert!(during.contains(&"slow Running".to_owned()), "{during:?}");
+    assert!(during.contains(&"well Running ready".to_owned()), "{during:?}");
+    assert_eq!(
+        told(&mut pods, 14),
+        ["slow Failed Terminated", "well Failed Terminated"]
+    );
+}
+
+#[test]
 fn volumes_come_first_and_are_reported_while_they_are_used() {
     let mut pods = machine();
     let volume = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]);
