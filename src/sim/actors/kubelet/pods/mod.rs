@@ -33,6 +33,11 @@ pub const EXITS_WITH: &str = "sim.karpenter-ibm.sh/exits-with";
 /// Annotation: how long the containers take to stop when they are asked to; one second if it is not set.
 pub const STOPS_AFTER: &str = "sim.karpenter-ibm.sh/stops-after";
 
+/// What a container exits with that is killed, or that nobody can say anything about.
+const KILLED: i32 = 137;
+/// What a program exits with that `SIGTERM` ends.
+const TERMINATED: i32 = 143;
+
 /// How soon something is tried again that did not work.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -191,7 +196,7 @@ impl Pods {
         }
         if has_run && policy(pod) == "Never" {
             // The machine was off meanwhile, and its containers with it.
-            return Stage::ended(Why::Exited(137), None, now);
+            return Stage::ended(Why::Exited(KILLED), None, now);
         }
         if let Err(rejection) = self.admit(pod) {
             return Stage::Rejected(rejection);
@@ -355,10 +360,22 @@ impl Entry {
             Stage::Stopping { until, .. } if *until <= ends => {}
             stage if !stage.takes_room() => {}
             stage => {
-                let killed = takes > grace;
-                let why = if killed { Why::Exited(137) } else { Why::Exited(0) };
+                let why = Why::Exited(self.last_code(takes > grace));
                 self.stage = stage.stopping(ends, why, now);
             }
+        }
+    }
+
+    /// What the containers of a pod that is deleted exit with. One that never started counts as killed. A program that
+    /// would have ended by itself has not done its work when it is stopped: the signal is its end. A service that is
+    /// told to stop, and may take the time that it needs, stops well.
+    fn last_code(&self, is_killed: bool) -> i32 {
+        let ends_by_itself = policy(&self.pod) != "Always" || self.annotation(RUNS_FOR).is_some();
+        match &self.stage {
+            Stage::BackingOff { code, .. } => *code,
+            stage if is_killed || !stage.has_containers() => KILLED,
+            _ if ends_by_itself => TERMINATED,
+            _ => 0,
         }
     }
 

@@ -163,6 +163,34 @@ fn a_deleted_pod_takes_as_long_as_it_takes_and_no_longer_than_it_may() {
 }
 
 #[test]
+fn a_program_that_is_stopped_before_its_end_has_failed() {
+    let fails = json!({RUNS_FOR: "1s", EXITS_WITH: "3"});
+    for (annotations, policy, code) in [
+        (json!({}), "Never", 143),
+        (json!({}), "OnFailure", 143),
+        (json!({RUNS_FOR: "60s"}), "Always", 143),
+        (json!({STOPS_AFTER: "60s"}), "Never", 137),
+        (fails, "OnFailure", 3),
+        (json!({}), "Always", 0),
+    ] {
+        let mut pods = machine();
+        let ends = pod("a", &annotations, &json!({"restartPolicy": policy}));
+        pods.observe(read(&ends), at(0));
+        told(&mut pods, 2);
+        told(&mut pods, 3);
+        pods.observe(deleted(ends, 30, 5), at(5));
+        let acts = pods.next(at(35));
+        let PodAct::Status { status, .. } = &acts[0] else {
+            panic!("{acts:?}");
+        };
+        let phase = if code == 0 { "Succeeded" } else { "Failed" };
+        assert_eq!(status["phase"], phase, "{annotations} {policy}");
+        let ended = &status["containerStatuses"][0]["state"]["terminated"];
+        assert_eq!(ended["exitCode"], code, "{annotations} {policy}");
+    }
+}
+
+#[test]
 fn a_second_deletion_may_only_shorten_the_first() {
     let mut pods = machine();
     let slow = pod("a", &json!({STOPS_AFTER: "60s"}), &json!({}));
@@ -180,7 +208,7 @@ fn a_pod_that_never_started_goes_at_once_and_one_of_the_past_is_only_deleted() {
     let mut pods = machine();
     pods.observe(read(&plain("a")), at(0));
     pods.observe(deleted(plain("a"), 30, 1), at(1));
-    assert_eq!(told(&mut pods, 1), ["a Succeeded", "a deleted"]);
+    assert_eq!(told(&mut pods, 1), ["a Failed", "a deleted"]);
     let mut past = plain("b");
     past["status"] = json!({"phase": "Failed"});
     pods.observe(read(&past), at(2));
