@@ -23,7 +23,7 @@ use self::indexes::{COMPLETION_INDEX, index};
 use self::status::Verdict;
 use self::tracking::{FINALIZER, Ledger, has_failed, let_go, let_go_of_strays};
 use super::pods::{Owned, count, from_template, is_active, is_terminating, size};
-use super::replica_set::{Ages, first_to_go};
+use super::replica_set::{Order, first_to_go};
 use crate::clock::{earlier, later};
 use crate::sim::actors::control_plane::{Act, Actor, Next};
 use crate::sim::actors::view::{Kind, View};
@@ -174,7 +174,7 @@ impl<'a> Pass<'a> {
             None => parallel,
         };
         if active > wanted {
-            let going = first_to_go(&self.active, &self.active, Ages::Exact);
+            let going = first_to_go(&self.active, Order::Plain);
             self.give_up(going.into_iter().take(size(active - wanted)).collect());
         } else if active < wanted {
             match self.patience() {
