@@ -16,14 +16,12 @@ use serde_json::json;
 use super::{DETACHES, NEVER, Options, claims};
 use crate::clock::later;
 use crate::sim::actors::control_plane::{Act, Next};
-use crate::sim::actors::scheduler::{has_ended, node_name, taints};
+use crate::sim::actors::scheduler::taints::{self, OUT_OF_SERVICE};
+use crate::sim::actors::scheduler::{has_ended, node_name};
 use crate::sim::actors::view::{Kind, View};
 
 /// How long the attach-detach controller waits for an unhealthy node to unmount.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_mins(6);
-
-/// The taint by which people say that a node is down for good.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// A node and a volume.
 type Pair<'v> = (&'v str, &'v str);
