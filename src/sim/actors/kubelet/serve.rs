@@ -132,7 +132,7 @@ impl<'a> Kubelet<'a> {
     async fn work(&mut self) {
         let now = self.guest.clock.now();
         self.mount(now).await;
-        let acts = self.pods.next(now);
+        let mut acts = self.pods.next(now);
         self.heart.set_volumes(self.pods.volumes(), now);
         if !self.is_closing {
             let (health, _) = self.health(now);
@@ -142,6 +142,9 @@ impl<'a> Kubelet<'a> {
         if let Err(error) = self.heart.beat(now).await {
             self.guest
                 .say(&format!("kubelet: error updating node status: {error}"));
+        }
+        if self.heart.is_heard() {
+            acts.extend(self.pods.insist(now));
         }
         for act in acts {
             self.carry_out(act, now).await;

@@ -105,6 +105,8 @@ struct Entry {
     /// When each condition last turned, and to what.
     turned: BTreeMap<&'static str, (&'static str, Timestamp)>,
     told: Option<Value>,
+    /// Whether somebody else has said something else since.
+    is_contradicted: bool,
     is_given_up: bool,
     retry_at: Option<Timestamp>,
     /// All has been told until then, unless somebody does something about the pod.
@@ -151,6 +153,7 @@ impl Pods {
             let entry = self.take_in(pod, now);
             self.entries.insert(key.clone(), entry);
         } else if let Some(entry) = self.entries.get_mut(&key) {
+            entry.is_contradicted = entry.told.as_ref().is_some_and(|told| contradicts(&pod, told));
             entry.pod = Arc::new(pod);
         }
         if let Some(entry) = self.entries.get_mut(&key) {
@@ -183,6 +186,7 @@ impl Pods {
             volumes: Vec::new(),
             turned: BTreeMap::new(),
             told: None,
+            is_contradicted: false,
             is_given_up: false,
             retry_at: None,
             rests_until: None,
@@ -325,6 +329,17 @@ impl Pods {
         acts
     }
 
+    /// Tells once more what somebody else has changed. What was changed because nobody heard of this machine would be
+    /// changed again, so this is for one that is heard of.
+    pub fn insist(&mut self, now: Timestamp) -> Vec<PodAct> {
+        for entry in self.entries.values_mut() {
+            if std::mem::take(&mut entry.is_contradicted) {
+                (entry.told, entry.rests_until) = (None, None);
+            }
+        }
+        self.next(now)
+    }
+
     /// What was to be told about a pod did not get through.
     pub fn untold(&mut self, key: &PodKey, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(key) {
@@ -440,6 +455,7 @@ impl Entry {
             && self.told.as_ref() != Some(&status)
         {
             self.told = Some(status.clone());
+            self.is_contradicted = false;
             acts.push(PodAct::Status {
                 key: key.clone(),
                 uid: uid.clone(),
@@ -481,6 +497,22 @@ impl Entry {
         let annotations = self.pod.metadata.annotations.as_ref()?;
         annotations.get(name).map(String::as_str)
     }
+}
+
+/// Whether a pod shows another phase or readiness than was told. That a pod has ended is nobody's to take back.
+fn contradicts(pod: &Pod, told: &Value) -> bool {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return false;
+    }
+    let shown = status.and_then(|status| status.conditions.as_deref());
+    let mut shown = shown.unwrap_or_default().iter();
+    let shown = shown.find(|condition| condition.type_ == "Ready");
+    let mut said = told["conditions"].as_array().into_iter().flatten();
+    let said = said.find(|condition| condition["type"] == "Ready");
+    phase != told["phase"].as_str()
+        || said.is_some_and(|said| said["status"].as_str() != shown.map(|shown| shown.status.as_str()))
 }
 
 fn policy(pod: &Pod) -> &str {

@@ -44,7 +44,11 @@ fn deleted(mut pod: Value, grace: i64, now: i64) -> Pod {
 
 /// What is told at a time, in short.
 fn told(pods: &mut Pods, now: i64) -> Vec<String> {
-    let told = pods.next(at(now)).into_iter().map(|act| match act {
+    in_short(pods.next(at(now)))
+}
+
+fn in_short(acts: Vec<PodAct>) -> Vec<String> {
+    let told = acts.into_iter().map(|act| match act {
         PodAct::Status { key, status, .. } => {
             let ready = status["conditions"]
                 .as_array()
@@ -296,6 +300,26 @@ fn after_a_reboot_pods_start_again_and_count_it() {
     };
     assert_eq!(status["containerStatuses"][0]["restartCount"], 3);
     assert!(matches!(&acts[1], PodAct::Status { status, .. } if status["phase"] == "Failed"));
+}
+
+#[test]
+fn what_somebody_else_says_of_a_pod_is_put_right_once() {
+    let mut pods = machine();
+    let mut shown = plain("a");
+    pods.observe(read(&shown), at(0));
+    told(&mut pods, 0);
+    assert_eq!(told(&mut pods, 2), ["a Running ready"]);
+    let mut show = |pods: &mut Pods, phase: &str, ready: &str, now: i64| {
+        shown["status"] = json!({"phase": phase, "conditions": [{"type": "Ready", "status": ready}]});
+        pods.observe(read(&shown), at(now));
+        assert_eq!(told(pods, now), [""; 0], "nobody hears of it");
+        in_short(pods.insist(at(now)))
+    };
+    assert_eq!(show(&mut pods, "Running", "True", 3), [""; 0]);
+    assert_eq!(show(&mut pods, "Running", "False", 50), ["a Running ready"]);
+    assert_eq!(show(&mut pods, "Running", "True", 51), [""; 0]);
+    assert_eq!(show(&mut pods, "Pending", "True", 60), ["a Running ready"]);
+    assert_eq!(show(&mut pods, "Failed", "False", 70), [""; 0], "it is over");
 }
 
 #[test]
