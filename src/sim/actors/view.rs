@@ -90,8 +90,21 @@ pub struct View {
     pub pods: Shelf<Pod>,
     /// Nodes that are not there although pods are bound to them, and since when that was seen.
     pub absent: BTreeMap<String, Timestamp>,
+    /// Nodes that are gone although volumes are attached to them that they last reported in use.
+    pub departed: BTreeMap<String, Departure>,
+    /// Nodes that went since it was last noted which are missing, and the volumes that they last reported in use.
+    leaving: BTreeMap<String, Vec<String>>,
     /// What one's own deletions removed while older events about it may still be on their way: kind and uid.
     buried: BTreeSet<(Kind, String)>,
+}
+
+/// How a node went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// When that was seen.
+    pub since: Timestamp,
+    /// The volumes that it last reported in use, by the names of such reports.
+    pub volumes_in_use: Vec<String>,
 }
 
 /// The kinds that a view holds, in the order in which changes of the same moment are applied.
@@ -154,6 +167,8 @@ pub trait Kept:
     fn shelf(view: &mut View) -> &mut BTreeMap<Self::Place, Arc<Self>>;
     /// Whether `newer` says nothing but that the object is still alive.
     fn is_heartbeat(&self, newer: &Self) -> bool;
+    /// What a view remembers of an object that goes, as it was last seen; mostly nothing.
+    fn leave(&self, _view: &mut View) {}
 }
 
 /// By what objects are found: a [`Key`], or a name where there are no namespaces.
@@ -178,7 +193,7 @@ impl Place for String {
 }
 
 macro_rules! kept {
-    ($($kind:ident: $type:ty, by $place:ty, in $shelf:ident, alive by $alive:path;)*) => {
+    ($($kind:ident: $type:ty, by $place:ty, in $shelf:ident, alive by $alive:path $(, leaving by $leave:path)?;)*) => {
         $(impl Kept for $type {
             type Place = $place;
             const KIND: Kind = Kind::$kind;
@@ -188,6 +203,9 @@ macro_rules! kept {
             fn is_heartbeat(&self, newer: &Self) -> bool {
                 $alive(self, newer)
             }
+            $(fn leave(&self, view: &mut View) {
+                $leave(self, view);
+            })?
         })*
 
         impl Kind {
@@ -214,7 +232,7 @@ macro_rules! kept {
             pub fn bury(&mut self, kind: Kind, uid: &str) -> Change {
                 self.buried.insert((kind, uid.to_owned()));
                 match kind {
-                    $(Kind::$kind => take_out(&mut self.$shelf, |metadata| metadata.uid.as_deref() == Some(uid)),)*
+                    $(Kind::$kind => self.take_out::<$type>(|metadata| metadata.uid.as_deref() == Some(uid)),)*
                 }
             }
         }
@@ -223,7 +241,7 @@ macro_rules! kept {
 
 kept! {
     Namespace: Namespace, by String, in namespaces, alive by never;
-    Node: Node, by String, in nodes, alive by node_lives;
+    Node: Node, by String, in nodes, alive by node_lives, leaving by node_leaves;
     Lease: Lease, by Key, in leases, alive by always;
     PriorityClass: PriorityClass, by String, in priority_classes, alive by never;
     StorageClass: StorageClass, by String, in storage_classes, alive by never;
@@ -253,6 +271,15 @@ fn node_lives(old: &Node, new: &Node) -> bool {
     still(old) == still(new)
 }
 
+fn node_leaves(node: &Node, view: &mut View) {
+    let used = node
+        .status
+        .as_ref()
+        .and_then(|status| status.volumes_in_use.clone());
+    view.leaving
+        .insert(String::of(&node.metadata), used.unwrap_or_default());
+}
+
 /// A node without the times at which it was last heard of.
 fn still(node: &Node) -> Node {
     let mut node = node.clone();
@@ -271,19 +298,6 @@ pub fn version(metadata: &ObjectMeta) -> u64 {
         .as_deref()
         .and_then(|v| v.parse().ok())
         .unwrap_or(0)
-}
-
-fn take_out<P: Place, K: Kept>(
-    shelf: &mut BTreeMap<P, Arc<K>>,
-    gone: impl Fn(&ObjectMeta) -> bool,
-) -> Change {
-    let before = shelf.len();
-    shelf.retain(|_, object| !gone(object.meta()));
-    if shelf.len() == before {
-        Change::Nothing
-    } else {
-        Change::Content
-    }
 }
 
 impl View {
@@ -316,6 +330,7 @@ impl View {
         match shelf.get(&place) {
             Some(known) if version(known.meta()) <= version(metadata) => {
                 shelf.remove(&place);
+                object.leave(self);
                 Change::Content
             }
             _ => Change::Nothing,
@@ -330,15 +345,35 @@ impl View {
         let gone = |metadata: &ObjectMeta| {
             version(metadata) <= at && metadata.uid.as_ref().is_none_or(|uid| !uids.contains(uid))
         };
-        let left = take_out(K::shelf(self), gone);
+        let left = self.take_out::<K>(gone);
         let applied = listed.into_iter().map(|object| self.apply(object)).max();
         left.max(applied.unwrap_or(Change::Nothing))
+    }
+
+    fn take_out<K: Kept>(&mut self, is_gone: impl Fn(&ObjectMeta) -> bool) -> Change {
+        let mut gone: Vec<Arc<K>> = Vec::new();
+        K::shelf(self).retain(|_, object| {
+            let stays = !is_gone(object.meta());
+            if !stays {
+                gone.push(Arc::clone(object));
+            }
+            stays
+        });
+        for object in &gone {
+            object.leave(self);
+        }
+        if gone.is_empty() {
+            Change::Nothing
+        } else {
+            Change::Content
+        }
     }
 }
 
 impl View {
     /// Notes which nodes are missing now. No object says since when, so whoever keeps a view calls this as it changes.
     pub fn note_absence(&mut self, now: Timestamp) {
+        self.note_departures(now);
         let bound = self
             .pods
             .values()
@@ -349,6 +384,25 @@ impl View {
             .iter()
             .map(|name| ((*name).clone(), since(name)))
             .collect();
+    }
+
+    fn note_departures(&mut self, now: Timestamp) {
+        for (name, volumes_in_use) in std::mem::take(&mut self.leaving) {
+            let departure = Departure {
+                since: now,
+                volumes_in_use,
+            };
+            self.departed.insert(name, departure);
+        }
+        let attached: BTreeSet<&String> = self
+            .attachments
+            .values()
+            .map(|attachment| &attachment.spec.node_name)
+            .collect();
+        let nodes = &self.nodes;
+        self.departed.retain(|name, departure| {
+            !departure.volumes_in_use.is_empty() && attached.contains(name) && !nodes.contains_key(name)
+        });
     }
 }
 
@@ -442,6 +496,39 @@ mod tests {
         view.remove(&node);
         view.note_absence(late);
         assert_eq!(view.absent["n"], late);
+    }
+
+    #[test]
+    fn a_node_that_goes_leaves_what_it_last_reported_in_use() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let node = |version: u64, used: serde_json::Value| -> Node {
+            serde_json::from_value(
+                json!({"metadata": {"name": "n", "uid": "1", "resourceVersion": version.to_string()},
+                "status": {"volumesInUse": used}}),
+            )
+            .unwrap()
+        };
+        let attachment = json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "1"},
+            "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
+        let mut view = View::default();
+        view.apply::<VolumeAttachment>(serde_json::from_value(attachment).unwrap());
+        view.apply(node(2, json!(["v"])));
+        let mut idle = view.clone();
+        view.bury(Kind::Node, "1");
+        view.note_absence(at(5));
+        view.note_absence(at(9));
+        let departure = Departure {
+            since: at(5),
+            volumes_in_use: vec!["v".to_owned()],
+        };
+        assert_eq!(view.departed, [("n".to_owned(), departure)].into());
+        view.bury(Kind::Attachment, "a");
+        view.note_absence(at(10));
+        assert!(view.departed.is_empty(), "nothing is attached to it any more");
+        // The word of its end says how it was then.
+        idle.remove(&node(3, json!([])));
+        idle.note_absence(at(5));
+        assert!(idle.departed.is_empty());
     }
 
     #[test]

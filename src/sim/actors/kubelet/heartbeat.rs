@@ -96,6 +96,7 @@ pub struct Heartbeat {
     started: Timestamp,
     since: Timestamp,
     volumes: Vec<String>,
+    is_heard: bool,
 }
 
 impl Heartbeat {
@@ -115,6 +116,7 @@ impl Heartbeat {
             started: now,
             since: now,
             volumes: Vec::new(),
+            is_heard: false,
         }
     }
 
@@ -146,13 +148,36 @@ impl Heartbeat {
         self.renew_at.min(self.report_at)
     }
 
-    /// Tells what is due. What fails is tried again with the next renewal of the Lease, as by a real kubelet.
+    /// Whether no beat was missed since the status was last told.
+    pub fn is_heard(&self) -> bool {
+        self.is_heard
+    }
+
+    /// Tells what is due. What fails is tried again with the next renewal of the Lease, as by a real kubelet. After a
+    /// beat that was missed the status is told again: somebody may have given the node up meanwhile.
     pub async fn beat(&mut self, now: Timestamp) -> Result<(), kube::Error> {
         let every = self.holds / 4;
+        if now > later(self.renew_at, every) {
+            self.miss(now);
+        }
+        let beaten = self.tell(now, every).await;
+        if beaten.is_err() {
+            self.miss(later(now, every));
+        }
+        beaten
+    }
+
+    fn miss(&mut self, report_at: Timestamp) {
+        self.is_heard = false;
+        self.report_at = self.report_at.min(report_at);
+    }
+
+    async fn tell(&mut self, now: Timestamp, every: Duration) -> Result<(), kube::Error> {
         if now >= self.report_at {
             self.report_at = later(now, every);
             self.report(now).await?;
             self.report_at = later(now, self.report_every);
+            self.is_heard = true;
         }
         if now >= self.renew_at {
             self.renew_at = later(now, every);

@@ -132,7 +132,7 @@ impl<'a> Kubelet<'a> {
     async fn work(&mut self) {
         let now = self.guest.clock.now();
         self.mount(now).await;
-        let acts = self.pods.next(now);
+        let mut acts = self.pods.next(now);
         self.heart.set_volumes(self.pods.volumes(), now);
         if !self.is_closing {
             let (health, _) = self.health(now);
@@ -142,6 +142,9 @@ impl<'a> Kubelet<'a> {
         if let Err(error) = self.heart.beat(now).await {
             self.guest
                 .say(&format!("kubelet: error updating node status: {error}"));
+        }
+        if self.heart.is_heard() {
+            acts.extend(self.pods.insist(now));
         }
         for act in acts {
             self.carry_out(act, now).await;
@@ -219,8 +222,11 @@ impl<'a> Kubelet<'a> {
             return;
         }
         self.renewals += 1;
+        let mut power = self.guest.power.clone();
         let renewed = tokio::select! {
             biased;
+            // Nor may pods wait for it that have little time left. The button is heeded next.
+            () = Guest::shutting_down(&mut power) => return,
             renewed = join::renew(self.guest, self.settings, self.client.clone(), self.renewals) => renewed,
             // A heart that waits for an approval must not stop.
             () = self.guest.clock.sleep(self.settings.lease / 4) => Err(join::JoinError::Patience),
@@ -246,7 +252,8 @@ impl<'a> Kubelet<'a> {
             Some(self.heart.due()),
             self.pods.due(now),
             self.health(now).1,
-            self.renew_at,
+            // A node that goes asks for no certificate any more.
+            self.renew_at.filter(|_| !self.is_closing),
         ];
         let due = dues.into_iter().flatten().min().unwrap_or(now);
         // A millisecond is the finest that timers have; it keeps a due time just passed from spinning.

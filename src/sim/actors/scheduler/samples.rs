@@ -137,6 +137,7 @@ fn current(view: &View, target: &Target) -> Value {
         Kind::Node => serde_json::to_value(&*view.nodes[&target.name]),
         Kind::Claim => serde_json::to_value(&*view.claims[&key]),
         Kind::Volume => serde_json::to_value(&*view.volumes[&target.name]),
+        Kind::Job => serde_json::to_value(&*view.jobs[&key]),
         Kind::Attachment => serde_json::to_value(&*view.attachments[&target.name]),
         kind => panic!("no actor here writes {kind:?}"),
     };

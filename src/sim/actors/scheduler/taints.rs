@@ -12,6 +12,9 @@ const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 /// The taint that `spec.unschedulable` stands for.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
+/// The taint by which people say that a node is down for good.
+pub(in crate::sim::actors) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
 /// The taints of a node.
 pub(in crate::sim::actors) fn of(node: &Node) -> &[Taint] {
     let spec = node.spec.as_ref();

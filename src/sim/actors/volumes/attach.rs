@@ -1,8 +1,9 @@
 //! Attachments: one for each volume on each node where a pod uses it, gone some time after the last such pod.
 //!
 //! A volume that only one node may write is attached to a second one only when the first has let go. A volume is
-//! detached when no pod on the node uses it and the kubelet no longer reports it in use; of a node that is not ready for
-//! six minutes, or marked out of service, or gone, nobody waits for that report.
+//! detached when no pod on the node uses it and the kubelet no longer reports it in use; of a node that is not ready or
+//! gone for six minutes, or marked out of service, nobody waits for that report. A controller that did not see a node go
+//! does not know what it last reported, and does not wait either.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,14 +16,12 @@ use serde_json::json;
 use super::{DETACHES, NEVER, Options, claims};
 use crate::clock::later;
 use crate::sim::actors::control_plane::{Act, Next};
-use crate::sim::actors::scheduler::{has_ended, node_name, taints};
+use crate::sim::actors::scheduler::taints::{self, OUT_OF_SERVICE};
+use crate::sim::actors::scheduler::{has_ended, node_name};
 use crate::sim::actors::view::{Kind, View};
 
 /// How long the attach-detach controller waits for an unhealthy node to unmount.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_mins(6);
-
-/// The taint by which people say that a node is down for good.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// A node and a volume.
 type Pair<'v> = (&'v str, &'v str);
@@ -169,7 +168,7 @@ fn carry_on(
 /// From when on a volume that no pod needs may be detached; `None` as long as its kubelet reports it in use.
 fn free_at(view: &View, attachment: &VolumeAttachment) -> Option<Timestamp> {
     let Some(node) = view.nodes.get(&attachment.spec.node_name) else {
-        return Some(Timestamp::MIN);
+        return Some(free_without(view, attachment));
     };
     let out = taints::of(node).iter().any(|taint| taint.key == OUT_OF_SERVICE);
     if out || !is_in_use(view, node, attachment) {
@@ -186,18 +185,29 @@ fn free_at(view: &View, attachment: &VolumeAttachment) -> Option<Timestamp> {
     Some(later(since.0, MAX_WAIT_FOR_UNMOUNT))
 }
 
-/// Kubelets report volumes as `kubernetes.io/csi/<driver>^<handle>`.
+/// From when on a volume may be detached from a node that is not there. What it last reported in use may still be
+/// written to.
+fn free_without(view: &View, attachment: &VolumeAttachment) -> Timestamp {
+    let departure = view.departed.get(&attachment.spec.node_name);
+    let used = departure.filter(|departure| is_among(view, &departure.volumes_in_use, attachment));
+    used.map_or(Timestamp::MIN, |departure| {
+        later(departure.since, MAX_WAIT_FOR_UNMOUNT)
+    })
+}
+
 fn is_in_use(view: &View, node: &Node, attachment: &VolumeAttachment) -> bool {
-    let volume = pair(attachment).and_then(|(_, name)| view.volumes.get(name));
-    let Some((driver, handle)) = volume.and_then(|volume| claims::disk(volume)) else {
-        return false;
-    };
-    let name = format!("kubernetes.io/csi/{driver}^{handle}");
     let used = node
         .status
         .as_ref()
         .and_then(|status| status.volumes_in_use.as_deref());
-    used.unwrap_or_default().contains(&name)
+    is_among(view, used.unwrap_or_default(), attachment)
+}
+
+/// Kubelets report volumes as `kubernetes.io/csi/<driver>^<handle>`.
+fn is_among(view: &View, reported: &[String], attachment: &VolumeAttachment) -> bool {
+    let volume = pair(attachment).and_then(|(_, name)| view.volumes.get(name));
+    let disk = volume.and_then(|volume| claims::disk(volume));
+    disk.is_some_and(|(driver, handle)| reported.contains(&format!("kubernetes.io/csi/{driver}^{handle}")))
 }
 
 /// Whether somebody wants the volume to stay attached, against all wishes.

@@ -206,17 +206,26 @@ fn a_volume_in_use_is_detached_only_from_a_node_that_is_long_down() {
 }
 
 #[test]
-fn a_node_that_is_gone_has_nothing_attached() {
-    let mut view = cluster("late", &selected("b1"));
-    settle(&mut view, 0);
-    view.apply(using("p", "b1"));
-    settle(&mut view, 10);
-    settle(&mut view, 15);
-    report_in_use(&mut view, "True");
-    view.bury(Kind::Node, "b1");
-    settle(&mut view, 20);
-    settle(&mut view, 25);
-    assert_eq!(attached(&view), []);
+fn what_a_node_did_not_use_when_it_went_is_detached_at_once_and_the_rest_when_it_is_long_gone() {
+    for (used, free) in [(false, 20), (true, 380)] {
+        let mut view = cluster("late", &selected("b1"));
+        settle(&mut view, 0);
+        view.apply(using("p", "b1"));
+        settle(&mut view, 10);
+        settle(&mut view, 15);
+        if used {
+            report_in_use(&mut view, "True");
+        }
+        view.bury(Kind::Node, "b1");
+        view.note_absence(at(20));
+        if used {
+            assert_eq!(settle(&mut view, 20), Some(at(free)));
+        }
+        assert_eq!(settle(&mut view, free), Some(at(free + 5)), "{used}");
+        assert_eq!(attached(&view), [("b1", true)], "{used}");
+        settle(&mut view, free + 5);
+        assert_eq!(attached(&view), [], "{used}");
+    }
 }
 
 #[test]

@@ -33,6 +33,11 @@ pub const EXITS_WITH: &str = "sim.karpenter-ibm.sh/exits-with";
 /// Annotation: how long the containers take to stop when they are asked to; one second if it is not set.
 pub const STOPS_AFTER: &str = "sim.karpenter-ibm.sh/stops-after";
 
+/// What a container exits with that is killed, or that nobody can say anything about.
+const KILLED: i32 = 137;
+/// What a program exits with that `SIGTERM` ends.
+const TERMINATED: i32 = 143;
+
 /// How soon something is tried again that did not work.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -100,6 +105,8 @@ struct Entry {
     /// When each condition last turned, and to what.
     turned: BTreeMap<&'static str, (&'static str, Timestamp)>,
     told: Option<Value>,
+    /// Whether somebody else has said something else since.
+    is_contradicted: bool,
     is_given_up: bool,
     retry_at: Option<Timestamp>,
     /// All has been told until then, unless somebody does something about the pod.
@@ -146,6 +153,7 @@ impl Pods {
             let entry = self.take_in(pod, now);
             self.entries.insert(key.clone(), entry);
         } else if let Some(entry) = self.entries.get_mut(&key) {
+            entry.is_contradicted = entry.told.as_ref().is_some_and(|told| contradicts(&pod, told));
             entry.pod = Arc::new(pod);
         }
         if let Some(entry) = self.entries.get_mut(&key) {
@@ -178,6 +186,7 @@ impl Pods {
             volumes: Vec::new(),
             turned: BTreeMap::new(),
             told: None,
+            is_contradicted: false,
             is_given_up: false,
             retry_at: None,
             rests_until: None,
@@ -191,7 +200,7 @@ impl Pods {
         }
         if has_run && policy(pod) == "Never" {
             // The machine was off meanwhile, and its containers with it.
-            return Stage::ended(Why::Exited(137), None, now);
+            return Stage::ended(Why::Exited(KILLED), None, now);
         }
         if let Err(rejection) = self.admit(pod) {
             return Stage::Rejected(rejection);
@@ -294,7 +303,7 @@ impl Pods {
         let wishes: Vec<Wish> = active.iter().map(|entry| entry.wish()).collect();
         let ends = grace.ends(&wishes, now);
         for (entry, until) in active.into_iter().zip(ends) {
-            entry.stage = entry.stage.stopping(until, Why::NodeShutdown);
+            entry.stage = entry.stage.stopping(until, Why::NodeShutdown, now);
             entry.rests_until = None;
         }
     }
@@ -318,6 +327,17 @@ impl Pods {
             entry.rests_until = Some(entry.stage.due(now).unwrap_or(Timestamp::MAX));
         }
         acts
+    }
+
+    /// Tells once more what somebody else has changed. What was changed because nobody heard of this machine would be
+    /// changed again, so this is for one that is heard of.
+    pub fn insist(&mut self, now: Timestamp) -> Vec<PodAct> {
+        for entry in self.entries.values_mut() {
+            if std::mem::take(&mut entry.is_contradicted) {
+                (entry.told, entry.rests_until) = (None, None);
+            }
+        }
+        self.next(now)
     }
 
     /// What was to be told about a pod did not get through.
@@ -355,10 +375,22 @@ impl Entry {
             Stage::Stopping { until, .. } if *until <= ends => {}
             stage if !stage.takes_room() => {}
             stage => {
-                let killed = takes > grace;
-                let why = if killed { Why::Exited(137) } else { Why::Exited(0) };
-                self.stage = stage.stopping(if stage.has_containers() { ends } else { now }, why);
+                let why = Why::Exited(self.last_code(takes > grace));
+                self.stage = stage.stopping(ends, why, now);
             }
+        }
+    }
+
+    /// What the containers of a pod that is deleted exit with. One that never started counts as killed. A program that
+    /// would have ended by itself has not done its work when it is stopped: the signal is its end. A service that is
+    /// told to stop, and may take the time that it needs, stops well.
+    fn last_code(&self, is_killed: bool) -> i32 {
+        let ends_by_itself = policy(&self.pod) != "Always" || self.annotation(RUNS_FOR).is_some();
+        match &self.stage {
+            Stage::BackingOff { code, .. } => *code,
+            stage if is_killed || !stage.has_containers() => KILLED,
+            _ if ends_by_itself => TERMINATED,
+            _ => 0,
         }
     }
 
@@ -373,7 +405,9 @@ impl Entry {
                 exits_at: Some(exits_at),
                 ..
             } if *exits_at <= now => Some(self.exited(*since, *exits_at)),
-            Stage::Stopping { until, why, ran } if *until <= now => Some(Stage::ended(*why, *ran, *until)),
+            Stage::Stopping { until, why, ran, .. } if *until <= now => {
+                Some(Stage::ended(*why, *ran, *until))
+            }
             _ => None,
         }
     }
@@ -421,6 +455,7 @@ impl Entry {
             && self.told.as_ref() != Some(&status)
         {
             self.told = Some(status.clone());
+            self.is_contradicted = false;
             acts.push(PodAct::Status {
                 key: key.clone(),
                 uid: uid.clone(),
@@ -462,6 +497,22 @@ impl Entry {
         let annotations = self.pod.metadata.annotations.as_ref()?;
         annotations.get(name).map(String::as_str)
     }
+}
+
+/// Whether a pod shows another phase or readiness than was told. That a pod has ended is nobody's to take back.
+fn contradicts(pod: &Pod, told: &Value) -> bool {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return false;
+    }
+    let shown = status.and_then(|status| status.conditions.as_deref());
+    let mut shown = shown.unwrap_or_default().iter();
+    let shown = shown.find(|condition| condition.type_ == "Ready");
+    let mut said = told["conditions"].as_array().into_iter().flatten();
+    let said = said.find(|condition| condition["type"] == "Ready");
+    phase != told["phase"].as_str()
+        || said.is_some_and(|said| said["status"].as_str() != shown.map(|shown| shown.status.as_str()))
 }
 
 fn policy(pod: &Pod) -> &str {

@@ -33,6 +33,8 @@ pub(super) enum Stage {
         until: Timestamp,
         why: Why,
         ran: Option<Timestamp>,
+        /// Whether it was ready when it was asked, which it stays until its containers are gone.
+        was_ready: bool,
     },
     /// It is over.
     Ended {
@@ -57,15 +59,20 @@ impl Stage {
         Self::Ended { why, ran, at }
     }
 
-    /// What this stage turns into when the pod is asked to stop.
-    pub(super) fn stopping(&self, until: Timestamp, why: Why) -> Self {
-        let ran = match self {
-            Self::Running { since, .. } => Some(*since),
-            Self::BackingOff { ran, .. } => Some(*ran),
-            Self::Stopping { ran, .. } => *ran,
-            _ => None,
+    /// What this stage turns into when the pod is asked to stop now. What has no containers takes no time for it.
+    pub(super) fn stopping(&self, until: Timestamp, why: Why, now: Timestamp) -> Self {
+        let (ran, was_ready) = match self {
+            Self::Running { since, ready_at, .. } => (Some(*since), *ready_at <= now),
+            Self::BackingOff { ran, .. } => (Some(*ran), false),
+            Self::Stopping { ran, was_ready, .. } => (*ran, *was_ready),
+            _ => (None, false),
         };
-        Self::Stopping { until, why, ran }
+        Self::Stopping {
+            until: if self.has_containers() { until } else { now },
+            why,
+            ran,
+            was_ready,
+        }
     }
 
     /// Whether the pod still has a claim to what it asked for.

@@ -60,7 +60,7 @@ fn is_ready(stage: &Stage, now: Timestamp) -> bool {
     match stage {
         Stage::Running { ready_at, .. } => *ready_at <= now,
         // The probes go on until the containers are gone.
-        Stage::Stopping { ran, .. } => ran.is_some(),
+        Stage::Stopping { was_ready, .. } => *was_ready,
         _ => false,
     }
 }

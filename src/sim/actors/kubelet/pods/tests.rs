@@ -44,7 +44,11 @@ fn deleted(mut pod: Value, grace: i64, now: i64) -> Pod {
 
 /// What is told at a time, in short.
 fn told(pods: &mut Pods, now: i64) -> Vec<String> {
-    let told = pods.next(at(now)).into_iter().map(|act| match act {
+    in_short(pods.next(at(now)))
+}
+
+fn in_short(acts: Vec<PodAct>) -> Vec<String> {
+    let told = acts.into_iter().map(|act| match act {
         PodAct::Status { key, status, .. } => {
             let ready = status["conditions"]
                 .as_array()
@@ -163,6 +167,34 @@ fn a_deleted_pod_takes_as_long_as_it_takes_and_no_longer_than_it_may() {
 }
 
 #[test]
+fn a_program_that_is_stopped_before_its_end_has_failed() {
+    let fails = json!({RUNS_FOR: "1s", EXITS_WITH: "3"});
+    for (annotations, policy, code) in [
+        (json!({}), "Never", 143),
+        (json!({}), "OnFailure", 143),
+        (json!({RUNS_FOR: "60s"}), "Always", 143),
+        (json!({STOPS_AFTER: "60s"}), "Never", 137),
+        (fails, "OnFailure", 3),
+        (json!({}), "Always", 0),
+    ] {
+        let mut pods = machine();
+        let ends = pod("a", &annotations, &json!({"restartPolicy": policy}));
+        pods.observe(read(&ends), at(0));
+        told(&mut pods, 2);
+        told(&mut pods, 3);
+        pods.observe(deleted(ends, 30, 5), at(5));
+        let acts = pods.next(at(35));
+        let PodAct::Status { status, .. } = &acts[0] else {
+            panic!("{acts:?}");
+        };
+        let phase = if code == 0 { "Succeeded" } else { "Failed" };
+        assert_eq!(status["phase"], phase, "{annotations} {policy}");
+        let ended = &status["containerStatuses"][0]["state"]["terminated"];
+        assert_eq!(ended["exitCode"], code, "{annotations} {policy}");
+    }
+}
+
+#[test]
 fn a_second_deletion_may_only_shorten_the_first() {
     let mut pods = machine();
     let slow = pod("a", &json!({STOPS_AFTER: "60s"}), &json!({}));
@@ -180,7 +212,7 @@ fn a_pod_that_never_started_goes_at_once_and_one_of_the_past_is_only_deleted() {
     let mut pods = machine();
     pods.observe(read(&plain("a")), at(0));
     pods.observe(deleted(plain("a"), 30, 1), at(1));
-    assert_eq!(told(&mut pods, 1), ["a Succeeded", "a deleted"]);
+    assert_eq!(told(&mut pods, 1), ["a Failed", "a deleted"]);
     let mut past = plain("b");
     past["status"] = json!({"phase": "Failed"});
     pods.observe(read(&past), at(2));
@@ -205,6 +237,33 @@ fn a_machine_that_goes_ends_its_pods_and_takes_no_more() {
     assert_eq!(told(&mut pods, 11), ["a Failed Terminated"]);
     assert_eq!(told(&mut pods, 12), ["system Failed Terminated"]);
     assert_eq!(pods.due(at(12)), None);
+}
+
+#[test]
+fn a_pod_that_is_not_ready_does_not_become_so_while_its_machine_goes() {
+    let mut pods = machine();
+    let crashes = json!({RUNS_FOR: "1s", EXITS_WITH: "1", STOPS_AFTER: "9s"});
+    pods.observe(read(&pod("crashes", &crashes, &json!({}))), at(0));
+    let probed = json!({"name": "main", "image": "app", "readinessProbe": {"initialDelaySeconds": 60}});
+    let slow = json!({STOPS_AFTER: "9s"});
+    pods.observe(read(&pod("slow", &slow, &json!({"containers": [probed]}))), at(0));
+    pods.observe(read(&pod("well", &slow, &json!({}))), at(0));
+    told(&mut pods, 2);
+    assert_eq!(told(&mut pods, 4), ["crashes Running"], "it is backing off");
+    let mut told_so = settings("");
+    told_so.shutdown_grace = Duration::from_secs(25);
+    pods.shut_down(Grace::of(&told_so).unwrap(), at(5));
+    let during = told(&mut pods, 5);
+    assert!(
+        during.contains(&"crashes Failed Terminated".to_owned()),
+        "{during:?}"
+    );
+    assert!(during.contains(&"slow Running".to_owned()), "{during:?}");
+    assert!(during.contains(&"well Running ready".to_owned()), "{during:?}");
+    assert_eq!(
+        told(&mut pods, 14),
+        ["slow Failed Terminated", "well Failed Terminated"]
+    );
 }
 
 #[test]
@@ -241,6 +300,26 @@ fn after_a_reboot_pods_start_again_and_count_it() {
     };
     assert_eq!(status["containerStatuses"][0]["restartCount"], 3);
     assert!(matches!(&acts[1], PodAct::Status { status, .. } if status["phase"] == "Failed"));
+}
+
+#[test]
+fn what_somebody_else_says_of_a_pod_is_put_right_once() {
+    let mut pods = machine();
+    let mut shown = plain("a");
+    pods.observe(read(&shown), at(0));
+    told(&mut pods, 0);
+    assert_eq!(told(&mut pods, 2), ["a Running ready"]);
+    let mut show = |pods: &mut Pods, phase: &str, ready: &str, now: i64| {
+        shown["status"] = json!({"phase": phase, "conditions": [{"type": "Ready", "status": ready}]});
+        pods.observe(read(&shown), at(now));
+        assert_eq!(told(pods, now), [""; 0], "nobody hears of it");
+        in_short(pods.insist(at(now)))
+    };
+    assert_eq!(show(&mut pods, "Running", "True", 3), [""; 0]);
+    assert_eq!(show(&mut pods, "Running", "False", 50), ["a Running ready"]);
+    assert_eq!(show(&mut pods, "Running", "True", 51), [""; 0]);
+    assert_eq!(show(&mut pods, "Pending", "True", 60), ["a Running ready"]);
+    assert_eq!(show(&mut pods, "Failed", "False", 70), [""; 0], "it is over");
 }
 
 #[test]

@@ -1,16 +1,15 @@
 //! Jobs: pods until enough of them have succeeded, or too many have failed.
 //!
-//! A pod is counted as long as it can be seen, and a count never falls. The real controller keeps each pod by a finalizer
-//! until it is counted; here one that finishes and vanishes before this controller looks is missed: a success is then
-//! repeated, and a failure does not count against the limit. Completed indexes are kept in the status and never
+//! Each pod is counted once, as `tracking` says: it stays until it is. Completed indexes are kept in the status and never
 //! forgotten.
 //!
-//! Not here: pod failure policies, success policies, limits for each index.
+//! Not here: pod failure policies, pod replacement policies, success policies, limits for each index.
 
 mod indexes;
 mod status;
 #[cfg(test)]
 mod tests;
+mod tracking;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,12 +17,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::indexes::{COMPLETION_INDEX, index};
 use self::status::Verdict;
-use super::pods::{Owned, count, from_template, is_active, is_deleting, is_terminating, phase, size};
-use super::replica_set::{Ages, first_to_go};
-use crate::clock::later;
+use self::tracking::{FINALIZER, Ledger, has_failed, let_go, let_go_of_strays};
+use super::pods::{Owned, count, from_template, is_active, is_terminating, size};
+use super::replica_set::{Order, first_to_go};
+use crate::clock::{earlier, later};
 use crate::sim::actors::control_plane::{Act, Actor, Next};
 use crate::sim::actors::view::{Kind, View};
 
@@ -43,6 +44,7 @@ const BACK_OFF_MAX: Duration = Duration::from_mins(10);
 pub(super) fn next(view: &View, now: Timestamp) -> Next {
     let owned = Owned::of(view);
     let mut next = Next::default();
+    next.acts.extend(let_go_of_strays(view));
     for job in view.jobs.values() {
         let Some(spec) = &job.spec else { continue };
         if job.metadata.deletion_timestamp.is_some() || spec.managed_by.is_some() {
@@ -76,44 +78,19 @@ struct Pass<'a> {
     spec: &'a JobSpec,
     pods: &'a [&'a Pod],
     active: Vec<&'a Pod>,
-    /// The indexes that are done; empty where pods have none.
-    completed: BTreeSet<i32>,
-    succeeded: i32,
-    failed: i32,
+    ledger: Ledger<'a>,
     now: Timestamp,
     next: Next,
 }
 
 impl<'a> Pass<'a> {
     fn new(job: &'a Job, spec: &'a JobSpec, pods: &'a [&'a Pod], now: Timestamp) -> Self {
-        let old = job.status.as_ref();
-        let in_phase = |wanted: &'static str| pods.iter().copied().filter(move |pod| phase(pod) == wanted);
-        let mut completed = BTreeSet::new();
-        if is_indexed(spec) {
-            completed = indexes::parse(
-                old.and_then(|status| status.completed_indexes.as_deref())
-                    .unwrap_or_default(),
-            );
-            completed.extend(in_phase("Succeeded").filter_map(index));
-            completed.retain(|index| *index < spec.completions.unwrap_or(0));
-        }
-        let seen = |known: Option<i32>, now: i32| known.unwrap_or(0).max(now);
-        let succeeded = if is_indexed(spec) {
-            count(&completed)
-        } else {
-            seen(
-                old.and_then(|status| status.succeeded),
-                count(in_phase("Succeeded")),
-            )
-        };
         Self {
             job,
             spec,
             pods,
             active: pods.iter().copied().filter(|pod| is_active(pod)).collect(),
-            completed,
-            succeeded,
-            failed: seen(old.and_then(|status| status.failed), count(in_phase("Failed"))),
+            ledger: Ledger::of(job.status.as_ref(), spec, pods),
             now,
             next: Next::default(),
         }
@@ -121,11 +98,15 @@ impl<'a> Pass<'a> {
 
     fn run(mut self) -> Next {
         let verdict = self.verdict();
-        let suspended = self.spec.suspend == Some(true);
-        if verdict != Verdict::Going || suspended {
+        let free = self.ledger.free.iter().filter_map(|pod| let_go(pod));
+        self.next.acts.extend(free);
+        if verdict != Verdict::Going {
             self.next
                 .acts
                 .extend(self.active.iter().copied().map(Act::delete));
+        } else if self.spec.suspend == Some(true) {
+            let all = self.active.clone();
+            self.give_up(all);
         } else {
             self.manage();
         }
@@ -139,11 +120,11 @@ impl<'a> Pass<'a> {
             return known;
         }
         let enough = match self.spec.completions {
-            Some(wanted) => self.succeeded >= wanted,
-            None => self.succeeded > 0 && self.active.is_empty(),
+            Some(wanted) => self.successes() >= wanted,
+            None => self.successes() > 0 && self.active.is_empty(),
         };
         let limit = self.spec.backoff_limit.unwrap_or(6);
-        if self.failed > limit || self.restarts_exceed(limit) {
+        if self.ledger.failed.total() > limit || self.restarts_exceed(limit) {
             let message = "Job has reached the specified backoff limit";
             return Verdict::failed("BackoffLimitExceeded", message);
         }
@@ -188,16 +169,13 @@ impl<'a> Pass<'a> {
         let parallel = self.spec.parallelism.unwrap_or(1).max(0);
         let active = count(&self.active);
         let wanted = match self.spec.completions {
-            Some(completions) => parallel.min(completions - self.succeeded),
-            None if self.succeeded > 0 => active.min(parallel),
+            Some(completions) => parallel.min(completions - self.successes()),
+            None if self.successes() > 0 => active.min(parallel),
             None => parallel,
         };
         if active > wanted {
-            let going = first_to_go(&self.active, &self.active, Ages::Exact);
-            let spare = size(active - wanted);
-            self.next
-                .acts
-                .extend(going.into_iter().take(spare).map(Act::delete));
+            let going = first_to_go(&self.active, Order::Plain);
+            self.give_up(going.into_iter().take(size(active - wanted)).collect());
         } else if active < wanted {
             match self.patience() {
                 Some(at) if at > self.now => self.next.again(at),
@@ -206,9 +184,21 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Deletes pods that are too many, which is no failure of theirs: they are let go first, and so never counted.
+    fn give_up(&mut self, pods: Vec<&Pod>) {
+        let acts = pods
+            .into_iter()
+            .flat_map(|pod| let_go(pod).into_iter().chain([Act::delete(pod)]));
+        self.next.acts.extend(acts);
+    }
+
+    fn successes(&self) -> i32 {
+        self.ledger.successes(self.spec)
+    }
+
     /// When pods may be made again after failures.
     fn patience(&self) -> Option<Timestamp> {
-        let failed = self.pods.iter().filter(|pod| phase(pod) == "Failed");
+        let failed = self.pods.iter().filter(|pod| has_failed(pod));
         let last = failed.clone().filter_map(|pod| ended(pod)).max()?;
         let doublings = u32::try_from(failed.count())
             .unwrap_or(u32::MAX)
@@ -218,7 +208,9 @@ impl<'a> Pass<'a> {
     }
 
     fn make(&mut self, number: usize) {
-        let pod = from_template(&self.spec.template, self.job);
+        let mut pod = from_template(&self.spec.template, self.job);
+        let finalizers = pod.metadata.finalizers.get_or_insert_default();
+        finalizers.push(FINALIZER.to_owned());
         if !is_indexed(self.spec) {
             let pods = std::iter::repeat_with(|| Act::make(&pod));
             self.next.acts.extend(pods.take(number));
@@ -226,7 +218,7 @@ impl<'a> Pass<'a> {
         }
         let taken: BTreeSet<i32> = self.active.iter().filter_map(|pod| index(pod)).collect();
         let free = (0..self.spec.completions.unwrap_or(0))
-            .filter(|index| !taken.contains(index) && !self.completed.contains(index));
+            .filter(|index| !taken.contains(index) && !self.ledger.completed.contains(index));
         let pods: Vec<Pod> = free
             .take(number)
             .map(|index| self.indexed(pod.clone(), index))
@@ -265,23 +257,25 @@ fn is_indexed(spec: &JobSpec) -> bool {
     spec.completion_mode.as_deref() == Some("Indexed")
 }
 
-/// When a pod ended: when its last container did, else when it stopped being ready or began.
+/// When a pod ended: when its last container did, else when it stopped being ready, was deleted or began.
 fn ended(pod: &Pod) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
     let containers = status.container_statuses.iter().flatten();
     let ends = containers.filter_map(|one| one.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
-    let ready = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|one| one.type_ == "Ready");
-    ends.max()
-        .or_else(|| ready?.last_transition_time.as_ref())
-        .or(pod
-            .metadata
-            .deletion_timestamp
-            .as_ref()
-            .filter(|_| is_deleting(pod)))
-        .or(pod.metadata.creation_timestamp.as_ref())
-        .map(|time| time.0)
+    let mut conditions = status.conditions.iter().flatten();
+    let unready = conditions.find(|one| one.type_ == "Ready" && one.status == "False");
+    let metadata = &pod.metadata;
+    let told = ends
+        .max()
+        .or_else(|| unready?.last_transition_time.as_ref())
+        .map(|time| time.0);
+    let began = metadata.creation_timestamp.as_ref().map(|time| time.0);
+    told.or_else(|| deleted(metadata)).or(began)
+}
+
+/// When somebody asked for a deletion. Its timestamp is when the grace period ends.
+fn deleted(metadata: &ObjectMeta) -> Option<Timestamp> {
+    let due = metadata.deletion_timestamp.as_ref()?;
+    let grace = u64::try_from(metadata.deletion_grace_period_seconds.unwrap_or(0)).unwrap_or(0);
+    Some(earlier(due.0, Duration::from_secs(grace)))
 }

@@ -68,16 +68,21 @@ pub(super) fn report(pass: &Pass<'_>, verdict: &Verdict) -> Next {
     let known = old.cloned().unwrap_or_default();
     let suspended = pass.spec.suspend == Some(true);
     // Pods that are deleted in this pass count as gone with the next.
-    let is_over = pass.active.is_empty() && pass.terminating() == 0;
+    let is_over = pass.active.is_empty() && pass.terminating() == 0 && pass.ledger.is_settled();
     let conditions = conditions(pass, verdict, is_over, known.conditions.unwrap_or_default());
+    let succeeded = if is_indexed(pass.spec) {
+        count(&pass.ledger.completed)
+    } else {
+        pass.ledger.succeeded.counted
+    };
     let completed = *verdict == Verdict::Succeeded && is_over;
     let status = JobStatus {
         active: some(count(&pass.active)),
         ready: Some(count(pass.active.iter().filter(|pod| is_ready(pod)))),
         terminating: Some(pass.terminating()),
-        succeeded: some(pass.succeeded),
-        failed: some(pass.failed),
-        completed_indexes: Some(indexes::format(&pass.completed))
+        succeeded: some(succeeded),
+        failed: some(pass.ledger.failed.counted),
+        completed_indexes: Some(indexes::format(&pass.ledger.completed))
             .filter(|text| is_indexed(pass.spec) && !text.is_empty()),
         start_time: known
             .start_time
@@ -86,7 +91,7 @@ pub(super) fn report(pass: &Pass<'_>, verdict: &Verdict) -> Next {
         completion_time: completed.then(|| moment(pass.now)),
         conditions: Some(conditions).filter(|conditions| !conditions.is_empty()),
         failed_indexes: known.failed_indexes,
-        uncounted_terminated_pods: known.uncounted_terminated_pods,
+        uncounted_terminated_pods: pass.ledger.uncounted(),
     };
     Next {
         acts: corrected(pass.job, old, &status).into_iter().collect(),

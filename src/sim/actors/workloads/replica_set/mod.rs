@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 
-pub(super) use self::order::{Ages, first_to_go};
+pub(super) use self::order::{Order, first_to_go};
 use super::pods::{Owned, Tally, controller, count, from_template, is_active, is_terminating, size};
 use super::status::{corrected, some};
 use crate::sim::actors::control_plane::{Act, Actor, Next};
@@ -63,7 +63,11 @@ fn manage(
     } else if active.len() > wanted {
         let related = related(view, owned, set);
         let spare = (active.len() - wanted).min(BURST_MAX);
-        let going = first_to_go(active, &related, Ages::Magnitude(now));
+        let order = Order::Replicas {
+            related: &related,
+            now,
+        };
+        let going = first_to_go(active, order);
         next.acts.extend(going.into_iter().take(spare).map(Act::delete));
     }
 }

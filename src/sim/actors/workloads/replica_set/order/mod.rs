@@ -10,6 +10,8 @@
 //! order: of three pods each may go before the next. So pods are taken by uid and name, and each is put behind the last
 //! that it does not go before, which is what the real controller's sort does with a dozen pods. The answer never depends
 //! on the order of the question.
+//!
+//! Jobs know neither costs nor crowds, and compare ages as they are.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -21,33 +23,46 @@ use super::super::pods::{is_active, is_ready, node, phase, ready_since};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
+/// By which order pods go.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sim::actors::workloads) enum Order<'r> {
+    /// That of jobs: without costs and crowds, ages as they are.
+    Plain,
+    /// That of replica sets.
+    Replicas {
+        /// The pods that make a node doubled up.
+        related: &'r [&'r Pod],
+        /// When ages are compared.
+        now: Timestamp,
+    },
+}
+
 /// How ages are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sim::actors::workloads) enum Ages {
-    /// As they are, as the job controller does.
+enum Ages {
+    /// As they are.
     Exact,
     /// By their magnitude at this time.
     Magnitude(Timestamp),
 }
 
-/// The pods, those that go first at the front. `related` are the pods that make a node doubled up.
-pub(in crate::sim::actors::workloads) fn first_to_go<'a>(
-    pods: &[&'a Pod],
-    related: &[&Pod],
-    ages: Ages,
-) -> Vec<&'a Pod> {
-    let mut crowds: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in related
-        .iter()
-        .filter(|pod| is_active(pod))
-        .filter_map(|pod| node(pod))
-    {
-        *crowds.entry(name).or_default() += 1;
-    }
-    let crowd = |pod: &Pod| node(pod).and_then(|name| crowds.get(name)).copied().unwrap_or(0);
+/// The pods, those that go first at the front.
+pub(in crate::sim::actors::workloads) fn first_to_go<'a>(pods: &[&'a Pod], order: Order<'_>) -> Vec<&'a Pod> {
+    let (related, ages) = match order {
+        Order::Plain => (None, Ages::Exact),
+        Order::Replicas { related, now } => (Some(related), Ages::Magnitude(now)),
+    };
+    let crowds = related.map(crowds);
+    let weight = |pod: &Pod| match &crowds {
+        None => Weight::default(),
+        Some(crowds) => Weight {
+            cost: cost(pod),
+            crowd: Reverse(node(pod).and_then(|name| crowds.get(name)).copied().unwrap_or(0)),
+        },
+    };
     let mut standings: Vec<(Standing, &Pod)> = pods
         .iter()
-        .map(|pod| (Standing::of(pod, crowd(pod)), *pod))
+        .map(|pod| (Standing::of(pod, weight(pod)), *pod))
         .collect();
     standings.sort_by(|(one, _), (other, _)| (&one.uid, &one.name).cmp(&(&other.uid, &other.name)));
     let mut sorted: Vec<(Standing, &Pod)> = Vec::with_capacity(standings.len());
@@ -59,11 +74,28 @@ pub(in crate::sim::actors::workloads) fn first_to_go<'a>(
     sorted.into_iter().map(|(_, pod)| pod).collect()
 }
 
+/// How many active pods each node has.
+fn crowds<'r>(related: &[&'r Pod]) -> BTreeMap<&'r str, usize> {
+    let mut crowds: BTreeMap<&str, usize> = BTreeMap::new();
+    let active = related.iter().filter(|pod| is_active(pod));
+    for name in active.filter_map(|pod| node(pod)) {
+        *crowds.entry(name).or_default() += 1;
+    }
+    crowds
+}
+
+/// What speaks for a pod of a replica set; the least goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Weight {
+    cost: i32,
+    crowd: Reverse<usize>,
+}
+
 /// How a pod stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Standing {
     /// What is compared before ages; the least goes first.
-    rank: (bool, u8, bool, i32, Reverse<usize>),
+    rank: (bool, u8, bool, Weight),
     ready_since: Option<Timestamp>,
     restarts: Reverse<(i32, i32)>,
     created: Option<Timestamp>,
@@ -72,7 +104,7 @@ struct Standing {
 }
 
 impl Standing {
-    fn of(pod: &Pod, crowd: usize) -> Self {
+    fn of(pod: &Pod, weight: Weight) -> Self {
         let metadata = &pod.metadata;
         let phase = match phase(pod) {
             "Pending" => 0,
@@ -81,7 +113,7 @@ impl Standing {
         };
         let is_assigned = node(pod).is_some();
         Self {
-            rank: (is_assigned, phase, is_ready(pod), cost(pod), Reverse(crowd)),
+            rank: (is_assigned, phase, is_ready(pod), weight),
             ready_since: ready_since(pod).filter(|_| is_ready(pod)),
             restarts: Reverse(restarts(pod)),
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),

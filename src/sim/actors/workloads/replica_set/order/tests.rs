@@ -25,7 +25,8 @@ fn restarted(mut pod: Pod, times: i32) -> Pod {
 const NOW: i64 = 150;
 
 fn going<'a>(pods: &[&'a Pod], related: &[&Pod]) -> Vec<&'a Pod> {
-    first_to_go(pods, related, Ages::Magnitude(at(NOW)))
+    let now = at(NOW);
+    first_to_go(pods, Order::Replicas { related, now })
 }
 
 fn names(pods: &[&Pod]) -> Vec<String> {
@@ -99,6 +100,19 @@ fn pods_on_crowded_nodes_go_before_cheaper_rules_but_after_the_price() {
     assert_eq!(names(&order), ["alone", "one"]);
 }
 
+#[test]
+fn in_the_plain_order_neither_costs_nor_crowds_count() {
+    let cheap = priced(on(ready(pod("cheap"), 50), "n"), "-5");
+    let (crowded, young) = (
+        on(ready(pod("crowded"), 50), "n"),
+        on(ready(pod("young"), 51), "m"),
+    );
+    let pods = [&cheap, &crowded, &young];
+    assert_eq!(names(&going(&pods, &pods)), ["cheap", "crowded", "young"]);
+    let order = first_to_go(&pods, Order::Plain);
+    assert_eq!(names(&order)[0], "young");
+}
+
 /// 2^34 nanoseconds are 17.2 seconds.
 #[test]
 fn ages_of_one_magnitude_are_told_apart_by_uid_alone() {
@@ -107,8 +121,8 @@ fn ages_of_one_magnitude_are_told_apart_by_uid_alone() {
         let (old, young) = (aged("a", old), aged("b", young));
         let expected = if same { ["a", "b"] } else { ["b", "a"] };
         assert_eq!(names(&going(&[&young, &old], &[])), expected, "{same}");
-        let exact = first_to_go(&[&young, &old], &[], Ages::Exact);
-        assert_eq!(names(&exact), ["b", "a"]);
+        let plain = first_to_go(&[&young, &old], Order::Plain);
+        assert_eq!(names(&plain), ["b", "a"]);
     }
     let (late, early) = (aged("b", -3), aged("a", 1));
     assert_eq!(
