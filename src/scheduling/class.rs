@@ -274,8 +274,9 @@ impl Wishes {
 }
 
 impl Class {
-    /// Works out the columns of which a node's value must be known once a pod of the class is there.
-    pub(super) fn settle_pins(&mut self, groups: &[Group]) {
+    /// Works out the columns of which a node's value must be known once a pod of the class is there: those that it is counted
+    /// by, and those that say whether it counts at all.
+    pub(super) fn settle_pins(&mut self, groups: &[Group], space: &Space) {
         for stage in &mut self.stages {
             let asks = stage
                 .asks
@@ -289,6 +290,9 @@ impl Class {
                 Over::Hosts => None,
             };
             stage.pins = asked.filter_map(column).collect();
+            for group in &self.counted {
+                stage.pins.extend(groups[*group].filter.open(space, &stage.nodes));
+            }
             stage.pins.sort_unstable();
             stage.pins.dedup();
         }

@@ -452,3 +452,23 @@ fn a_node_that_lacks_one_of_the_labels_to_be_spread_over_counts_for_none_of_them
     assert_eq!(placed(&[(ZONES, "z2")]), 3, "without a rack it is no zone either");
     assert_eq!(placed(&[(ZONES, "z2"), ("rack", "b")]), 1, "z2 stays empty");
 }
+
+#[test]
+fn whoever_is_counted_only_in_some_zones_is_counted_where_it_stays() {
+    let mut fields = spread(CAPACITY, 1, &json!({"app": "a"}), &json!({"minDomains": 2}));
+    fields = both(&fields, &node_in(ZONES, &["z2", "z3"]));
+    let spot = json!({"nodeSelector": {CAPACITY: "spot"}});
+    let anywhere = ["one", "two"].map(|name| labelled(pod_with(name, "3", &spot), &json!({"app": "a"})));
+    let even = pods(2, |name| {
+        labelled(pod_with(name, "1", &fields), &json!({"app": "a"}))
+    });
+    let here = ["three", "four"].map(|name| pod_with(name, "500m", &json!({"nodeSelector": {ZONES: "z1"}})));
+    let solved = cluster()
+        .types(vec![kind("type-01", 2), kind("type-02", 4)])
+        .with(anywhere)
+        .with(even)
+        .with(here)
+        .solve();
+    assert!(solved.all_placed(), "{:?}", solved.words());
+    assert!(solved.all_placed(), "{:?}", solved.words());
+}

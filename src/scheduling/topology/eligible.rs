@@ -92,4 +92,22 @@ impl Filter {
                 .tolerations
                 .is_none_or(|tolerations| tolerance.covers(tolerations, taints))
     }
+    /// The columns that tell whether nodes with some of these labels are among those on which pods are counted, where the
+    /// labels alone leave that open: such a node could become either later, with what was counted on it.
+    pub(in crate::scheduling) fn open(&self, space: &Space, nodes: &[ReqId]) -> Vec<usize> {
+        let within = |node: &ReqId, wanted: &ReqId| {
+            let bits = space.bits(*node).iter().zip(space.bits(*wanted));
+            bits.into_iter().all(|(node, wanted)| node & !wanted == 0)
+        };
+        let is_certain = |node: &ReqId| self.requirements.iter().any(|wanted| within(node, wanted));
+        if self.requirements.is_empty() || nodes.iter().all(is_certain) {
+            return Vec::new();
+        }
+        let columns = 0..space.columns().len();
+        let narrowed = |column: &usize| {
+            let mut wanted = self.requirements.iter();
+            wanted.any(|wanted| space.states(*wanted, *column) != space.states(ANYTHING, *column))
+        };
+        columns.filter(narrowed).collect()
+    }
 }
