@@ -211,7 +211,9 @@ fn while_nodes_leave(world: &Shape, millis: u64, rng: &mut Rng) -> u64 {
 }
 
 fn injection(name: FaultName, world: &Shape, lasts: Duration, rng: &mut Rng) -> Injection {
-    let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(10);
+    let millis = u64::try_from(lasts.as_millis())
+        .unwrap_or(u64::MAX)
+        .clamp(10, u64::MAX / 9);
     let at = match name {
         FaultName::Meddling(MeddlingKind::ImpostorNode | MeddlingKind::StolenProviderId) => {
             while_machines_boot(world, millis, rng)
