@@ -77,9 +77,9 @@ impl Regression {
         };
         let read: Self = serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         match read.minutes {
-            Some(minutes) if minutes > MINUTES_MAX => {
-                Err(wrong(format!("minutes: is {minutes}, and must be {MINUTES_MAX} at most")))
-            }
+            Some(minutes) if minutes > MINUTES_MAX => Err(wrong(format!(
+                "minutes: is {minutes}, and must be {MINUTES_MAX} at most"
+            ))),
             _ => Ok(read),
         }
     }
@@ -183,7 +183,10 @@ mod tests {
         };
         endless.save(&folder, "endless").unwrap();
         let refused = Regression::load_all(&folder).unwrap_err().to_string();
-        assert!(refused.contains("endless.yaml: minutes: is 18446744073709551615"), "{refused}");
+        assert!(
+            refused.contains("endless.yaml: minutes: is 18446744073709551615"),
+            "{refused}"
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 

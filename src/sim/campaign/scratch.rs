@@ -61,7 +61,11 @@ mod tests {
         }
         assert_ne!(first.path(), second.path());
         drop((first, second));
-        assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "what is another's stays");
+        assert_eq!(
+            fs::read_dir(&place).unwrap().count(),
+            1,
+            "what is another's stays"
+        );
         fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -34,12 +34,23 @@ pub struct Machine {
     pub lost: bool,
     /// Since when it is gone.
     pub gone: Option<Duration>,
+    /// Whether it has stopped or failed, and has not come back since.
+    fell: bool,
+    /// Whether its name was freed before it was being deleted, as that of an attempt which came to nothing.
+    retired: bool,
 }
 
 impl Machine {
     /// Whether it runs or may yet.
     pub fn is_live(&self) -> bool {
         self.gone.is_none() && matches!(self.status, "pending" | "starting" | "running" | "restarting")
+    }
+
+    /// Whether another may be bought in its place: it has stopped or failed, is gone, or was given up and is being deleted, which
+    /// nobody takes back. One that stops, or that somebody else deletes, has not come to its end yet.
+    pub fn has_ended(&self) -> bool {
+        let given_up = self.retired && self.status == "deleting";
+        self.gone.is_some() || given_up || (self.fell && !self.is_live())
     }
 
     /// Whether it is named as it was bought: the machine of a failed attempt is renamed.
@@ -62,6 +73,8 @@ impl Machine {
             broken: None,
             lost: false,
             gone: None,
+            fell: false,
+            retired: false,
         };
         machine.update(truth, now);
         machine
@@ -69,6 +82,7 @@ impl Machine {
 
     pub(super) fn update(&mut self, truth: &InstanceTruth, now: Duration) {
         if self.name != truth.name {
+            self.retired |= self.status != "deleting";
             self.name.clone_from(&truth.name);
         }
         if self.address.is_none() {
@@ -80,6 +94,11 @@ impl Machine {
         (self.profile, self.class) = (truth.profile, truth.class);
         if fell || !self.is_live() {
             self.broken = Some(now);
+        }
+        match self.status {
+            "stopped" | "failed" => self.fell = true,
+            _ if self.is_live() => self.fell = false,
+            _ => {}
         }
     }
 }

@@ -116,6 +116,8 @@ pub enum Mutant {
     Hasty,
     /// Preemptions are seen late.
     Belated,
+    /// Machines that are being deleted are taken for gone.
+    Impatient,
 }
 
 /// There is no such mutant.
@@ -125,7 +127,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -172,6 +174,7 @@ impl Mutant {
         Self::Contagious,
         Self::Hasty,
         Self::Belated,
+        Self::Impatient,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -228,6 +231,7 @@ impl Mutant {
             Self::Contagious => "contagious",
             Self::Hasty => "hasty",
             Self::Belated => "belated",
+            Self::Impatient => "impatient",
         }
     }
 
@@ -295,6 +299,9 @@ impl Mutant {
             Self::Contagious => "makes a pod of another node leave with each that it evicts",
             Self::Hasty => "never asks again who is on a node once nobody was",
             Self::Belated => "sees that a machine was taken back three minutes after it was told so",
+            Self::Impatient => {
+                "takes a machine that is being deleted for gone, and buys another under another name"
+            }
         }
     }
 
@@ -353,7 +360,8 @@ impl Mutant {
             | Self::Crowding
             | Self::BreakersUnread
             | Self::Startled
-            | Self::Belated => {}
+            | Self::Belated
+            | Self::Impatient => {}
         }
         edges
     }
@@ -383,6 +391,7 @@ impl Mutant {
             Self::AnyLeftover => cloud::Flaw::AnyLeftover,
             Self::Startled => cloud::Flaw::Startled,
             Self::Belated => cloud::Flaw::stops_late(context.clock.clone()),
+            Self::Impatient => cloud::Flaw::impatient(),
             Self::Dawdling => return planning::dawdling(context),
             Self::Crowding => return planning::crowding(context),
             Self::BreakersUnread => return without_breakers(context),
