@@ -9,6 +9,8 @@ use super::options::{Ask, Faults, Seeds};
 
 /// From so many seeds on, a rare thing that never happened is a hole in the campaign and not bad luck.
 const SEEDS_FOR_PROBES: u64 = 500;
+/// People do things for so long at most, in minutes: a week, in which everything that comes round has come round many times.
+pub(super) const MINUTES_MAX: u64 = 7 * 24 * 60;
 /// The seed with which scenarios are told.
 pub(super) const TOLD_WITH: u64 = 1;
 /// What says which one seed is played: then there is no campaign.
@@ -83,7 +85,7 @@ pub struct Args {
     #[arg(long)]
     pub calm: bool,
     /// How long people do anything, in a scenario that is drawn
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MINUTES_MAX))]
     pub minutes: Option<u64>,
     /// Play a scenario without faults and print what is told in it: the same text every time
     #[arg(long, value_name = "NAME", conflicts_with_all = ["replay", "shrink", "mutants", "regressions", "seed"])]
@@ -224,11 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_of_jobs_or_no_name_is_refused() {
+    fn what_is_no_number_of_jobs_or_minutes_or_no_name_is_refused() {
         assert!(refused(&["--jobs", "0"]).contains("write 1 or more"));
         for wrong in ["", "../x", "a b", "x.yaml"] {
             let said = refused(&["--shrink", "1", "--save", wrong]);
             assert!(said.contains("letters, digits and dashes"), "{said}");
+        }
+        let forever = MINUTES_MAX + 1;
+        for minutes in [forever, u64::MAX / 60 + 1, u64::MAX] {
+            let said = refused(&["--seed", "1", "--minutes", &minutes.to_string()]);
+            assert!(said.contains("is not in 0..=10080"), "{said}");
         }
         let named = Args::parse_from(["simulate", "--shrink", "1", "--save", "too-soon-2"]);
         assert_eq!(named.save.as_deref(), Some("too-soon-2"));

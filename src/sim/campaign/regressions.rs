@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::args::MINUTES_MAX;
 use super::child::{Trial, TrialError};
 use super::line::Line;
 use super::options::Ask;
@@ -70,10 +71,17 @@ impl Regression {
 
     fn load(file: &Path) -> Result<Self, RegressionError> {
         let text = fs::read_to_string(file).map_err(|error| RegressionError::File(file.to_owned(), error))?;
-        serde_saphyr::from_str(&text).map_err(|error| RegressionError::Format {
+        let wrong = |problem| RegressionError::Format {
             path: file.to_owned(),
-            problem: error.to_string(),
-        })
+            problem,
+        };
+        let read: Self = serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        match read.minutes {
+            Some(minutes) if minutes > MINUTES_MAX => Err(wrong(format!(
+                "minutes: is {minutes}, and must be {MINUTES_MAX} at most"
+            ))),
+            _ => Ok(read),
+        }
     }
 
     /// The file for a name that is free.
@@ -162,6 +170,23 @@ mod tests {
         fs::write(folder.join("broken.yaml"), "seed: many").unwrap();
         let refused = Regression::load_all(&folder).unwrap_err().to_string();
         assert!(refused.contains("broken.yaml"), "{refused}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_history_that_would_not_end_is_refused() {
+        let folder = std::env::temp_dir().join(format!("regressions-without-end-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let endless = Regression {
+            minutes: Some(u64::MAX),
+            ..regression()
+        };
+        endless.save(&folder, "endless").unwrap();
+        let refused = Regression::load_all(&folder).unwrap_err().to_string();
+        assert!(
+            refused.contains("endless.yaml: minutes: is 18446744073709551615"),
+            "{refused}"
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 

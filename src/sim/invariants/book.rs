@@ -118,6 +118,8 @@ pub struct Book {
     pub changed: Changed,
     /// Machines that were first seen with this entry.
     pub new_machines: Vec<String>,
+    /// Machines that were down and came back with this entry.
+    pub revived: Vec<String>,
     /// The answered request, if this entry is an answer.
     pub answered: Option<Sent>,
     /// Since when nothing goes wrong any more.
@@ -149,6 +151,7 @@ impl Book {
             skews: BTreeMap::new(),
             changed: Changed::default(),
             new_machines: Vec::new(),
+            revived: Vec::new(),
             answered: None,
             healed_at: None,
             quiet_since: None,
@@ -181,6 +184,7 @@ impl Book {
     /// Forgets what concerned one entry only.
     pub(super) fn turn_page(&mut self, entry: &Entry) {
         self.new_machines.clear();
+        self.revived.clear();
         if let What::Answer(answer) = &entry.what {
             self.open.remove(&answer.number);
             self.answered = None;
@@ -282,7 +286,11 @@ impl Book {
                 self.machine_changed = now;
             }
             if let Some(known) = known {
+                let was_live = known.is_live();
                 known.update(&truth, now);
+                if known.is_live() && !was_live {
+                    self.revived.push(known.id.clone());
+                }
                 known.lost |= !known.is_live() && !self.given_back.contains(&known.id);
             } else {
                 self.new_machines.push(truth.id.clone());

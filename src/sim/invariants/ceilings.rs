@@ -7,10 +7,11 @@
 //! What nobody can promise is left out. A pool may have as much as it ever might: somebody may have lowered its limits since.
 //! A machine counts once somebody holds its claim to it: that of a claim that is gone, was forced by somebody else, or has no
 //! allocation on record is the sweep's. What came otherwise than it was ordered is more than anybody wanted. An older
-//! definition drops allocations, and with them what all others go by. And only machines and processors are counted: of
-//! those a profile says exactly how many it has.
+//! definition drops allocations: a claim that has lost one was not counted by others for a while, and is not counted here
+//! from then on; nobody else is excused for it. And only machines and processors are counted: of those a profile says exactly
+//! how many it has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ use crate::sim::kube::object;
 /// What is counted.
 const COUNTED: [&str; 2] = ["cpu", "nodes"];
 /// What takes allocations off claims, so that others count without them.
-const FORGETS: [&str; 2] = ["k16-old-definition", "k16-old-version"];
+const FORGETS: &str = "k16-old-definition";
 
 #[derive(Default)]
 pub(super) struct Ceilings {
@@ -37,11 +38,14 @@ pub(super) struct Ceilings {
     most: BTreeMap<(String, &'static str), Option<i64>>,
     /// The profile that was ordered last for a claim, by its uid.
     ordered: BTreeMap<String, String>,
+    /// Uids of claims that have lost what they were allocated since there was an older definition.
+    pruned: BTreeSet<String>,
 }
 
 impl Check for Ceilings {
     fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
         self.read_pools(truth);
+        self.follow_claims(book);
         let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who) else {
             return;
         };
@@ -51,9 +55,6 @@ impl Check for Ceilings {
         let order: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let profile = order["profile"]["name"].as_str().unwrap_or_default();
         self.ordered.insert(uid.clone(), profile.to_owned());
-        if FORGETS.iter().any(|fault| book.strikes(fault) > 0) {
-            return;
-        }
         let Some((_, pool)) = pool_of(&uid, truth) else {
             return;
         };
@@ -94,6 +95,20 @@ impl Ceilings {
         }
     }
 
+    /// Takes note of claims that lose what they were allocated.
+    fn follow_claims(&mut self, book: &Book) {
+        if book.strikes(FORGETS) == 0 {
+            return;
+        }
+        let allocated = |claim: &Value| claim["status"]["allocation"].is_object();
+        for change in &book.changed.claims {
+            let was = change.before.as_deref().is_some_and(allocated);
+            if was && !allocated(&change.after) {
+                self.pruned.insert(object::uid(&change.after).to_owned());
+            }
+        }
+    }
+
     /// What the machines of a pool have that live or are ordered.
     fn held(&self, pool: &str, what: &str, book: &Book, truth: &Truth<'_>) -> i64 {
         let state = truth.kube.state();
@@ -109,10 +124,11 @@ impl Ceilings {
         let Some(wanted) = claim["status"]["allocation"]["profile"].as_str() else {
             return 0;
         };
-        let is_forced = book
+        let is_lost = book
             .claims
             .get(uid)
-            .is_none_or(|facts| facts.forced.is_some() || facts.stripped);
+            .is_none_or(|facts| facts.forced.is_some() || facts.stripped)
+            || self.pruned.contains(uid);
         let mut live = book.machines_of(uid).filter(|machine| machine.is_live());
         let machine = live.next();
         let is_ordered = || {
@@ -121,7 +137,7 @@ impl Ceilings {
         };
         let is_as_ordered = self.ordered.get(uid).is_some_and(|ordered| ordered == wanted)
             && machine.is_none_or(|machine| machine.profile == wanted);
-        if is_forced || !is_as_ordered || (machine.is_none() && !is_ordered()) {
+        if is_lost || !is_as_ordered || (machine.is_none() && !is_ordered()) {
             return 0;
         }
         match what {
@@ -162,6 +178,11 @@ mod tests {
         let uid = stage.claim(name).await;
         let labels = json!({"metadata": {"labels": {NODE_POOL: "default"}}});
         stage.patch(name, labels).await;
+        allocate(stage, name).await;
+        uid
+    }
+
+    async fn allocate(stage: &mut Stage, name: &str) {
         let allocation = json!({
             "profile": "bxf-2x8", "zone": "us-south-1", "capacityType": "on-demand", "attempt": 1,
             "subnet": "0717-b28a5d3c-6d1c-4a1e-9d7c-0a1b2c3d4e5f", "instanceName": "kib-1",
@@ -170,7 +191,6 @@ mod tests {
         stage
             .patch(name, json!({"status": {"allocation": allocation}}))
             .await;
-        uid
     }
 
     fn buys(stage: &mut Stage, uid: &str) -> u64 {
@@ -210,7 +230,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_nobodys_fault_is_not_counted() {
-        for excuse in ["refused", "forced", "pruned", "gone", "none"] {
+        let excuses = ["refused", "forced", "pruned", "gone"];
+        let none = ["none", "another pruned", "an older form"];
+        for excuse in excuses.into_iter().chain(none) {
             let mut stage = Stage::new().await;
             pool(&mut stage, &json!({"nodes": 1}));
             let first = intent(&mut stage, "a").await;
@@ -221,7 +243,13 @@ mod tests {
             stage.hears(0, number, Some(400), "{}");
             match excuse {
                 "forced" => stage.struck("k14-strip-finalizer", "nodeclaims/a"),
-                "pruned" => stage.struck("k16-old-definition", "nodeclaims.karpenter.sh"),
+                "pruned" => {
+                    stage.struck("k16-old-definition", "nodeclaims.karpenter.sh");
+                    stage.patch("a", json!({"status": {"allocation": null}})).await;
+                    allocate(&mut stage, "a").await;
+                }
+                "another pruned" => stage.struck("k16-old-definition", "nodeclaims.karpenter.sh"),
+                "an older form" => stage.struck("k16-old-version", "the stored form of a"),
                 "gone" => {
                     stage.delete("a").await;
                     stage.release("a").await;
@@ -230,7 +258,7 @@ mod tests {
             }
             let second = intent(&mut stage, "b").await;
             buys(&mut stage, &second);
-            assert_eq!(is_over(&stage), excuse == "none", "{excuse}");
+            assert_eq!(is_over(&stage), none.contains(&excuse), "{excuse}");
         }
     }
 

@@ -30,16 +30,29 @@ pub struct Machine {
     pub seen: Duration,
     /// When it was last seen stopped or failed, or to run no longer.
     pub broken: Option<Duration>,
+    /// When it was last seen to be off or to have failed, or to be back after that.
+    pub off: Option<Duration>,
     /// Whether it broke or went although no replica had asked for that.
     pub lost: bool,
     /// Since when it is gone.
     pub gone: Option<Duration>,
+    /// Whether it has stopped or failed, and has not come back since.
+    fell: bool,
+    /// Whether its name was freed before it was being deleted, as that of an attempt which came to nothing.
+    retired: bool,
 }
 
 impl Machine {
     /// Whether it runs or may yet.
     pub fn is_live(&self) -> bool {
         self.gone.is_none() && matches!(self.status, "pending" | "starting" | "running" | "restarting")
+    }
+
+    /// Whether another may be bought in its place: it has stopped or failed, is gone, or was given up and is being deleted, which
+    /// nobody takes back. One that stops, or that somebody else deletes, has not come to its end yet.
+    pub fn has_ended(&self) -> bool {
+        let given_up = self.retired && self.status == "deleting";
+        self.gone.is_some() || given_up || (self.fell && !self.is_live())
     }
 
     /// Whether it is named as it was bought: the machine of a failed attempt is renamed.
@@ -60,8 +73,11 @@ impl Machine {
             address: None,
             seen: now,
             broken: None,
+            off: None,
             lost: false,
             gone: None,
+            fell: false,
+            retired: false,
         };
         machine.update(truth, now);
         machine
@@ -69,17 +85,30 @@ impl Machine {
 
     pub(super) fn update(&mut self, truth: &InstanceTruth, now: Duration) {
         if self.name != truth.name {
+            self.retired |= self.status != "deleting";
             self.name.clone_from(&truth.name);
         }
         if self.address.is_none() {
             self.address = truth.address.map(|address| address.to_string());
         }
         let fell = self.status == "running" && truth.status != "running";
+        if [self.status, truth.status].into_iter().any(is_off) {
+            self.off = Some(now);
+        }
         (self.status, self.reason) = (truth.status, truth.reason.clone());
         // A machine with another profile than asked for shows it when it runs.
         (self.profile, self.class) = (truth.profile, truth.class);
         if fell || !self.is_live() {
             self.broken = Some(now);
         }
+        if self.is_live() {
+            self.fell = false;
+        } else {
+            self.fell |= is_off(self.status);
+        }
     }
+}
+
+fn is_off(status: &str) -> bool {
+    matches!(status, "stopped" | "failed")
 }

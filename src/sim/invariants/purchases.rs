@@ -1,5 +1,6 @@
-//! S1: at most one live machine per claim, and another only after the first was seen to fail. L11: nothing is bought that
-//! is there already.
+//! S1: at most one live machine per claim, and another only after the first has come to its end: one that stops, or that
+//! somebody else deletes, is still there. Nor does one come back while another is there. L11: nothing is bought that is there
+//! already.
 
 use std::time::Duration;
 
@@ -22,7 +23,10 @@ pub(super) struct Purchases;
 impl Check for Purchases {
     fn observe(&mut self, entry: &Entry, book: &Book, _: &Truth<'_>, found: &mut Findings) {
         for id in &book.new_machines {
-            one_at_a_time(id, entry.at, book, found);
+            one_at_a_time(id, "was made for", entry.at, book, found);
+        }
+        for id in &book.revived {
+            one_at_a_time(id, "came back to", entry.at, book, found);
         }
         if let What::Request(request) = &entry.what
             && let Some(claim) = bought_for(request)
@@ -32,17 +36,17 @@ impl Check for Purchases {
     }
 }
 
-fn one_at_a_time(id: &str, at: Duration, book: &Book, found: &mut Findings) {
+fn one_at_a_time(id: &str, comes: &str, at: Duration, book: &Book, found: &mut Findings) {
     let Some(claim) = book.machines.get(id).and_then(|machine| machine.claim.as_deref()) else {
         return;
     };
     for other in book.machines_of(claim) {
-        if other.id != id && other.is_live() {
+        if other.id != id && !other.has_ended() {
             let (name, status) = (&other.name, other.status);
             found.blame(
                 "S1",
                 at,
-                format!("machine {id} was made for claim {claim} while its machine {name} is {status}"),
+                format!("machine {id} {comes} claim {claim} while its machine {name} is {status}"),
             );
         }
     }
@@ -121,6 +125,48 @@ mod tests {
         rename(&mut stage, &first, &format!("{name}-x1")).await;
         stage.machine(&name).await;
         assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_was_given_up_and_goes_has_ended_and_one_that_another_deletes_has_not() {
+        for given_up in [true, false] {
+            let mut stage = Stage::new().await;
+            let (first, name) = bought(&mut stage).await;
+            stage.pass(60).await;
+            if given_up {
+                rename(&mut stage, &first, &format!("{name}-x1")).await;
+            }
+            stage.delete_machine(&first).await;
+            // Under a name of its own, since the first has that of the claim for as long as it is there.
+            let second = if given_up { name } else { format!("{name}-x9") };
+            stage.machine(&second).await;
+            let blamed: &[&str] = if given_up { &[] } else { &["S1"] };
+            assert_eq!(stage.blamed(), blamed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_stops_has_not_ended_yet_and_one_that_has_must_not_come_back() {
+        let mut stage = Stage::new().await;
+        let (first, name) = bought(&mut stage).await;
+        stage.pass(200).await;
+        rename(&mut stage, &first, &format!("{name}-x1")).await;
+        stage.cloud.stop(&first).unwrap();
+        stage.see_cloud();
+        stage.machine(&format!("{name}-x2")).await;
+        assert_eq!(stage.blamed(), ["S1"], "it stops");
+        let mut stage = Stage::new().await;
+        let (first, name) = bought(&mut stage).await;
+        stage.pass(200).await;
+        stage.cloud.stop(&first).unwrap();
+        stage.pass(120).await;
+        rename(&mut stage, &first, &format!("{name}-x1")).await;
+        stage.machine(&name).await;
+        assert!(stage.blamed().is_empty(), "{:?}", stage.judge.violations());
+        let path = format!("/v1/instances/{first}/actions");
+        stage.cloud_says(Method::POST, &path, r#"{"type":"start"}"#).await;
+        stage.see_cloud();
+        assert_eq!(stage.blamed(), ["S1"], "it came back");
     }
 
     #[tokio::test(start_paused = true)]

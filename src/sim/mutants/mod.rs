@@ -116,6 +116,10 @@ pub enum Mutant {
     Hasty,
     /// Preemptions are seen late.
     Belated,
+    /// Machines that are being deleted are taken for gone.
+    Impatient,
+    /// Claims that wait for their machine are given up.
+    Fickle,
 }
 
 /// There is no such mutant.
@@ -125,7 +129,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 48] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -172,6 +176,8 @@ impl Mutant {
         Self::Contagious,
         Self::Hasty,
         Self::Belated,
+        Self::Impatient,
+        Self::Fickle,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -228,6 +234,8 @@ impl Mutant {
             Self::Contagious => "contagious",
             Self::Hasty => "hasty",
             Self::Belated => "belated",
+            Self::Impatient => "impatient",
+            Self::Fickle => "fickle",
         }
     }
 
@@ -295,6 +303,10 @@ impl Mutant {
             Self::Contagious => "makes a pod of another node leave with each that it evicts",
             Self::Hasty => "never asks again who is on a node once nobody was",
             Self::Belated => "sees that a machine was taken back three minutes after it was told so",
+            Self::Impatient => {
+                "takes a machine that is being deleted for gone, and buys another under another name"
+            }
+            Self::Fickle => "deletes the first claim of its life as soon as a machine is to be bought for it",
         }
     }
 
@@ -331,6 +343,7 @@ impl Mutant {
             Self::Doubled => edges.kube = planning::doubled(edges.kube),
             Self::ForNobody => edges.kube = planning::for_nobody(edges.kube),
             Self::Discontent => edges.kube = planning::discontent(edges.kube),
+            Self::Fickle => edges.kube = planning::fickle(edges.kube),
             Self::Hushed => edges.kube = leaving::hushed(edges.kube),
             Self::Contagious => edges.kube = staying::contagious(edges.kube),
             Self::Hasty => edges.kube = staying::hasty(edges.kube),
@@ -353,7 +366,8 @@ impl Mutant {
             | Self::Crowding
             | Self::BreakersUnread
             | Self::Startled
-            | Self::Belated => {}
+            | Self::Belated
+            | Self::Impatient => {}
         }
         edges
     }
@@ -383,6 +397,7 @@ impl Mutant {
             Self::AnyLeftover => cloud::Flaw::AnyLeftover,
             Self::Startled => cloud::Flaw::Startled,
             Self::Belated => cloud::Flaw::stops_late(context.clock.clone()),
+            Self::Impatient => cloud::Flaw::impatient(),
             Self::Dawdling => return planning::dawdling(context),
             Self::Crowding => return planning::crowding(context),
             Self::BreakersUnread => return without_breakers(context),

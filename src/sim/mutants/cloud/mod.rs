@@ -1,7 +1,7 @@
 //! A cloud that is misunderstood.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,6 +42,8 @@ pub(super) enum Flaw {
     Startled,
     /// Machines are what was ordered under their name.
     TakenAsOrdered(Mutex<BTreeMap<String, Order>>),
+    /// Machines that are being deleted are gone, and another is bought under another name; the names that they hold.
+    Impatient(Mutex<BTreeSet<String>>),
 }
 
 /// How late it is seen that a machine stops.
@@ -67,6 +69,10 @@ impl Flaw {
         Self::TakenAsOrdered(Mutex::default())
     }
 
+    pub(super) fn impatient() -> Self {
+        Self::Impatient(Mutex::default())
+    }
+
     pub(super) fn named_after(life: u64) -> Self {
         let life = u32::try_from(life % 1_000_000_000).unwrap_or_default();
         Self::NamedAfter(LIFE_MIN + life)
@@ -88,13 +94,14 @@ impl Flawed {
     fn told(&self, name: &str) -> String {
         match &self.flaw {
             Flaw::NamedAfter(life) => format!("{name}-x{life}"),
+            Flaw::Impatient(held) if lock(held).contains(name) => format!("{name}-x{LIFE_MIN}"),
             _ => name.to_owned(),
         }
     }
 
     /// A machine under the name it would have without this flaw.
     fn heard(&self, mut machine: Machine) -> Machine {
-        if let Flaw::NamedAfter(_) = self.flaw
+        if matches!(self.flaw, Flaw::NamedAfter(_) | Flaw::Impatient(_))
             && let Some((name, life)) = machine.name.rsplit_once("-x")
             && life.parse::<u32>().is_ok_and(|life| life >= LIFE_MIN)
             && name.parse::<InstanceName>().is_ok()
@@ -139,10 +146,25 @@ impl Flawed {
 
     fn is_gone(&self, id: &str) -> bool {
         match &self.flaw {
-            Flaw::DeletionIsDone(gone) => gone.lock().unwrap_or_else(PoisonError::into_inner).contains(id),
+            Flaw::DeletionIsDone(gone) => lock(gone).contains(id),
             _ => false,
         }
     }
+
+    /// Whether a machine that is being deleted is taken for gone, which holds its name all the same.
+    fn is_as_good_as_gone(&self, machine: &Machine) -> bool {
+        match &self.flaw {
+            Flaw::Impatient(held) if machine.status == MachineStatus::Deleting => {
+                lock(held).insert(machine.name.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An interface as what a machine of a claim that is gone left behind long ago, whoever made it.
@@ -195,6 +217,7 @@ impl Cloud for Flawed {
                 }
             }
             _ if self.is_gone(id) => Err(not_found(id)),
+            (_, Ok(machine)) if self.is_as_good_as_gone(&machine) => Err(not_found(id)),
             (_, answer) => answer.map(|machine| self.heard(machine)),
         }
     }
@@ -202,7 +225,9 @@ impl Cloud for Flawed {
     async fn find(&self, name: &str) -> Result<Option<Machine>, Error> {
         match (&self.flaw, self.inner.find(&self.told(name)).await) {
             (Flaw::NoNameLookUp, _) | (Flaw::ErrorAsAbsence, Err(_)) => Ok(None),
-            (_, Ok(Some(machine))) if self.is_gone(&machine.id) => Ok(None),
+            (_, Ok(Some(machine))) if self.is_gone(&machine.id) || self.is_as_good_as_gone(&machine) => {
+                Ok(None)
+            }
             (_, answer) => Ok(answer?.map(|machine| self.heard(machine))),
         }
     }

@@ -201,6 +201,22 @@ async fn an_accepted_deletion_is_taken_for_done() {
 }
 
 #[tokio::test]
+async fn a_machine_that_is_being_deleted_is_taken_for_gone_and_another_bought_beside_it() {
+    let fake = Arc::new(Fake::default());
+    let cloud = flawed(fake.clone(), Flaw::impatient());
+    let first = cloud.create(&order()).await.unwrap();
+    assert_eq!(cloud.find(NAME).await.unwrap().unwrap().id, first.id);
+    fake.machines.lock().unwrap()[0].status = MachineStatus::Deleting;
+    assert!(cloud.get(&first.id).await.unwrap_err().is_not_found());
+    assert_eq!(cloud.find(NAME).await.unwrap(), None);
+    let second = cloud.create(&order()).await.unwrap();
+    assert_eq!(second.name, NAME, "to its eyes");
+    assert_eq!(cloud.find(NAME).await.unwrap().unwrap().id, second.id);
+    let names: Vec<String> = fake.read().unwrap().into_iter().map(|it| it.name).collect();
+    assert_eq!(names, [NAME.to_owned(), format!("{NAME}-x{LIFE_MIN}")]);
+}
+
+#[tokio::test]
 async fn another_life_does_not_find_what_this_one_bought() {
     let fake = Arc::new(Fake::default());
     let (one, two) = (
