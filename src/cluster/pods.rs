@@ -88,10 +88,17 @@ impl Seen {
             return false;
         }
         match (&self.place, &self.keeper) {
-            (Place::On { ending, .. }, Keeper::Controller) => *ending == Ending::No,
+            (Place::On { .. }, Keeper::Controller) => !self.is_over(),
             (Place::On { .. }, Keeper::StatefulSet) => true,
             _ => false,
         }
+    }
+
+    /// Whether it needs no place any more, wherever it is and however long it takes to stop: whoever comes after it is there
+    /// already. A StatefulSet makes another one only when this one is gone, and its place is kept until then.
+    pub fn is_over(&self) -> bool {
+        let is_ending = matches!(&self.place, Place::On { ending, .. } if *ending == Ending::Yes);
+        is_ending && self.keeper != Keeper::StatefulSet
     }
 }
 

@@ -158,6 +158,10 @@ impl Index {
             let (Some(seen), Some(at)) = (self.pods.get(uid), by_name.get(claim)) else {
                 continue;
             };
+            // It may take long to stop, or for ever where its kubelet is dead: the place is for who comes after it.
+            if seen.is_over() {
+                continue;
+            }
             // The scheduler puts pods that are alike wherever it likes: whoever has found a place needs no other.
             let has_place = seen
                 .node()

@@ -171,6 +171,44 @@ fn a_pod_of_a_stateful_set_that_is_ending_is_planned_for_where_its_node_goes_and
     assert!(!planned("ReplicaSet", &going), "another one waits already");
 }
 
+/// A claim was made for the pods of a node that goes. They are evicted, and take their time to stop.
+#[test]
+fn a_pod_that_takes_long_to_stop_leaves_its_place_to_its_successor() {
+    let types: Types = [("p".to_owned(), Arc::new(vec![kind_of("small", 2)]))].into();
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let chosen = json!({"status": {"allocation": {
+        "profile": "small", "zone": "z", "capacityType": "on-demand", "subnet": "s", "attempt": 1,
+        "instanceName": "i", "since": "2026-11-16T09:59:00Z",
+    }}});
+    let ending = |kind: &str| {
+        let old = ["a", "b"].map(|uid| {
+            let mut pod = pod(uid, Some("old"));
+            pod.metadata.owner_references.as_mut().unwrap()[0].kind = kind.to_owned();
+            pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T09:59:30Z")).unwrap();
+            pod
+        });
+        let mut index = index(&old, &[claim("old", "", &going), claim("new", "a,b", &chosen)]);
+        index.apply(&limited_pool("100"));
+        index
+    };
+    let mut evicted = ending("ReplicaSet");
+    for successor in ["a2", "b2"] {
+        evicted.apply_pod(&pod(successor, None));
+    }
+    let situation = evicted.situation(&types, &BTreeSet::new(), now());
+    assert!(situation.held.is_empty(), "{:?}", situation.held);
+    let plan = crate::scheduling::solve(
+        &situation.snapshot,
+        crate::scheduling::Options::default(),
+        &|| true,
+    );
+    assert_eq!(crate::audit::plan(&situation.snapshot, &plan), []);
+    assert_eq!((plan.claims.len(), plan.placements.len()), (0, 2));
+    let set = ending("StatefulSet").situation(&types, &BTreeSet::new(), now());
+    assert_eq!(set.held.len(), 2, "nobody comes before they are gone");
+    assert!(pending(&set).is_empty());
+}
+
 #[test]
 fn daemons_and_static_pods_go_with_their_node() {
     let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
