@@ -138,6 +138,21 @@ fn a_node_that_is_tainted_to_go_leaves_its_pods_behind() {
 }
 
 #[test]
+fn a_pod_whose_claim_has_a_node_that_is_tainted_to_go_needs_another_though_nobody_else_does() {
+    let mut index = index(&[pod("a", None)], &[claim("c", "a", &json!({}))]);
+    let node = |taints: Value| -> k8s_openapi::api::core::v1::Node {
+        serde_json::from_value(json!({"metadata": {"name": "c"}, "spec": {"taints": taints}})).unwrap()
+    };
+    index.apply(&node(json!([])));
+    assert!(!index.has_needy(now(), &BTreeSet::new()));
+    index.apply(&node(
+        json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]),
+    ));
+    assert_eq!(pending(&seen(&index)), ["a"]);
+    assert!(index.has_needy(now(), &BTreeSet::new()), "so a pass is due");
+}
+
+#[test]
 fn pods_that_nobody_makes_anew_or_that_must_stay_are_not_planned_for_elsewhere() {
     let mut bare = pod("bare", Some("c"));
     bare.metadata.owner_references = None;
