@@ -165,8 +165,14 @@ async fn write_status(
         return Ok(());
     };
     let status = wanted(&pool);
+    // One that was changed meanwhile is left to the watch: what was noted before is no news, and no pass would look at it.
+    let note = |pool: &NodePool| {
+        if pool.metadata.generation == known.metadata.generation {
+            context.cluster.with(|index| index.note(pool));
+        }
+    };
     if status == status::owned(&pool) {
-        context.cluster.with(|index| index.note(&pool));
+        note(&pool);
         return Ok(());
     }
     if let Some(story) = status::news(&pool, &status) {
@@ -183,11 +189,13 @@ async fn write_status(
         .patch_status(&pool.name_any(), &params, &Patch::Apply(body))
         .await
         .map_err(Error::kube("writing the status"))?;
-    context.cluster.with(|index| index.note(&answer));
+    note(&answer);
     Ok(())
 }
 
-/// Makes and deletes claims of a static pool until there are as many as it asks for.
+/// Makes and deletes claims of a static pool until there are as many as it asks for. How many that is was heard from a
+/// watch, which may be late by minutes, while the claims are those of now: so nothing is done about a pool that is no
+/// longer as it is known. What it has become is looked at when the watch tells of it.
 async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> {
     if pool.spec.replicas.is_none()
         || readiness::judge(pool, class_of(context, pool).as_ref()) != readiness::Verdict::Ready
@@ -205,6 +213,9 @@ async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> 
         let claims = status::claims_of(index, &pool.name_any());
         replicas::change(pool, &claims, |claim| replicas::burden(index, claim, now))
     });
+    if change == replicas::Change::default() || !is_as_known(context, pool).await? {
+        return Ok(());
+    }
     for name in change.make {
         make(context, &claims, pool, name).await?;
     }
@@ -212,6 +223,23 @@ async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> 
         delete(&claims, &listed.items, &name).await?;
     }
     Ok(())
+}
+
+/// Whether a pool still asks for what it is known to ask for.
+async fn is_as_known(context: &Context, known: &NodePool) -> Result<bool, Error> {
+    let pools: Api<NodePool> = Api::all(context.client.clone());
+    let read = pools.get_opt(&known.name_any()).await;
+    let read = read.map_err(Error::kube("reading the pool"))?;
+    Ok(read.is_some_and(|pool| asks_the_same(&pool, known)))
+}
+
+fn asks_the_same(one: &NodePool, other: &NodePool) -> bool {
+    let asks = |pool: &NodePool| {
+        let (uid, generation) = (pool.uid(), pool.metadata.generation);
+        let is_going = pool.metadata.deletion_timestamp.is_some();
+        (uid, generation, pool.spec.replicas, is_going)
+    };
+    asks(one) == asks(other)
 }
 
 async fn make(
@@ -253,6 +281,32 @@ async fn delete(claims: &Api<NodeClaim>, listed: &[NodeClaim], name: &str) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pool_that_was_scaled_replaced_or_deleted_is_not_as_it_is_known() {
+        let pool = |uid: &str, generation: i64, replicas: Option<i64>| -> NodePool {
+            serde_json::from_value(json!({
+                "metadata": {"name": "p", "uid": uid, "generation": generation, "resourceVersion": "1"},
+                "spec": {"replicas": replicas, "template": {"spec": {
+                    "requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"},
+                }}},
+            }))
+            .unwrap()
+        };
+        let known = pool("u", 1, Some(3));
+        let mut touched = known.clone();
+        touched.metadata.resource_version = Some("2".to_owned());
+        assert!(asks_the_same(&touched, &known), "its status was written");
+        let mut going = known.clone();
+        going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T10:00:00Z")).unwrap();
+        let others = [
+            pool("u", 2, Some(5)),
+            pool("v", 1, Some(3)),
+            pool("u", 2, None),
+            going,
+        ];
+        assert!(others.iter().all(|other| !asks_the_same(other, &known)));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_changes_while_pools_are_looked_after_is_not_missed() {
