@@ -8,6 +8,7 @@ pub mod readiness;
 mod replicas;
 mod stamp;
 mod status;
+mod unheard;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,12 +20,14 @@ use serde_json::json;
 
 use super::compute::{Panicked, words};
 use super::context::Context;
+use super::events::Story;
 use super::guard::Guard;
 use super::pace::Pace;
 use super::provisioning::claim::{Wanted, manifest};
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
 use crate::cluster::{Index, State};
 use health::{Health, Record};
+use unheard::Unheard;
 
 /// Who owns what is written here.
 const MANAGER: &str = "karpenter-ibm-nodepool";
@@ -59,18 +62,25 @@ impl Error {
     }
 }
 
+/// What is remembered of pools from one pass to the next. A restart may forget it.
+#[derive(Debug, Default)]
+struct Memory {
+    record: Record,
+    unheard: Unheard,
+}
+
 /// Looks after all pools, for as long as this is polled.
 pub async fn run(context: Context) {
     let pace = Pace::new(context.entropy.clone());
     let guard = Guard::new(&context, "nodepool");
-    let mut record = Record::default();
+    let mut memory = Memory::default();
     let mut state = context.cluster.subscribe();
     // The sender is the context's own: it does not go while we wait.
     _ = state.wait_for(State::is_whole).await;
     loop {
         // What changes while pools are looked after is looked at next, so the mark is read before.
         let seen = state.borrow_and_update().marks.supply;
-        let wait = look_after_all(&context, &mut record, &pace, &guard).await;
+        let wait = look_after_all(&context, &mut memory, &pace, &guard).await;
         tokio::select! {
             biased;
             () = supply_changes(&mut state, seen) => context.clock.sleep(TOGETHER).await,
@@ -84,21 +94,18 @@ async fn supply_changes(state: &mut tokio::sync::watch::Receiver<State>, seen: u
 }
 
 /// One pass over all pools; when the next one is due.
-async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace, guard: &Guard) -> Duration {
+async fn look_after_all(context: &Context, memory: &mut Memory, pace: &Pace, guard: &Guard) -> Duration {
     let pools: Vec<NodePool> = context.cluster.with(|index| {
         let pools = index.pools.iter().map(|(_, pool)| pool);
         pools.filter(|pool| readiness::is_ours(pool)).cloned().collect()
     });
-    record.keep(
-        &pools
-            .iter()
-            .filter_map(ResourceExt::uid)
-            .collect::<BTreeSet<String>>(),
-    );
+    let there: BTreeSet<String> = pools.iter().filter_map(ResourceExt::uid).collect();
+    memory.record.keep(&there);
+    memory.unheard.keep(&there);
     let mut next = EVERY;
     for pool in pools {
         let name = pool.name_any();
-        let pass = std::panic::AssertUnwindSafe(look_after(context, &pool, record)).catch_unwind();
+        let pass = std::panic::AssertUnwindSafe(look_after(context, &pool, memory)).catch_unwind();
         let ended = match Box::pin(pass).await {
             Ok(ended) => ended,
             Err(panic) => Err(Panicked(words(panic.as_ref())).into()),
@@ -118,18 +125,19 @@ async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace, gua
     next
 }
 
-async fn look_after(context: &Context, pool: &NodePool, record: &mut Record) -> Result<(), Error> {
+async fn look_after(context: &Context, pool: &NodePool, memory: &mut Memory) -> Result<(), Error> {
     let class = class_of(context, pool);
     let health = context.cluster.with(|index| {
         let claims = status::claims_of(index, &pool.name_any());
-        record.look(pool, class.as_ref(), &claims)
+        memory.record.look(pool, class.as_ref(), &claims)
     });
     if pool.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
     stamp::pool(context, pool).await?;
     stamp::claims(context, pool).await?;
-    write_status(context, pool, class.as_ref(), health.as_ref()).await?;
+    let unheard = &mut memory.unheard;
+    write_status(context, pool, class.as_ref(), health.as_ref(), unheard).await?;
     keep_replicas(context, pool).await
 }
 
@@ -140,12 +148,14 @@ fn class_of(context: &Context, pool: &NodePool) -> Option<IBMNodeClass> {
 }
 
 /// Writes what this controller owns of the status, if it differs from what is there. That a pool is not valid is told
-/// first: whoever is cut off between the two tells it again, which is the same event.
+/// first: whoever is cut off between the two tells it again, which is the same event. Once it is written it is no news, so
+/// where it cannot be told the status waits for a while.
 async fn write_status(
     context: &Context,
     known: &NodePool,
     class: Option<&IBMNodeClass>,
     health: Option<&Health>,
+    unheard: &mut Unheard,
 ) -> Result<(), Error> {
     let used = context
         .cluster
@@ -176,7 +186,7 @@ async fn write_status(
         return Ok(());
     }
     if let Some(story) = status::news(&pool, &status) {
-        context.events.tell(&pool, story).await;
+        tell(context, &pool, story, unheard).await?;
     }
     let body = json!({
         "apiVersion": NodePool::api_version(&()),
@@ -191,6 +201,23 @@ async fn write_status(
         .map_err(Error::kube("writing the status"))?;
     note(&answer);
     Ok(())
+}
+
+/// Tells people of a pool, or asks for another try: but for so many, which are enough.
+async fn tell(context: &Context, pool: &NodePool, story: Story, unheard: &mut Unheard) -> Result<(), Error> {
+    let uid = pool.uid().unwrap_or_default();
+    match context.events.try_tell(pool, story).await {
+        Err(error) if unheard.is_tried_again(&uid) => {
+            Err(Error::kube("telling what is wrong with it")(error))
+        }
+        told => {
+            unheard.forget(&uid);
+            if let Err(error) = told {
+                tracing::warn!(%error, pool = pool.name_any(), "people are not told what is wrong with it");
+            }
+            Ok(())
+        }
+    }
 }
 
 /// Makes and deletes claims of a static pool until there are as many as it asks for. How many that is was heard from a

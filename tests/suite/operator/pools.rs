@@ -9,7 +9,8 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{World, while_working};
+use super::unheard::Unheard;
+use super::{World, audited, while_working};
 
 impl World {
     async fn change_pool(&self, name: &str, spec: &Value) {
@@ -185,6 +186,35 @@ async fn whoever_has_not_heard_that_a_static_pool_was_scaled_up_deletes_none_of_
             world
                 .until("one fewer", Duration::from_mins(6), async || {
                     world.all_claims().await.len() == 3
+                })
+                .await;
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_pool_is_not_valid_is_told_although_events_are_refused_when_it_is_found() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = audited::factory(World::settings("one"))(unheard.around(world.edges()));
+    let hasty = json!({"template": {"spec": {"expireAfter": "0s"}}});
+    while_working(
+        replica,
+        Box::pin(async {
+            unheard.begin();
+            world.pool("hasty", hasty.clone()).await;
+            world.clock.sleep(Duration::from_secs(10)).await;
+            unheard.end();
+            world
+                .until("told", Duration::from_mins(1), async || {
+                    world.told("NodePoolValidationFailed").await.len() == 1
+                })
+                .await;
+            unheard.begin();
+            world.pool("other", hasty.clone()).await;
+            world
+                .until("written all the same", Duration::from_mins(2), async || {
+                    world.invalid("other").await.is_some()
                 })
                 .await;
         }),
