@@ -41,13 +41,14 @@ pub(super) struct Unmade {
     pub(super) why: String,
 }
 
-/// Makes every claim of a plan; one that cannot be made keeps none of the others back.
+/// Makes every claim of a plan; one that cannot be made, or whose making is not answered, keeps none of the others back.
 pub(super) async fn make(context: &Context, solved: &Solved) -> Made {
-    let wanted = solved.plan.claims.iter();
-    let asked: Vec<BoxFuture<'_, _>> = wanted.map(|new| make_one(context, solved, new).boxed()).collect();
-    let answers: Vec<Result<NodeClaim, Error>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let wanted = solved.plan.claims.iter().enumerate();
+    let asked = wanted.map(|(at, new)| async move { (at, make_one(context, solved, new).await) }.boxed());
+    let asked: Vec<BoxFuture<'_, (usize, Result<NodeClaim, Error>)>> = asked.collect();
+    let answers: BTreeMap<usize, Result<NodeClaim, Error>> = all_of(asked).await;
     let mut made = Made::default();
-    for (at, answer) in answers.into_iter().enumerate() {
+    for (at, answer) in answers {
         match answer {
             Ok(claim) => {
                 context.cluster.with(|index| index.note(&claim));
@@ -61,6 +62,11 @@ pub(super) async fn make(context: &Context, solved: &Solved) -> Made {
         }
     }
     made
+}
+
+/// What comes of each. Whoever takes long takes one of the places, and no more.
+async fn all_of<T>(asked: Vec<BoxFuture<'_, (usize, T)>>) -> BTreeMap<usize, T> {
+    stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
 }
 
 async fn make_one(context: &Context, solved: &Solved, new: &NewClaim) -> Result<NodeClaim, Error> {
@@ -151,4 +157,27 @@ fn identity(context: &Context, pods: &[String]) -> String {
     pods.sort_unstable();
     let earlier = context.cluster.with(|index| index.claims_for(&pods));
     format!("{}\n{}", pods.join(","), earlier.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_not_answered_keeps_one_place_and_none_of_the_others_waiting() {
+        let asked = (0..200).map(|at| {
+            let lasts = Duration::from_secs(if at == 0 { 30 } else { 1 });
+            async move {
+                tokio::time::sleep(lasts).await;
+                (at, lasts)
+            }
+            .boxed()
+        });
+        let began = tokio::time::Instant::now();
+        let answers = all_of(asked.collect()).await;
+        assert_eq!(began.elapsed().as_secs(), 30, "the others need seven");
+        assert!(answers.into_keys().eq(0..200), "each by its place");
+    }
 }
