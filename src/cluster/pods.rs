@@ -147,11 +147,12 @@ impl Pods {
             namespace: pod.namespace().unwrap_or_default(),
             name: pod.name_any(),
             created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            class: self.classes.enter(pod),
             place,
             keeper: keeper(pod),
             // At the beginning of time no protection is over yet.
             protection: protection(pod, Timestamp::MIN),
+            // The last that is read: it is counted there.
+            class: self.classes.enter(pod),
         };
         let class = seen.class;
         match self.store.apply(uid, revision, seen) {

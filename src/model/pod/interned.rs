@@ -35,27 +35,28 @@ impl Interned {
     /// Counts a pod to its class, which is made if there is none.
     pub fn enter(&mut self, pod: &ApiPod) -> ClassId {
         let hash = hash(pod);
-        let known = self.by_hash.entry(hash).or_default();
-        let classes = &mut self.classes;
+        let known = self.by_hash.get(&hash).into_iter().flatten();
+        let first = |id: &ClassId| self.classes.get(id).map(|class| &class.first);
         let same = known
-            .iter()
-            .find(|id| classes.get(id).is_some_and(|class| alike(&class.first, pod)));
-        if let Some(id) = same.copied() {
-            if let Some(class) = classes.get_mut(&id) {
+            .copied()
+            .find(|id| first(id).is_some_and(|first| alike(first, pod)));
+        if let Some(id) = same {
+            if let Some(class) = self.classes.get_mut(&id) {
                 class.pods += 1;
             }
             return id;
         }
-        let id = ClassId(self.next);
-        self.next += 1;
-        known.push(id);
+        // Read before anything is changed: a pod at which that panics must leave nothing half done.
         let class = Class {
             hash,
             first: bare(pod),
             read: Pod::read(pod, Reading::Plain),
             pods: 1,
         };
-        classes.insert(id, class);
+        let id = ClassId(self.next);
+        self.next += 1;
+        self.by_hash.entry(hash).or_default().push(id);
+        self.classes.insert(id, class);
         id
     }
 
