@@ -1,5 +1,10 @@
 //! The index that controllers share, and the watches that feed it.
+//!
+//! An object at which reading panics is passed over, and whoever looks after the watches is told of it: nobody else must go
+//! without a node because of it. What was known of it before stands, until it is gone.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{FutureExt, StreamExt};
@@ -9,16 +14,19 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 
 use super::index::{Index, Marks};
-use super::kept::Kept;
+use super::kept::{Kept, key};
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
 use crate::wake::until_one_ends;
 
 /// Every kind that is watched must have been listed before anything is decided.
 const KINDS: u32 = 12;
+
+/// Is told of objects that cannot be read: of what kind, by what name, and what the panic left.
+pub type Unreadable<'a> = &'a (dyn Fn(&str, &str, Box<dyn Any + Send>) + Sync);
 
 /// What is known, in short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,26 +92,26 @@ impl Cluster {
 
     /// Watches every kind, until one can be watched no longer. Whoever runs it again knows meanwhile what was known, as
     /// a loop in the midst of its work must not take everything for gone; but it is whole only when all was listed anew.
-    pub async fn run(&self, client: &Client) {
+    pub async fn run(&self, client: &Client, unreadable: Unreadable<'_>) {
         self.state.send_modify(|state| state.listed = 0);
         let watches = [
-            self.follow_pods(client).boxed(),
-            self.follow::<Node>(client).boxed(),
-            self.follow::<NodeClaim>(client).boxed(),
-            self.follow::<NodePool>(client).boxed(),
-            self.follow::<IBMNodeClass>(client).boxed(),
-            self.follow::<DaemonSet>(client).boxed(),
-            self.follow::<PersistentVolumeClaim>(client).boxed(),
-            self.follow::<PersistentVolume>(client).boxed(),
-            self.follow::<StorageClass>(client).boxed(),
-            self.follow::<CSINode>(client).boxed(),
-            self.follow::<Namespace>(client).boxed(),
-            self.follow::<PodDisruptionBudget>(client).boxed(),
+            self.follow_pods(client, unreadable).boxed(),
+            self.follow::<Node>(client, unreadable).boxed(),
+            self.follow::<NodeClaim>(client, unreadable).boxed(),
+            self.follow::<NodePool>(client, unreadable).boxed(),
+            self.follow::<IBMNodeClass>(client, unreadable).boxed(),
+            self.follow::<DaemonSet>(client, unreadable).boxed(),
+            self.follow::<PersistentVolumeClaim>(client, unreadable).boxed(),
+            self.follow::<PersistentVolume>(client, unreadable).boxed(),
+            self.follow::<StorageClass>(client, unreadable).boxed(),
+            self.follow::<CSINode>(client, unreadable).boxed(),
+            self.follow::<Namespace>(client, unreadable).boxed(),
+            self.follow::<PodDisruptionBudget>(client, unreadable).boxed(),
         ];
         until_one_ends(watches).await;
     }
 
-    async fn follow_pods(&self, client: &Client) {
+    async fn follow_pods(&self, client: &Client, unreadable: Unreadable<'_>) {
         // Those that have ended are of no interest, and are most of what batch clusters have.
         let config = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
         let pods: Api<Pod> = Api::all(client.clone());
@@ -112,7 +120,9 @@ impl Cluster {
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Init) => self.with(|index| index.pods.begin()),
-                Ok(Event::InitApply(pod) | Event::Apply(pod)) => self.with(|index| index.apply_pod(&pod)),
+                Ok(Event::InitApply(pod) | Event::Apply(pod)) => {
+                    self.told(&pod, unreadable, |index| index.apply_pod(&pod));
+                }
                 Ok(Event::Delete(pod)) => self.with(|index| index.remove_pod(&pod)),
                 Ok(Event::InitDone) => {
                     self.with(|index| index.pods.finish());
@@ -124,7 +134,7 @@ impl Cluster {
         }
     }
 
-    async fn follow<K: Kept>(&self, client: &Client) {
+    async fn follow<K: Kept>(&self, client: &Client, unreadable: Unreadable<'_>) {
         let objects: Api<K> = Api::all(client.clone());
         let mut listed = First::List;
         let mut events = watcher(objects, watcher::Config::default())
@@ -134,7 +144,7 @@ impl Cluster {
             match event {
                 Ok(Event::Init) => self.with(Index::begin::<K>),
                 Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                    self.with(|index| index.apply(&object));
+                    self.told(&object, unreadable, |index| index.apply(&object));
                 }
                 Ok(Event::Delete(object)) => self.with(|index| index.remove(&object)),
                 Ok(Event::InitDone) => {
@@ -143,6 +153,17 @@ impl Cluster {
                 }
                 Err(error) => tracing::warn!(%error, kind = %K::kind(&()), "watching"),
             }
+        }
+    }
+
+    /// Tells the index of an object, if that can be read. It is read before anything is changed.
+    fn told<K>(&self, object: &K, unreadable: Unreadable<'_>, tell: impl FnOnce(&mut Index))
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let read = self.with(|index| catch_unwind(AssertUnwindSafe(|| tell(index))));
+        if let Err(panic) = read {
+            unreadable(&K::kind(&()), &key(object.meta()), panic);
         }
     }
 
@@ -162,14 +183,19 @@ enum First {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+    use std::collections::BTreeMap;
     use std::convert::Infallible;
     use std::time::Duration;
 
-    use kube::api::PostParams;
+    use kube::ResourceExt;
+    use kube::api::{ObjectMeta, PostParams};
     use kube::client::Body;
+    use serde::Deserialize;
 
     use super::*;
     use crate::clock::Clock;
+    use crate::cluster::store::Store;
     use crate::sim::kube::identity::Keys;
     use crate::sim::kube::{ApiServer, Options};
 
@@ -177,13 +203,21 @@ mod tests {
         _ = tokio::time::timeout(Duration::from_secs(5), watching).await;
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn whoever_watches_again_knows_what_was_known_but_not_that_it_is_all() {
-        let server = ApiServer::new(Options {
+    fn server() -> ApiServer {
+        ApiServer::new(Options {
             clock: Clock::simulated("2026-11-16T10:00:00Z".parse().unwrap()),
             seed: 1,
             keys: Keys::Fixed,
-        });
+        })
+    }
+
+    fn all_can_be_read(kind: &str, name: &str, _: Box<dyn Any + Send>) {
+        panic!("{kind} {name}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_watches_again_knows_what_was_known_but_not_that_it_is_all() {
+        let server = server();
         let nodes: Api<Node> = Api::all(server.admin());
         let node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
         nodes.create(&PostParams::default(), &node).await.unwrap();
@@ -196,13 +230,116 @@ mod tests {
         // Its own kinds are not installed, so it cannot be whole; that the others are counted is enough.
         let listed = || cluster.subscribe().borrow().listed;
         let knows = || cluster.with(|index| index.nodes.get("n").is_some());
-        a_while(cluster.run(&server.admin())).await;
+        a_while(cluster.run(&server.admin(), &all_can_be_read)).await;
         assert!(listed() > 0 && knows());
-        a_while(cluster.run(&silent)).await;
+        a_while(cluster.run(&silent, &all_can_be_read)).await;
         assert_eq!((listed(), knows()), (0, true));
-        a_while(cluster.run(&server.admin())).await;
+        a_while(cluster.run(&server.admin(), &all_can_be_read)).await;
         assert!(listed() <= KINDS, "a kind counts once");
         cluster.forget();
         assert_eq!((listed(), knows()), (0, false));
+    }
+
+    /// A Namespace that cannot be read if it is called so.
+    #[derive(Clone, Debug, Deserialize)]
+    #[serde(transparent)]
+    struct Brittle(Namespace);
+
+    impl Resource for Brittle {
+        type DynamicType = ();
+        type Scope = <Namespace as Resource>::Scope;
+
+        fn kind(dynamic: &()) -> Cow<'_, str> {
+            Namespace::kind(dynamic)
+        }
+
+        fn group(dynamic: &()) -> Cow<'_, str> {
+            Namespace::group(dynamic)
+        }
+
+        fn version(dynamic: &()) -> Cow<'_, str> {
+            Namespace::version(dynamic)
+        }
+
+        fn plural(dynamic: &()) -> Cow<'_, str> {
+            Namespace::plural(dynamic)
+        }
+
+        fn meta(&self) -> &ObjectMeta {
+            self.0.meta()
+        }
+
+        fn meta_mut(&mut self) -> &mut ObjectMeta {
+            self.0.meta_mut()
+        }
+    }
+
+    impl Kept for Brittle {
+        type Value = BTreeMap<String, String>;
+
+        fn value(&self) -> Self::Value {
+            assert_ne!(self.name_any(), "bad", "this is poison");
+            self.labels().clone()
+        }
+
+        fn store(index: &mut Index) -> &mut Store<Self::Value> {
+            &mut index.namespaces
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_at_which_reading_panics_is_told_of_and_passed_over_and_no_other_is() {
+        let server = server();
+        let namespaces: Api<Namespace> = Api::all(server.admin());
+        let make = async |name: &str| {
+            let namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap();
+            namespaces
+                .create(&PostParams::default(), &namespace)
+                .await
+                .unwrap();
+        };
+        for name in ["a", "bad", "c"] {
+            make(name).await;
+        }
+        let (cluster, told) = (Cluster::default(), Mutex::new(Vec::new()));
+        let unreadable = |kind: &str, name: &str, panic: Box<dyn Any + Send>| {
+            let said = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            assert!(said.contains("this is poison"), "{said}");
+            told.lock().unwrap().push(format!("{kind} {name}"));
+        };
+        let (admin, knows) = (server.admin(), |name: &str| {
+            cluster.with(|index| index.namespaces.get(name).is_some())
+        });
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(["a", "bad", "c", "d"].map(knows), [true, false, true, false]);
+            make("d").await;
+            std::future::pending::<()>().await;
+        };
+        let followed = cluster.follow::<Brittle>(&admin, &unreadable);
+        a_while(async {
+            tokio::join!(followed, later);
+        })
+        .await;
+        assert_eq!(["a", "bad", "c", "d"].map(knows), [true, false, true, true]);
+        assert_eq!(cluster.subscribe().borrow().listed, 1, "the list is over");
+        assert_eq!(*told.lock().unwrap(), ["Namespace bad"]);
+    }
+
+    #[test]
+    fn what_panics_at_a_pod_leaves_the_index_as_it_was() {
+        let cluster = Cluster::default();
+        let pod: Pod = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "a", "namespace": "shop", "uid": "u"}, "spec": {"containers": []},
+        }))
+        .unwrap();
+        let told = Mutex::new(Vec::new());
+        let unreadable = |kind: &str, name: &str, _: Box<dyn Any + Send>| {
+            told.lock().unwrap().push(format!("{kind} {name}"));
+        };
+        cluster.told(&pod, &unreadable, |_| panic!("this is poison"));
+        assert_eq!(*told.lock().unwrap(), ["Pod shop/a"]);
+        assert_eq!(cluster.with(|index| index.pods.size()), (0, 0, 0));
+        assert!(!cluster.index.is_poisoned());
     }
 }

@@ -13,7 +13,7 @@ mod pods;
 mod situation;
 mod store;
 
-pub use follow::{Cluster, State};
+pub use follow::{Cluster, State, Unreadable};
 pub use holds::{GivenUp, IN_VAIN_MAX};
 pub use index::{Index, Marks};
 pub use kept::{Kept, key_in};

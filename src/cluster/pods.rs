@@ -88,10 +88,17 @@ impl Seen {
             return false;
         }
         match (&self.place, &self.keeper) {
-            (Place::On { ending, .. }, Keeper::Controller) => *ending == Ending::No,
+            (Place::On { .. }, Keeper::Controller) => !self.is_over(),
             (Place::On { .. }, Keeper::StatefulSet) => true,
             _ => false,
         }
+    }
+
+    /// Whether it needs no place any more, wherever it is and however long it takes to stop: whoever comes after it is there
+    /// already. A StatefulSet makes another one only when this one is gone, and its place is kept until then.
+    pub fn is_over(&self) -> bool {
+        let is_ending = matches!(&self.place, Place::On { ending, .. } if *ending == Ending::Yes);
+        is_ending && self.keeper != Keeper::StatefulSet
     }
 }
 
@@ -140,11 +147,12 @@ impl Pods {
             namespace: pod.namespace().unwrap_or_default(),
             name: pod.name_any(),
             created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            class: self.classes.enter(pod),
             place,
             keeper: keeper(pod),
             // At the beginning of time no protection is over yet.
             protection: protection(pod, Timestamp::MIN),
+            // The last that is read: it is counted there.
+            class: self.classes.enter(pod),
         };
         let class = seen.class;
         match self.store.apply(uid, revision, seen) {

@@ -46,7 +46,7 @@ use futures::FutureExt;
 
 use crate::cloud::ClusterId;
 use crate::wake::together;
-use guard::kept_up;
+use guard::{kept_up, passed_over};
 
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
@@ -97,7 +97,8 @@ async fn plan(context: Context) {
     // What was known in an earlier leadership may be old.
     context.cluster.forget();
     let known = kept_up(&context, "cluster", |context| async move {
-        context.cluster.run(&context.client).await;
+        let unreadable = passed_over(&context);
+        context.cluster.run(&context.client, &unreadable).await;
     });
     let pools = kept_up(&context, "nodepools", node_pool::run);
     let pods = kept_up(&context, "provisioning", provisioning::run);

@@ -1,5 +1,6 @@
 //! What a running process needs: validated settings, leadership, a log, health and metrics, an orderly end.
 
+mod answer;
 mod cluster;
 pub mod config_file;
 pub mod discounts;
@@ -16,6 +17,7 @@ mod zone_leases;
 
 pub use crate::controllers::Context;
 pub use crate::controllers::context::ClusterAccess;
+pub use answer::{ANSWER_MAX, InTime, NoAnswer};
 pub use config_file::ConfigFile;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};
 pub use planning::RawPlanning;

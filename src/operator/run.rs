@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::util::MapResponseLayer;
 
+use super::answer::InTime;
 use super::cluster;
 use super::edges::{self, Edges};
 use super::push::PushSettings;
@@ -150,7 +151,8 @@ async fn cluster(settings: &Settings) -> Result<(kube::Client, Option<ClusterAcc
         );
     }
     let client = ClientBuilder::try_from(config).map_err(Box::new)?;
-    Ok((client.with_layer(&MapResponseLayer::new(slim)).build(), access))
+    let client = client.with_layer(&MapResponseLayer::new(slim));
+    Ok((client.with_layer(&InTime::default()).build(), access))
 }
 
 /// One token and one read show that credentials and region are what they should be.

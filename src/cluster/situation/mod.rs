@@ -35,14 +35,18 @@ pub struct Situation {
 }
 
 impl Index {
-    /// Whether any pod needs a place at `now` that no claim is on its way for.
+    /// Whether any pod needs a place at `now` that no claim is on its way for. A claim that goes, or whose node does, keeps
+    /// nobody; whether its node has come with room for all that it is to keep is not looked at, as this is asked at every
+    /// change.
     pub fn has_needy(&self, now: Timestamp, but: &BTreeSet<String>) -> bool {
         let holds = self.holds();
-        let is_needy = |uid: &str| {
-            !but.contains(uid)
-                && holds.holder(uid, now).is_none()
-                && self.gives_up(&holds, uid, now).is_none()
+        let leaving: BTreeSet<&str> = leaving(self).map(String::as_str).collect();
+        let is_held = |uid: &str| {
+            let holder = holds.holder(uid, now);
+            holder.is_some_and(|claim| !leaving.contains(claim))
         };
+        let is_needy =
+            |uid: &str| !but.contains(uid) && !is_held(uid) && self.gives_up(&holds, uid, now).is_none();
         self.pods
             .waiting()
             .any(|(uid, seen)| self.counts(seen) && is_needy(uid))
@@ -158,6 +162,10 @@ impl Index {
             let (Some(seen), Some(at)) = (self.pods.get(uid), by_name.get(claim)) else {
                 continue;
             };
+            // It may take long to stop, or for ever where its kubelet is dead: the place is for who comes after it.
+            if seen.is_over() {
+                continue;
+            }
             // The scheduler puts pods that are alike wherever it likes: whoever has found a place needs no other.
             let has_place = seen
                 .node()

@@ -138,6 +138,21 @@ fn a_node_that_is_tainted_to_go_leaves_its_pods_behind() {
 }
 
 #[test]
+fn a_pod_whose_claim_has_a_node_that_is_tainted_to_go_needs_another_though_nobody_else_does() {
+    let mut index = index(&[pod("a", None)], &[claim("c", "a", &json!({}))]);
+    let node = |taints: Value| -> k8s_openapi::api::core::v1::Node {
+        serde_json::from_value(json!({"metadata": {"name": "c"}, "spec": {"taints": taints}})).unwrap()
+    };
+    index.apply(&node(json!([])));
+    assert!(!index.has_needy(now(), &BTreeSet::new()));
+    index.apply(&node(
+        json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]),
+    ));
+    assert_eq!(pending(&seen(&index)), ["a"]);
+    assert!(index.has_needy(now(), &BTreeSet::new()), "so a pass is due");
+}
+
+#[test]
 fn pods_that_nobody_makes_anew_or_that_must_stay_are_not_planned_for_elsewhere() {
     let mut bare = pod("bare", Some("c"));
     bare.metadata.owner_references = None;
@@ -169,6 +184,44 @@ fn a_pod_of_a_stateful_set_that_is_ending_is_planned_for_where_its_node_goes_and
     assert!(planned("StatefulSet", &going));
     assert!(!planned("StatefulSet", &json!({})), "its node stays");
     assert!(!planned("ReplicaSet", &going), "another one waits already");
+}
+
+/// A claim was made for the pods of a node that goes. They are evicted, and take their time to stop.
+#[test]
+fn a_pod_that_takes_long_to_stop_leaves_its_place_to_its_successor() {
+    let types: Types = [("p".to_owned(), Arc::new(vec![kind_of("small", 2)]))].into();
+    let going = json!({"metadata": {"deletionTimestamp": "2026-11-16T09:59:00Z"}});
+    let chosen = json!({"status": {"allocation": {
+        "profile": "small", "zone": "z", "capacityType": "on-demand", "subnet": "s", "attempt": 1,
+        "instanceName": "i", "since": "2026-11-16T09:59:00Z",
+    }}});
+    let ending = |kind: &str| {
+        let old = ["a", "b"].map(|uid| {
+            let mut pod = pod(uid, Some("old"));
+            pod.metadata.owner_references.as_mut().unwrap()[0].kind = kind.to_owned();
+            pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T09:59:30Z")).unwrap();
+            pod
+        });
+        let mut index = index(&old, &[claim("old", "", &going), claim("new", "a,b", &chosen)]);
+        index.apply(&limited_pool("100"));
+        index
+    };
+    let mut evicted = ending("ReplicaSet");
+    for successor in ["a2", "b2"] {
+        evicted.apply_pod(&pod(successor, None));
+    }
+    let situation = evicted.situation(&types, &BTreeSet::new(), now());
+    assert!(situation.held.is_empty(), "{:?}", situation.held);
+    let plan = crate::scheduling::solve(
+        &situation.snapshot,
+        crate::scheduling::Options::default(),
+        &|| true,
+    );
+    assert_eq!(crate::audit::plan(&situation.snapshot, &plan), []);
+    assert_eq!((plan.claims.len(), plan.placements.len()), (0, 2));
+    let set = ending("StatefulSet").situation(&types, &BTreeSet::new(), now());
+    assert_eq!(set.held.len(), 2, "nobody comes before they are gone");
+    assert!(pending(&set).is_empty());
 }
 
 #[test]

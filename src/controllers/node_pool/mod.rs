@@ -8,6 +8,7 @@ pub mod readiness;
 mod replicas;
 mod stamp;
 mod status;
+mod unheard;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,12 +20,14 @@ use serde_json::json;
 
 use super::compute::{Panicked, words};
 use super::context::Context;
+use super::events::Story;
 use super::guard::Guard;
 use super::pace::Pace;
 use super::provisioning::claim::{Wanted, manifest};
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
 use crate::cluster::{Index, State};
 use health::{Health, Record};
+use unheard::Unheard;
 
 /// Who owns what is written here.
 const MANAGER: &str = "karpenter-ibm-nodepool";
@@ -59,18 +62,25 @@ impl Error {
     }
 }
 
+/// What is remembered of pools from one pass to the next. A restart may forget it.
+#[derive(Debug, Default)]
+struct Memory {
+    record: Record,
+    unheard: Unheard,
+}
+
 /// Looks after all pools, for as long as this is polled.
 pub async fn run(context: Context) {
     let pace = Pace::new(context.entropy.clone());
     let guard = Guard::new(&context, "nodepool");
-    let mut record = Record::default();
+    let mut memory = Memory::default();
     let mut state = context.cluster.subscribe();
     // The sender is the context's own: it does not go while we wait.
     _ = state.wait_for(State::is_whole).await;
     loop {
         // What changes while pools are looked after is looked at next, so the mark is read before.
         let seen = state.borrow_and_update().marks.supply;
-        let wait = look_after_all(&context, &mut record, &pace, &guard).await;
+        let wait = look_after_all(&context, &mut memory, &pace, &guard).await;
         tokio::select! {
             biased;
             () = supply_changes(&mut state, seen) => context.clock.sleep(TOGETHER).await,
@@ -84,21 +94,18 @@ async fn supply_changes(state: &mut tokio::sync::watch::Receiver<State>, seen: u
 }
 
 /// One pass over all pools; when the next one is due.
-async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace, guard: &Guard) -> Duration {
+async fn look_after_all(context: &Context, memory: &mut Memory, pace: &Pace, guard: &Guard) -> Duration {
     let pools: Vec<NodePool> = context.cluster.with(|index| {
         let pools = index.pools.iter().map(|(_, pool)| pool);
         pools.filter(|pool| readiness::is_ours(pool)).cloned().collect()
     });
-    record.keep(
-        &pools
-            .iter()
-            .filter_map(ResourceExt::uid)
-            .collect::<BTreeSet<String>>(),
-    );
+    let there: BTreeSet<String> = pools.iter().filter_map(ResourceExt::uid).collect();
+    memory.record.keep(&there);
+    memory.unheard.keep(&there);
     let mut next = EVERY;
     for pool in pools {
         let name = pool.name_any();
-        let pass = std::panic::AssertUnwindSafe(look_after(context, &pool, record)).catch_unwind();
+        let pass = std::panic::AssertUnwindSafe(look_after(context, &pool, memory)).catch_unwind();
         let ended = match Box::pin(pass).await {
             Ok(ended) => ended,
             Err(panic) => Err(Panicked(words(panic.as_ref())).into()),
@@ -118,18 +125,19 @@ async fn look_after_all(context: &Context, record: &mut Record, pace: &Pace, gua
     next
 }
 
-async fn look_after(context: &Context, pool: &NodePool, record: &mut Record) -> Result<(), Error> {
+async fn look_after(context: &Context, pool: &NodePool, memory: &mut Memory) -> Result<(), Error> {
     let class = class_of(context, pool);
     let health = context.cluster.with(|index| {
         let claims = status::claims_of(index, &pool.name_any());
-        record.look(pool, class.as_ref(), &claims)
+        memory.record.look(pool, class.as_ref(), &claims)
     });
     if pool.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
     stamp::pool(context, pool).await?;
     stamp::claims(context, pool).await?;
-    write_status(context, pool, class.as_ref(), health.as_ref()).await?;
+    let unheard = &mut memory.unheard;
+    write_status(context, pool, class.as_ref(), health.as_ref(), unheard).await?;
     keep_replicas(context, pool).await
 }
 
@@ -140,12 +148,14 @@ fn class_of(context: &Context, pool: &NodePool) -> Option<IBMNodeClass> {
 }
 
 /// Writes what this controller owns of the status, if it differs from what is there. That a pool is not valid is told
-/// first: whoever is cut off between the two tells it again, which is the same event.
+/// first: whoever is cut off between the two tells it again, which is the same event. Once it is written it is no news, so
+/// where it cannot be told the status waits for a while.
 async fn write_status(
     context: &Context,
     known: &NodePool,
     class: Option<&IBMNodeClass>,
     health: Option<&Health>,
+    unheard: &mut Unheard,
 ) -> Result<(), Error> {
     let used = context
         .cluster
@@ -165,12 +175,18 @@ async fn write_status(
         return Ok(());
     };
     let status = wanted(&pool);
+    // One that was changed meanwhile is left to the watch: what was noted before is no news, and no pass would look at it.
+    let note = |pool: &NodePool| {
+        if pool.metadata.generation == known.metadata.generation {
+            context.cluster.with(|index| index.note(pool));
+        }
+    };
     if status == status::owned(&pool) {
-        context.cluster.with(|index| index.note(&pool));
+        note(&pool);
         return Ok(());
     }
     if let Some(story) = status::news(&pool, &status) {
-        context.events.tell(&pool, story).await;
+        tell(context, &pool, story, unheard).await?;
     }
     let body = json!({
         "apiVersion": NodePool::api_version(&()),
@@ -183,11 +199,30 @@ async fn write_status(
         .patch_status(&pool.name_any(), &params, &Patch::Apply(body))
         .await
         .map_err(Error::kube("writing the status"))?;
-    context.cluster.with(|index| index.note(&answer));
+    note(&answer);
     Ok(())
 }
 
-/// Makes and deletes claims of a static pool until there are as many as it asks for.
+/// Tells people of a pool, or asks for another try: but for so many, which are enough.
+async fn tell(context: &Context, pool: &NodePool, story: Story, unheard: &mut Unheard) -> Result<(), Error> {
+    let uid = pool.uid().unwrap_or_default();
+    match context.events.try_tell(pool, story).await {
+        Err(error) if unheard.is_tried_again(&uid) => {
+            Err(Error::kube("telling what is wrong with it")(error))
+        }
+        told => {
+            unheard.forget(&uid);
+            if let Err(error) = told {
+                tracing::warn!(%error, pool = pool.name_any(), "people are not told what is wrong with it");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Makes and deletes claims of a static pool until there are as many as it asks for. How many that is was heard from a
+/// watch, which may be late by minutes, while the claims are those of now: so nothing is done about a pool that is no
+/// longer as it is known. What it has become is looked at when the watch tells of it.
 async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> {
     if pool.spec.replicas.is_none()
         || readiness::judge(pool, class_of(context, pool).as_ref()) != readiness::Verdict::Ready
@@ -205,6 +240,9 @@ async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> 
         let claims = status::claims_of(index, &pool.name_any());
         replicas::change(pool, &claims, |claim| replicas::burden(index, claim, now))
     });
+    if change == replicas::Change::default() || !is_as_known(context, pool).await? {
+        return Ok(());
+    }
     for name in change.make {
         make(context, &claims, pool, name).await?;
     }
@@ -212,6 +250,23 @@ async fn keep_replicas(context: &Context, pool: &NodePool) -> Result<(), Error> 
         delete(&claims, &listed.items, &name).await?;
     }
     Ok(())
+}
+
+/// Whether a pool still asks for what it is known to ask for.
+async fn is_as_known(context: &Context, known: &NodePool) -> Result<bool, Error> {
+    let pools: Api<NodePool> = Api::all(context.client.clone());
+    let read = pools.get_opt(&known.name_any()).await;
+    let read = read.map_err(Error::kube("reading the pool"))?;
+    Ok(read.is_some_and(|pool| asks_the_same(&pool, known)))
+}
+
+fn asks_the_same(one: &NodePool, other: &NodePool) -> bool {
+    let asks = |pool: &NodePool| {
+        let (uid, generation) = (pool.uid(), pool.metadata.generation);
+        let is_going = pool.metadata.deletion_timestamp.is_some();
+        (uid, generation, pool.spec.replicas, is_going)
+    };
+    asks(one) == asks(other)
 }
 
 async fn make(
@@ -253,6 +308,32 @@ async fn delete(claims: &Api<NodeClaim>, listed: &[NodeClaim], name: &str) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pool_that_was_scaled_replaced_or_deleted_is_not_as_it_is_known() {
+        let pool = |uid: &str, generation: i64, replicas: Option<i64>| -> NodePool {
+            serde_json::from_value(json!({
+                "metadata": {"name": "p", "uid": uid, "generation": generation, "resourceVersion": "1"},
+                "spec": {"replicas": replicas, "template": {"spec": {
+                    "requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"},
+                }}},
+            }))
+            .unwrap()
+        };
+        let known = pool("u", 1, Some(3));
+        let mut touched = known.clone();
+        touched.metadata.resource_version = Some("2".to_owned());
+        assert!(asks_the_same(&touched, &known), "its status was written");
+        let mut going = known.clone();
+        going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T10:00:00Z")).unwrap();
+        let others = [
+            pool("u", 2, Some(5)),
+            pool("v", 1, Some(3)),
+            pool("u", 2, None),
+            going,
+        ];
+        assert!(others.iter().all(|other| !asks_the_same(other, &known)));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_changes_while_pools_are_looked_after_is_not_missed() {

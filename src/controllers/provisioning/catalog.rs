@@ -13,6 +13,7 @@ use crate::api::{IBMNodeClass, NodePool};
 use crate::cloud::{self, Subnet};
 use crate::cluster::Types;
 use crate::controllers::capacity;
+use crate::controllers::compute::caught;
 use crate::controllers::context::Context;
 use crate::controllers::node_class::Resolved;
 use crate::controllers::node_pool::readiness::{self, Verdict, judge};
@@ -76,10 +77,25 @@ impl Catalog {
                     all.closed.push((pool.name_any(), why));
                     continue;
                 };
-                let resolved = Resolved::new(taught(context, class, &kinds), None, &context.settings.allowed);
-                let facts = resolved.facts(resolved.subnets(&subnets, &BTreeSet::new()));
-                let sold = self.sold(&name, facts, &kinds, &withheld, &factors, now);
-                by_class.insert(name.clone(), sold);
+                // One that cannot be priced closes its pools, and no others.
+                let priced = caught(|| {
+                    let class = taught(context, class, &kinds);
+                    let resolved = Resolved::new(class, None, &context.settings.allowed);
+                    let facts = resolved.facts(resolved.subnets(&subnets, &BTreeSet::new()));
+                    self.sold(&name, facts, &kinds, &withheld, &factors, now)
+                });
+                match priced {
+                    Ok(sold) => {
+                        by_class.insert(name.clone(), sold);
+                    }
+                    Err(panicked) => {
+                        tracing::error!(class = name, error = %panicked, "what is sold to it cannot be listed");
+                        context.metrics.panicked("provisioning");
+                        let why = format!("nothing can be bought for IBMNodeClass {name}: {panicked}");
+                        all.closed.push((pool.name_any(), why));
+                        continue;
+                    }
+                }
             }
             if let Some(sold) = by_class.get(&name) {
                 all.types.insert(pool.name_any(), sold.clone());

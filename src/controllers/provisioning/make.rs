@@ -1,6 +1,7 @@
 //! Makes the claims of a plan.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
@@ -12,7 +13,9 @@ use super::claim::{Wanted, manifest, name_for};
 use super::solve::Solved;
 use super::{Error, timely};
 use crate::api::NodeClaim;
+use crate::controllers::compute::{Panicked, words};
 use crate::controllers::context::Context;
+use crate::controllers::metrics::Metrics;
 use crate::scheduling::NewClaim;
 
 /// Claims that are made at once: what an API server answers in a moment, and no more than it takes from one client.
@@ -41,13 +44,22 @@ pub(super) struct Unmade {
     pub(super) why: String,
 }
 
-/// Makes every claim of a plan; one that cannot be made keeps none of the others back.
+/// Makes every claim of a plan; one that cannot be made, or whose making is not answered, keeps none of the others back.
 pub(super) async fn make(context: &Context, solved: &Solved) -> Made {
-    let wanted = solved.plan.claims.iter();
-    let asked: Vec<BoxFuture<'_, _>> = wanted.map(|new| make_one(context, solved, new).boxed()).collect();
-    let answers: Vec<Result<NodeClaim, Error>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let wanted = solved.plan.claims.iter().enumerate();
+    let asked = wanted.map(|(at, new)| {
+        async move {
+            (
+                at,
+                unharmed(&context.metrics, make_one(context, solved, new)).await,
+            )
+        }
+        .boxed()
+    });
+    let asked: Vec<BoxFuture<'_, (usize, Result<NodeClaim, Error>)>> = asked.collect();
+    let answers: BTreeMap<usize, Result<NodeClaim, Error>> = all_of(asked).await;
     let mut made = Made::default();
-    for (at, answer) in answers.into_iter().enumerate() {
+    for (at, answer) in answers {
         match answer {
             Ok(claim) => {
                 context.cluster.with(|index| index.note(&claim));
@@ -61,6 +73,20 @@ pub(super) async fn make(context: &Context, solved: &Solved) -> Made {
         }
     }
     made
+}
+
+/// What comes of each. Whoever takes long takes one of the places, and no more.
+async fn all_of<T>(asked: Vec<BoxFuture<'_, (usize, T)>>) -> BTreeMap<usize, T> {
+    stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
+}
+
+/// The same, but that a panic is an error: it keeps this claim from being made, and no other.
+async fn unharmed<T>(metrics: &Metrics, making: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let made = AssertUnwindSafe(making).catch_unwind().await;
+    made.unwrap_or_else(|panic| {
+        metrics.panicked("provisioning");
+        Err(Panicked(words(panic.as_ref())).into())
+    })
 }
 
 async fn make_one(context: &Context, solved: &Solved, new: &NewClaim) -> Result<NodeClaim, Error> {
@@ -121,6 +147,7 @@ impl Unmade {
                 kube::Error::Api(status) if !status.is_conflict() => (status.code.to_string(), said(status)),
                 _ => return None,
             },
+            Error::Panicked(panicked) => ("panic".to_owned(), panicked.to_string()),
             Error::Unmade(_) => (
                 "meaning".to_owned(),
                 "a requirement of its NodePool has no meaning".to_owned(),
@@ -151,4 +178,49 @@ fn identity(context: &Context, pods: &[String]) -> String {
     pods.sort_unstable();
     let earlier = context.cluster.with(|index| index.claims_for(&pods));
     format!("{}\n{}", pods.join(","), earlier.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use prometheus::Registry;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_claim_at_which_making_panics_is_told_of_to_its_pods_and_ends_nothing() {
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let asked = (0..3).map(|at| {
+            let metrics = metrics.clone();
+            async move {
+                let making = async move {
+                    assert_ne!(at, 1, "this is poison");
+                    Ok(())
+                };
+                (at, unharmed(&metrics, making).await)
+            }
+            .boxed()
+        });
+        let answers = all_of(asked.collect()).await;
+        assert!(answers[&0].is_ok() && answers[&2].is_ok());
+        let told = Unmade::of(answers[&1].as_ref().unwrap_err()).unwrap();
+        assert!(told.why.contains("this is poison"), "{}", told.why);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_not_answered_keeps_one_place_and_none_of_the_others_waiting() {
+        let asked = (0..200).map(|at| {
+            let lasts = Duration::from_secs(if at == 0 { 30 } else { 1 });
+            async move {
+                tokio::time::sleep(lasts).await;
+                (at, lasts)
+            }
+            .boxed()
+        });
+        let began = tokio::time::Instant::now();
+        let answers = all_of(asked.collect()).await;
+        assert_eq!(began.elapsed().as_secs(), 30, "the others need seven");
+        assert!(answers.into_keys().eq(0..200), "each by its place");
+    }
 }

@@ -14,6 +14,7 @@ mod make;
 mod part;
 mod poison;
 mod quarantine;
+mod slots;
 mod solve;
 mod tell;
 mod teller;

@@ -33,6 +33,7 @@ impl Interned {
     /// Counts a pod to its class, which is made if there is none.
     pub fn enter(&mut self, pod: &ApiPod) -> ClassId {
         let hash = hash(pod);
+        // Before anything is changed: a pod at which reading panics must leave nothing half done.
         let read = Pod::read(pod, Reading::Plain);
         let known = self.by_hash.entry(hash).or_default();
         let classes = &mut self.classes;

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use karpenter_ibm::api::NodePool;
+use karpenter_ibm::sim::kube::watching::{Hold, Reads, Who};
 use kube::Api;
+use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{World, while_working};
+use super::unheard::Unheard;
+use super::{World, audited, while_working};
 
 impl World {
     async fn change_pool(&self, name: &str, spec: &Value) {
@@ -142,5 +145,79 @@ async fn a_claim_that_may_not_live_at_all_goes_only_when_its_node_was_ready_for_
         assert_eq!(world.told("Expired").await.len(), 1);
         assert!(world.cloud.instances().is_empty());
     })
+    .await;
+}
+
+/// Another replica leads, has heard of more replicas and has made their claims; this one still believes that it leads.
+#[tokio::test(start_paused = true)]
+async fn whoever_has_not_heard_that_a_static_pool_was_scaled_up_deletes_none_of_its_claims() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            world.pool("default", json!({"replicas": 2})).await;
+            world.until_claims(2).await;
+            for claim in world.all_claims().await {
+                world.until_launched(&claim.name_any()).await;
+            }
+            world.clock.sleep(Duration::from_mins(1)).await;
+            let hold = Hold {
+                revision: world.kube.state().store.revision(),
+                reads: Reads::Live,
+            };
+            let pools = Who::kind("karpenter.sh", "nodepools");
+            let rule = world.kube.watching().hold_back(pools, hold);
+            world.change_pool("default", &json!({"replicas": 4})).await;
+            let made = ["x", "y"];
+            for name in made {
+                world.claim(name).await;
+            }
+            world.clock.sleep(Duration::from_mins(4)).await;
+            for claim in world.all_claims().await {
+                assert!(
+                    claim.metadata.deletion_timestamp.is_none(),
+                    "{}",
+                    claim.name_any()
+                );
+            }
+            assert_eq!(world.all_claims().await.len(), 4);
+            world.change_pool("default", &json!({"replicas": 3})).await;
+            world.kube.watching().lift(rule);
+            world
+                .until("one fewer", Duration::from_mins(6), async || {
+                    world.all_claims().await.len() == 3
+                })
+                .await;
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_pool_is_not_valid_is_told_although_events_are_refused_when_it_is_found() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = audited::factory(World::settings("one"))(unheard.around(world.edges()));
+    let hasty = json!({"template": {"spec": {"expireAfter": "0s"}}});
+    while_working(
+        replica,
+        Box::pin(async {
+            unheard.begin();
+            world.pool("hasty", hasty.clone()).await;
+            world.clock.sleep(Duration::from_secs(10)).await;
+            unheard.end();
+            world
+                .until("told", Duration::from_mins(1), async || {
+                    world.told("NodePoolValidationFailed").await.len() == 1
+                })
+                .await;
+            unheard.begin();
+            world.pool("other", hasty.clone()).await;
+            world
+                .until("written all the same", Duration::from_mins(2), async || {
+                    world.invalid("other").await.is_some()
+                })
+                .await;
+        }),
+    )
     .await;
 }

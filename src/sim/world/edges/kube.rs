@@ -18,7 +18,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::{carried_out, is_awaited, stream};
 use crate::api::names::LEADER_LEASE;
-use crate::operator::slim;
+use crate::operator::{InTime, slim};
 use crate::sim::faults::{Desk, FaultName, Upon};
 use crate::sim::history::Edge;
 use crate::sim::kube::identity::User;
@@ -51,7 +51,7 @@ pub struct KubeEdge {
 }
 
 impl KubeEdge {
-    /// The client of one life. Like one that is made from a configuration, it asks again after 429, 503 and 504.
+    /// The client of one life. Like that of the product it asks again after 429, 503 and 504, and waits for so long.
     pub fn client(&self, life: &Life) -> kube::Client {
         let witness = Witness {
             server: self.server.clone(),
@@ -72,6 +72,7 @@ impl KubeEdge {
                 request.extensions_mut().insert(user.clone());
                 request
             })
+            .layer(InTime::default())
             .map_response(slim)
             .layer(RetryLayer::new(RetryPolicy::server_retry()))
             .service(recording);

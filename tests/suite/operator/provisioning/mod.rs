@@ -317,6 +317,51 @@ async fn pods_of_a_node_that_goes_are_planned_for_before_they_are_evicted() {
     .await;
 }
 
+/// A ReplicaSet makes another pod at once, and the old one is there until its kubelet says that it has stopped.
+#[tokio::test(start_paused = true)]
+async fn the_successor_of_a_pod_that_takes_long_to_stop_gets_the_node_that_was_bought_for_it() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let old = world.launched_for_a_pod().await.name_any();
+            world.join(&old).await;
+            world.until_registered(&old).await;
+            world.report(&old).await;
+            world.make_ready(&old).await;
+            world
+                .until("ready", SOON, async || world.is_true(&old, "Ready").await)
+                .await;
+            world.bind("a", &old).await;
+            let nodes: Api<Node> = Api::all(world.kube.admin());
+            let tainted =
+                json!({"spec": {"taints": [{"key": names::DISRUPTED_TAINT, "effect": "NoSchedule"}]}});
+            nodes
+                .patch(&old, &PatchParams::default(), &Patch::Merge(tainted))
+                .await
+                .unwrap();
+            world.until_claims(2).await;
+            world.delete(&old).await;
+            world
+                .until("evicted", SOON, async || {
+                    let pod = world.pods().get("a").await.unwrap();
+                    pod.metadata.deletion_timestamp.is_some()
+                })
+                .await;
+            world.waiting("b", json!({})).await;
+            world.clock.sleep(Duration::from_secs(20)).await;
+            assert!(
+                world.pods().get_opt("a").await.unwrap().is_some(),
+                "it stops still"
+            );
+            world.until_emptied(&old, Duration::from_mins(3)).await;
+            world.clock.sleep(Duration::from_mins(1)).await;
+            assert_eq!(world.all_claims().await.len(), 1, "nothing was bought twice");
+        }),
+    )
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_who_both_believe_to_lead_make_one_claim() {
     let world = World::new();
