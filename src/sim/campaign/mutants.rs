@@ -107,6 +107,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::Hasty, "S7", 18),
     at(Mutant::Belated, "L5", 161),
     with(Mutant::Impatient, "S1", "machines-deleted-as-they-start"),
+    at(Mutant::Fickle, "S3", 0),
 ];
 
 impl Hunt {

@@ -39,6 +39,7 @@ pub(super) mod stage;
 mod synced;
 mod told;
 mod trust;
+mod unbought;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,6 +177,7 @@ impl Judge {
                 Box::new(limits::Limits::default()),
                 Box::new(ownership::Ownership),
                 Box::new(removals::Removals),
+                Box::new(unbought::Unbought),
                 Box::new(release::Release),
                 Box::new(departures::Departures::default()),
                 Box::new(leases::Leases),

@@ -1,5 +1,6 @@
 //! S3: nothing healthy is removed. What a failed, partial or stale read says is no reason; so a machine, claim or Node of
-//! ours is removed only if its claim is going already, or its machine had failed, or never came up in time.
+//! ours is removed only if its claim is going already, or its machine had failed, or never came up in time. Of claims that
+//! have no machine yet see `unbought`.
 //!
 //! Judged when the request is sent: what it is based on cannot become truer on the way.
 
@@ -130,12 +131,6 @@ fn is_due(request: &Request, truth: &Truth<'_>) -> bool {
     let Some(claim) = stored("karpenter.sh", "nodeclaims") else {
         return true;
     };
-    let time = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
-    let lives = claim["spec"]["expireAfter"].as_str().and_then(parse_duration);
-    let born = time(&claim["metadata"]["creationTimestamp"]);
-    let expired = lives
-        .zip(born)
-        .is_some_and(|(lives, born)| truth.now >= later(born, lives));
     let was_node = super::claims::is_true(&claim, NODE_REGISTERED);
     let node = stored("", "nodes");
     let lost = node
@@ -158,7 +153,20 @@ fn is_due(request: &Request, truth: &Truth<'_>) -> bool {
     let joined = registered.and_then(|it| time(&it["lastTransitionTime"]));
     let unusable = !super::claims::is_true(&claim, NODE_INITIALIZED)
         && joined.is_some_and(|joined| truth.now >= later(joined, ILL_FOR));
-    expired || (was_node && (lost || ill || unusable))
+    has_expired(&claim, truth) || (was_node && (lost || ill || unusable))
+}
+
+/// Whether a claim has lived as long as it may.
+pub(super) fn has_expired(claim: &Value, truth: &Truth<'_>) -> bool {
+    let lives = claim["spec"]["expireAfter"].as_str().and_then(parse_duration);
+    let born = time(&claim["metadata"]["creationTimestamp"]);
+    lives
+        .zip(born)
+        .is_some_and(|(lives, born)| truth.now >= later(born, lives))
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
 }
 
 /// Whether a Node is what is left of a machine that is gone: that of an earlier claim of the name, which was forced out.

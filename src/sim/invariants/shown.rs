@@ -394,6 +394,7 @@ mod tests {
     async fn a_deletion_says_what_is_meant_and_is_not_decided_on_the_past() {
         let mut stage = Stage::new().await;
         stage.claim("a").await;
+        stage.conditions("a", &[("Launched", "False", 1)]).await;
         told(
             &mut stage,
             "/apis/karpenter.sh/v1/nodeclaims",

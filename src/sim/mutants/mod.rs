@@ -118,6 +118,8 @@ pub enum Mutant {
     Belated,
     /// Machines that are being deleted are taken for gone.
     Impatient,
+    /// Claims that wait for their machine are given up.
+    Fickle,
 }
 
 /// There is no such mutant.
@@ -127,7 +129,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -175,6 +177,7 @@ impl Mutant {
         Self::Hasty,
         Self::Belated,
         Self::Impatient,
+        Self::Fickle,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -232,6 +235,7 @@ impl Mutant {
             Self::Hasty => "hasty",
             Self::Belated => "belated",
             Self::Impatient => "impatient",
+            Self::Fickle => "fickle",
         }
     }
 
@@ -302,6 +306,7 @@ impl Mutant {
             Self::Impatient => {
                 "takes a machine that is being deleted for gone, and buys another under another name"
             }
+            Self::Fickle => "deletes the first claim of its life as soon as a machine is to be bought for it",
         }
     }
 
@@ -338,6 +343,7 @@ impl Mutant {
             Self::Doubled => edges.kube = planning::doubled(edges.kube),
             Self::ForNobody => edges.kube = planning::for_nobody(edges.kube),
             Self::Discontent => edges.kube = planning::discontent(edges.kube),
+            Self::Fickle => edges.kube = planning::fickle(edges.kube),
             Self::Hushed => edges.kube = leaving::hushed(edges.kube),
             Self::Contagious => edges.kube = staying::contagious(edges.kube),
             Self::Hasty => edges.kube = staying::hasty(edges.kube),

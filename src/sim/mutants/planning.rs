@@ -73,6 +73,19 @@ pub(super) fn for_nobody(inner: Client) -> Client {
 
 /// The first claim of a life that takes pods is deleted at once.
 pub(super) fn discontent(inner: Client) -> Client {
+    giving_up(inner, |claim| is_true(claim, NODE_INITIALIZED))
+}
+
+/// The first claim of a life that a machine is to be bought for is deleted at once.
+pub(super) fn fickle(inner: Client) -> Client {
+    giving_up(inner, |claim| {
+        let allocation = &claim["status"]["allocation"];
+        allocation.is_object() && allocation["instanceID"].is_null()
+    })
+}
+
+/// The first claim of a life that is found to be so when its status was written is deleted at once.
+fn giving_up(inner: Client, is_so: fn(&Value) -> bool) -> Client {
     let content = Arc::new(AtomicBool::new(false));
     through(inner, move |inner, request| {
         let content = Arc::clone(&content);
@@ -87,7 +100,7 @@ pub(super) fn discontent(inner: Client) -> Client {
             let (head, body) = inner.send(request).await?.into_parts();
             let body = body.collect_bytes().await?;
             let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-            if is_true(&told, NODE_INITIALIZED) && !content.swap(true, Ordering::Relaxed) {
+            if is_so(&told) && !content.swap(true, Ordering::Relaxed) {
                 inner.send(Request::delete(claim).body(Body::empty())?).await?;
             }
             Ok(Response::from_parts(head, Body::from(body)))
