@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::book::Book;
 use super::claims::is_true;
-use super::{Check, Findings, SETTLES_WITHIN, Truth, holds, leftovers, pods, poison};
-use crate::api::names::{NODE_REGISTERED, NOMINATED_PODS};
+use super::{Check, Findings, SETTLES_WITHIN, Truth, departures, holds, leftovers, pods, poison};
+use crate::api::names::{DO_NOT_DISRUPT, NODE_REGISTERED, NOMINATED_PODS};
 use crate::api::parse_duration;
 use crate::clock::earlier;
 use crate::sim::history::Entry;
@@ -38,6 +38,9 @@ const SLACK: Duration = Duration::from_mins(1);
 /// From an order to a node that takes pods, at its slowest: 15 s pending, 165 starting, 40 booting, 15 until its network
 /// is up.
 const BOOT: Duration = Duration::from_secs(15 + 165 + 40 + 15);
+
+/// The classes of pods that leave after all others.
+const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 
 /// Until when each thing must be well, by invariant and by what it is.
 #[derive(Default)]
@@ -125,12 +128,16 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
     leaks.chain(going).chain(waiting).collect()
 }
 
-/// How long the node of a claim that goes may yet be drained. Without a grace period of its own there is no bound: budgets
-/// and wishes may hold it.
+/// How long the node of a claim that goes may yet be drained. Without a grace period of its own that is for as long as its pods
+/// take; and there is no bound where something may hold them.
 fn drained_within(claim: &Value, truth: &Truth<'_>) -> Duration {
-    let state = truth.kube.state();
-    let mut nodes = state.store.list(&TableKey::of("", "nodes"), None);
-    if !nodes.any(|node| object::name(&node.shared()) == object::name(claim)) {
+    let name = object::name(claim);
+    let is_there = {
+        let state = truth.kube.state();
+        let mut nodes = state.store.list(&TableKey::of("", "nodes"), None);
+        nodes.any(|node| object::name(&node.shared()) == name)
+    };
+    if !is_there {
         return Duration::ZERO;
     }
     let grace = claim["spec"]["terminationGracePeriod"]
@@ -140,10 +147,42 @@ fn drained_within(claim: &Value, truth: &Truth<'_>) -> Duration {
         .as_str()
         .and_then(|text| text.parse().ok());
     let Some((grace, since)) = grace.zip(since) else {
-        return SETTLES_WITHIN;
+        return emptied_within(name, truth).unwrap_or(SETTLES_WITHIN);
     };
     let passed = truth.now.duration_since(since).try_into().unwrap_or_default();
     grace.saturating_sub(passed)
+}
+
+/// How long the pods that must leave a node take when they are asked to, one tier after the other. Nothing where nobody can
+/// say: a budget, a wish or a volume may hold them.
+fn emptied_within(node: &str, truth: &Truth<'_>) -> Option<Duration> {
+    let mut pods = departures::pods(truth, node);
+    pods.retain(|pod| departures::must_leave(pod, truth.now));
+    let wishes = |pod: &Value| !pod["metadata"]["annotations"][DO_NOT_DISRUPT].is_null();
+    let held = pods.iter().any(|pod| wishes(pod) || is_budgeted(pod, truth));
+    if held || !departures::attached(truth, node).is_empty() {
+        return None;
+    }
+    let mut tiers: BTreeMap<(bool, bool), Duration> = BTreeMap::new();
+    for pod in &pods {
+        let grace = pod["spec"]["terminationGracePeriodSeconds"]
+            .as_u64()
+            .unwrap_or(30);
+        let class = pod["spec"]["priorityClassName"].as_str().unwrap_or_default();
+        let owners = pod["metadata"]["ownerReferences"].as_array();
+        let is_daemon = owners.is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == "DaemonSet"));
+        let longest = tiers.entry((CRITICAL.contains(&class), is_daemon)).or_default();
+        *longest = Duration::from_secs(grace).max(*longest);
+    }
+    Some(tiers.values().sum())
+}
+
+/// Whether a disruption budget may be about a pod: there is one in its namespace.
+fn is_budgeted(pod: &Value, truth: &Truth<'_>) -> bool {
+    let state = truth.kube.state();
+    let table = TableKey::of("policy", "poddisruptionbudgets");
+    let mut budgets = state.store.list(&table, None);
+    budgets.any(|budget| object::namespace(&budget.shared()) == object::namespace(pod))
 }
 
 /// When everything was put right, by the right clock.
@@ -207,6 +246,39 @@ mod tests {
         stage.delete("a").await;
         assert_eq!(looked_for(&mut stage, 260).await, NOTHING);
         assert_eq!(looked_for(&mut stage, 20).await, ["L3"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_nothing_holds_is_left_as_soon_as_its_pods_can() {
+        for held in ["nothing", "budget", "wish"] {
+            let mut stage = Stage::new().await;
+            stage.claim("a").await;
+            write::insert(
+                &stage.server,
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}),
+            );
+            let mut there = pod("web", &json!({}));
+            there["spec"]["nodeName"] = json!("a");
+            there["spec"]["terminationGracePeriodSeconds"] = json!(50);
+            there["status"] = json!({"phase": "Running"});
+            if held == "wish" {
+                there["metadata"]["annotations"] = json!({DO_NOT_DISRUPT: "true"});
+            }
+            write::insert(&stage.server, there);
+            if held == "budget" {
+                write::insert(
+                    &stage.server,
+                    json!({
+                        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+                        "metadata": {"name": "web", "namespace": "default"}, "spec": {"maxUnavailable": 0},
+                    }),
+                );
+            }
+            stage.delete("a").await;
+            assert_eq!(looked_for(&mut stage, 310).await, NOTHING, "{held}");
+            let blamed: &[&str] = if held == "nothing" { &["L3"] } else { &NOTHING };
+            assert_eq!(looked_for(&mut stage, 20).await, blamed, "{held}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

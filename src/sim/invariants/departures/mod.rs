@@ -160,7 +160,7 @@ fn lists_pods_of(request: &Request) -> Option<String> {
 }
 
 /// The volumes that are attached to a Node.
-fn attached(truth: &Truth<'_>, node: &str) -> Vec<String> {
+pub(super) fn attached(truth: &Truth<'_>, node: &str) -> Vec<String> {
     let state = truth.kube.state();
     let attachments = state
         .store
@@ -298,7 +298,7 @@ fn is_tainted(node: &Value) -> bool {
 }
 
 /// Whether a machine must not go before this pod.
-fn must_leave(pod: &Value, now: Timestamp) -> bool {
+pub(super) fn must_leave(pod: &Value, now: Timestamp) -> bool {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     let stuck = end(pod).is_some_and(|end| now >= later(end, STUCK_AFTER));
@@ -314,7 +314,8 @@ fn must_leave(pod: &Value, now: Timestamp) -> bool {
     !finished && !stuck && !is_static && !tolerates
 }
 
-fn pods(truth: &Truth<'_>, node: &str) -> Vec<Arc<Value>> {
+/// The pods that are bound to a Node.
+pub(super) fn pods(truth: &Truth<'_>, node: &str) -> Vec<Arc<Value>> {
     let state = truth.kube.state();
     let pods = state.store.list(&TableKey::of("", "pods"), None);
     pods.filter(|stored| stored.field("spec.nodeName") == node)
