@@ -23,7 +23,7 @@ use super::third_parties::{self, Undo};
 use crate::clock::Clock;
 use crate::sim::actors::kubelet::behavior::{Oddities, Oddity};
 use crate::sim::history::{CarriedOut, What};
-use crate::sim::ibm::{self, Cloud};
+use crate::sim::ibm::Cloud;
 use crate::sim::kube::ApiServer;
 use crate::sim::kube::watching::RuleId;
 
@@ -148,7 +148,11 @@ impl Desk {
                 };
                 self.parts().oddities.add(injection.stream, oddity);
             }
-            Fault::Cloud(_) | Fault::Skew { .. } => {}
+            Fault::Cloud(fault) => {
+                let faults = self.parts().cloud.faults();
+                faults.start_with(fault.clone(), injection.stream);
+            }
+            Fault::Skew { .. } => {}
         }
         self.on().push(active);
         self.apply(&injection.fault).await;
@@ -169,7 +173,10 @@ impl Desk {
             third_parties::take_back(self, undo).await;
         }
         match &injection.fault {
-            Fault::Cloud(fault) => self.parts().cloud.faults().stop(fault.kind),
+            Fault::Cloud(fault) => {
+                let faults = self.parts().cloud.faults();
+                faults.stop_with(fault.kind, injection.stream);
+            }
             Fault::Machine { .. } => self.parts().oddities.remove(injection.stream),
             _ => {}
         }
@@ -279,23 +286,9 @@ impl Desk {
     /// Brings about what follows from all that is on of a kind.
     async fn apply(&self, changed: &Fault) {
         match changed {
-            Fault::Cloud(fault) => self.apply_cloud(fault.kind),
             Fault::Skew { .. } => self.apply_skew(),
             Fault::Kube(fault) if changes_definitions(fault.kind) => self.apply_definitions().await,
             _ => {}
-        }
-    }
-
-    /// The cloud knows one fault of each kind; of several injections the latest holds.
-    fn apply_cloud(&self, kind: ibm::FaultKind) {
-        let latest = self.latest(|fault| matches!(fault, Fault::Cloud(fault) if fault.kind == kind));
-        if let Some(Injection {
-            fault: Fault::Cloud(fault),
-            stream,
-            ..
-        }) = latest
-        {
-            self.parts().cloud.faults().start_with(fault, stream);
         }
     }
 

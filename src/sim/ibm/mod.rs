@@ -219,9 +219,15 @@ impl FaultControl {
         self.0.with(|state| state.faults.start(fault));
     }
 
-    /// Like [`FaultControl::start`], with chance of its own, so that it strikes the same whatever else is on.
+    /// Like [`FaultControl::start`], with chance of its own, so that it strikes the same whatever else is on. Of several of one
+    /// kind the latest holds.
     pub fn start_with(&self, fault: Fault, stream: u64) {
         self.0.with(|state| state.faults.start_with(fault, stream));
+    }
+
+    /// Ends the one that was started with that chance. Another of its kind that holds goes on as it is.
+    pub fn stop_with(&self, kind: FaultKind, stream: u64) {
+        self.0.with(|state| state.faults.stop_with(kind, stream));
     }
 
     /// What struck since this was asked last, oldest first; of very many the oldest are forgotten.

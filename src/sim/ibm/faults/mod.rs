@@ -303,6 +303,15 @@ pub struct Strike {
     pub operation: String,
 }
 
+/// A fault in whose place another of its kind holds, as it was left.
+#[derive(Debug)]
+struct Covered {
+    stream: u64,
+    rng: Rng,
+    /// Nothing where it had struck as often as it may.
+    fault: Option<Fault>,
+}
+
 /// The faults that are on, and the chance that decides when they strike.
 #[derive(Debug)]
 pub(super) struct Faults {
@@ -310,6 +319,10 @@ pub(super) struct Faults {
     rng: Rng,
     /// The chance of those that were started with one of their own.
     streams: BTreeMap<FaultKind, Rng>,
+    /// Which streams those have that hold now.
+    holders: BTreeMap<FaultKind, u64>,
+    /// Those that others of their kind hold in place of, the latest last.
+    covered: BTreeMap<FaultKind, Vec<Covered>>,
     /// The kind that struck last: what is drawn next is drawn for it.
     drawing: Option<FaultKind>,
     strikes: VecDeque<Strike>,
@@ -325,6 +338,8 @@ impl Faults {
             on,
             rng: Rng::with_seed(seed),
             streams: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            covered: BTreeMap::new(),
             drawing: None,
             strikes: VecDeque::new(),
             eaten_until: Timestamp::MIN,
@@ -343,10 +358,34 @@ impl Faults {
         self.on.insert(fault.kind, fault);
     }
 
-    /// Like [`Faults::start`], with chance of its own: no other fault's draws depend on it, nor its on theirs.
+    /// Like [`Faults::start`], with chance of its own: no other fault's draws depend on it, nor its on theirs. One of the
+    /// same kind that was started so before is covered, and goes on when this one ends.
     pub(super) fn start_with(&mut self, fault: Fault, stream: u64) {
-        self.streams.insert(fault.kind, Rng::with_seed(stream));
+        let kind = fault.kind;
+        let rng = self.streams.insert(kind, Rng::with_seed(stream));
+        if let Some((stream, rng)) = self.holders.insert(kind, stream).zip(rng) {
+            let fault = self.on.remove(&kind);
+            let covered = self.covered.entry(kind).or_default();
+            covered.push(Covered { stream, rng, fault });
+        }
         self.start(fault);
+    }
+
+    /// Ends the fault of that kind and stream. Another that holds in its place stays as it is, and one that it holds in
+    /// place of goes on as it was left.
+    pub(super) fn stop_with(&mut self, kind: FaultKind, stream: u64) {
+        let covered = self.covered.entry(kind).or_default();
+        if self.holders.get(&kind) != Some(&stream) {
+            covered.retain(|it| it.stream != stream);
+            return;
+        }
+        let before = covered.pop();
+        self.end(kind);
+        if let Some(Covered { stream, rng, fault }) = before {
+            self.holders.insert(kind, stream);
+            self.streams.insert(kind, rng);
+            self.on.extend(fault.map(|fault| (kind, fault)));
+        }
     }
 
     /// What struck since somebody asked last, oldest first.
@@ -362,7 +401,13 @@ impl Faults {
 
     /// Turns a kind off.
     pub(super) fn stop(&mut self, kind: FaultKind) {
+        self.covered.remove(&kind);
+        self.end(kind);
+    }
+
+    fn end(&mut self, kind: FaultKind) {
         self.on.remove(&kind);
+        self.holders.remove(&kind);
         if kind == FaultKind::LimitEaten {
             self.eaten_until = Timestamp::MIN;
         }
@@ -371,6 +416,8 @@ impl Faults {
     /// Turns everything off.
     pub(super) fn clear(&mut self) {
         self.on.clear();
+        self.holders.clear();
+        self.covered.clear();
         self.eaten_until = Timestamp::MIN;
     }
 
@@ -467,122 +514,4 @@ impl Faults {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn faults(plan: Vec<Fault>) -> Faults {
-        Faults::new(FaultPlan(plan), 7, Timestamp::UNIX_EPOCH)
-    }
-
-    #[test]
-    fn a_fault_ends_after_its_times() {
-        let mut faults = faults(vec![Fault::new(FaultKind::LostCreate).times(2)]);
-        let struck: Vec<bool> = (0..4)
-            .map(|_| faults.hits(FaultKind::LostCreate, "instances.create"))
-            .collect();
-        assert_eq!(struck, [true, true, false, false]);
-    }
-
-    #[test]
-    fn a_fault_ends_at_its_time() {
-        let end = later(Timestamp::UNIX_EPOCH, Duration::from_secs(10));
-        let mut faults = faults(vec![Fault::new(FaultKind::IamDown).until(end)]);
-        assert!(faults.hits(FaultKind::IamDown, "iam.token"));
-        faults.advance(end);
-        assert!(!faults.hits(FaultKind::IamDown, "iam.token"));
-    }
-
-    #[test]
-    fn a_fault_may_strike_one_operation_or_one_resource() {
-        let mut faults = faults(vec![Fault::new(FaultKind::Forbidden).on("instances.delete")]);
-        assert!(faults.hits(FaultKind::Forbidden, "instances.delete"));
-        assert!(!faults.hits(FaultKind::Forbidden, "instances.list"));
-        faults.start(Fault::new(FaultKind::Forbidden).on("instances"));
-        assert!(faults.hits(FaultKind::Forbidden, "instances.list"));
-        assert!(!faults.hits(FaultKind::Forbidden, "instances_profiles.list"));
-    }
-
-    #[test]
-    fn probability_is_kept_roughly_and_the_seed_fixes_the_draws() {
-        let draws = || {
-            let mut faults = faults(vec![Fault::new(FaultKind::ServerError).probability(0.2)]);
-            (0..1000)
-                .map(|_| faults.hits(FaultKind::ServerError, "x"))
-                .collect::<Vec<bool>>()
-        };
-        let struck = draws().into_iter().filter(|&hit| hit).count();
-        assert!((150..250).contains(&struck), "{struck}");
-        assert_eq!(draws(), draws());
-    }
-
-    #[test]
-    fn a_stream_of_its_own_is_not_moved_by_other_faults() {
-        let draws = |others: bool| {
-            let mut faults = faults(vec![]);
-            faults.start_with(Fault::new(FaultKind::ServerError).probability(0.5), 9);
-            if others {
-                faults.start(Fault::new(FaultKind::Slow).probability(0.5));
-                faults.start_with(Fault::new(FaultKind::RateLimit).probability(0.5), 8);
-            }
-            let draw = |_| {
-                faults.hits(FaultKind::Slow, "x");
-                if faults.hits(FaultKind::RateLimit, "x") {
-                    faults.pick(9);
-                }
-                (faults.hits(FaultKind::ServerError, "x")).then(|| faults.pick(9))
-            };
-            (0..50).map(draw).collect::<Vec<_>>()
-        };
-        assert_eq!(draws(false), draws(true));
-    }
-
-    #[test]
-    fn a_limit_that_another_has_begun_to_eat_is_eaten_for_everybody_and_for_a_while() {
-        let mut faults = faults(vec![Fault::new(FaultKind::LimitEaten).times(1)]);
-        assert!(faults.is_limit_eaten("instances.list"));
-        assert!(faults.is_limit_eaten("iam.token"), "though it strikes once only");
-        faults.advance(later(Timestamp::UNIX_EPOCH, EATEN_MAX + Duration::from_secs(1)));
-        assert!(!faults.is_limit_eaten("instances.list"));
-        assert_eq!(faults.take_strikes().len(), 2);
-    }
-
-    #[test]
-    fn a_limit_is_eaten_no_longer_than_the_fault_lasts() {
-        let mut faults = faults(vec![Fault::new(FaultKind::LimitEaten)]);
-        assert!(faults.is_limit_eaten("instances.list"));
-        faults.stop(FaultKind::LimitEaten);
-        assert!(!faults.is_limit_eaten("instances.list"));
-    }
-
-    #[test]
-    fn strikes_are_told_once() {
-        let mut faults = faults(vec![Fault::new(FaultKind::Slow).times(1)]);
-        assert!(faults.hits(FaultKind::Slow, "instances.get"));
-        let told: Vec<_> = faults.take_strikes();
-        assert_eq!(
-            (told[0].kind, told[0].operation.as_str()),
-            (FaultKind::Slow, "instances.get")
-        );
-        assert_eq!(faults.take_strikes(), []);
-    }
-
-    #[test]
-    fn names_are_kebab_case_unique_and_parse_back() {
-        for &kind in FaultKind::ALL {
-            assert_eq!(FaultKind::parse(kind.as_str()), Some(kind));
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
-        }
-    }
-
-    #[test]
-    fn a_retry_after_takes_all_its_forms() {
-        let mut faults = faults(vec![]);
-        assert_eq!(
-            faults.retry_after(Some(RetryAfter::Absurd)).as_deref(),
-            Some("1000000000")
-        );
-        assert_eq!(faults.retry_after(Some(RetryAfter::Missing)), None);
-        let date = faults.retry_after(Some(RetryAfter::Date)).unwrap();
-        assert!(date.ends_with("GMT"), "{date}");
-    }
-}
+mod tests;
