@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use jiff::Timestamp;
 
 use super::capacity::{Host, Offering};
@@ -190,9 +191,32 @@ pub(super) enum Step {
     Run,
     Off(Option<String>),
     Preempt,
-    HostFails,
+    HostFails(Aftermath),
+    /// Somebody, or something, starts it again.
+    Back,
     Delete,
     Gone,
+}
+
+/// What comes after the failure of a host by chance, for a machine that is to be restarted: it is; or for want of another host
+/// it is off, for good or until there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aftermath {
+    Restart,
+    Off,
+    OffFor(Duration),
+}
+
+impl Aftermath {
+    /// By when the host fails, which is chance already: no other draw of the fault depends on it.
+    fn draw(after: Duration) -> Self {
+        let mut own = Rng::with_seed(after.as_secs());
+        match own.u8(..3) {
+            0 => Self::Restart,
+            1 => Self::Off,
+            _ => Self::OffFor(Duration::from_secs(own.u64(30..=300))),
+        }
+    }
 }
 
 impl Instance {
@@ -259,7 +283,8 @@ impl State {
             Step::Run => self.run(id),
             Step::Off(reason) => self.off(id, reason),
             Step::Preempt => self.preempt_now(id),
-            Step::HostFails => self.fail_host(id, None),
+            Step::HostFails(aftermath) => self.fail_host_by_chance(id, aftermath),
+            Step::Back => self.start(id),
             Step::Delete => self.delete(id),
             Step::Gone => self.gone(id),
         }
@@ -350,7 +375,7 @@ impl State {
         }
         if self.faults.hits(FaultKind::HostFailure, "instances.run") {
             let delay = self.faults.delay(Duration::from_hours(1));
-            self.then(id, delay, Step::HostFails);
+            self.then(id, delay, Step::HostFails(Aftermath::draw(delay)));
         }
     }
 
@@ -396,6 +421,21 @@ impl State {
             HostFailure::Restart => {
                 self.turn_to(id, Status::Restarting);
                 self.try_restart(id);
+            }
+        }
+    }
+
+    /// The host fails by chance. A machine that is not to be restarted is off for good.
+    fn fail_host_by_chance(&mut self, id: &str, aftermath: Aftermath) {
+        match aftermath {
+            Aftermath::Restart => self.fail_host(id, None),
+            Aftermath::Off => self.fail_host(id, Some(HostFailure::Stop)),
+            Aftermath::OffFor(span) => {
+                self.fail_host(id, Some(HostFailure::Stop));
+                let restarts = |it: &Instance| it.host_failure == HostFailure::Restart;
+                if self.instances.get(id).is_some_and(restarts) {
+                    self.then(id, span, Step::Back);
+                }
             }
         }
     }
@@ -481,5 +521,44 @@ pub(super) fn reason_text(code: &str) -> &'static str {
             .iter()
             .find(|(known, _)| *known == code)
             .map_or("Can't start instance", |(_, text)| text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::sim::ibm::{Fault, FaultKind};
+    use crate::sim::invariants::stage::Stage;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_whose_host_fails_by_chance_restarts_or_is_off_for_good_or_for_minutes() {
+        let mut stage = Stage::new().await;
+        stage.cloud.faults().start(Fault::new(FaultKind::HostFailure));
+        for number in 0..12 {
+            stage.machine(&format!("m{number}")).await;
+        }
+        stage.pass(300).await;
+        // One that has come back is spared.
+        stage.cloud.faults().clear();
+        let (mut restarted, mut off) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..410 {
+            stage.pass(10).await;
+            for machine in stage.cloud.instances() {
+                match machine.status {
+                    "restarting" => restarted.insert(machine.name),
+                    "stopped" => off.insert(machine.name),
+                    _ => false,
+                };
+            }
+        }
+        let runs = |name: &&String| stage.cloud.instance(name).unwrap().status == "running";
+        assert!(restarted.iter().any(|name| runs(&name)), "{restarted:?}");
+        let (back, gone): (Vec<&String>, Vec<&String>) = off.iter().partition(runs);
+        assert!(!back.is_empty() && !gone.is_empty(), "{back:?} {gone:?}");
+        for name in gone {
+            let reason = stage.cloud.instance(name).unwrap().reason;
+            assert_eq!(reason.as_deref(), Some("stopped_by_host_failure"));
+        }
     }
 }

@@ -30,6 +30,8 @@ pub struct Machine {
     pub seen: Duration,
     /// When it was last seen stopped or failed, or to run no longer.
     pub broken: Option<Duration>,
+    /// When it was last seen to be off or to have failed, or to be back after that.
+    pub off: Option<Duration>,
     /// Whether it broke or went although no replica had asked for that.
     pub lost: bool,
     /// Since when it is gone.
@@ -71,6 +73,7 @@ impl Machine {
             address: None,
             seen: now,
             broken: None,
+            off: None,
             lost: false,
             gone: None,
             fell: false,
@@ -89,16 +92,23 @@ impl Machine {
             self.address = truth.address.map(|address| address.to_string());
         }
         let fell = self.status == "running" && truth.status != "running";
+        if [self.status, truth.status].into_iter().any(is_off) {
+            self.off = Some(now);
+        }
         (self.status, self.reason) = (truth.status, truth.reason.clone());
         // A machine with another profile than asked for shows it when it runs.
         (self.profile, self.class) = (truth.profile, truth.class);
         if fell || !self.is_live() {
             self.broken = Some(now);
         }
-        match self.status {
-            "stopped" | "failed" => self.fell = true,
-            _ if self.is_live() => self.fell = false,
-            _ => {}
+        if self.is_live() {
+            self.fell = false;
+        } else {
+            self.fell |= is_off(self.status);
         }
     }
+}
+
+fn is_off(status: &str) -> bool {
+    matches!(status, "stopped" | "failed")
 }

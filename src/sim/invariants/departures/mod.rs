@@ -110,6 +110,10 @@ impl Departures {
         if !self.asked.insert(machine.id.clone()) {
             return;
         }
+        // It has come back since somebody saw that it was off.
+        if machine.off.is_some_and(|off| entry.at <= off + TAKEN_FOR_DEAD) {
+            return;
+        }
         let name = &claim.name;
         let since = self.tainted.get(name);
         if since.is_none_or(|since| entry.at < *since + SETTLED_AFTER) {

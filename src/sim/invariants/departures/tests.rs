@@ -292,3 +292,22 @@ async fn a_pod_that_leaves_is_left_its_time_but_for_what_lies_after_its_nodes() 
         assert_eq!(stage.blamed(), blamed, "{own} {given}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_off_a_moment_ago_may_go_with_all_that_is_on_it() {
+    for (back_for, blamed) in [(30, false), (120, true)] {
+        let mut stage = Stage::new().await;
+        let path = leaving(&mut stage, taint()).await;
+        pod(&stage, &json!([]));
+        stage.cloud.stop(path.rsplit('/').next().unwrap()).unwrap();
+        stage.pass(100).await;
+        let actions = format!("{path}/actions");
+        stage
+            .cloud_says(Method::POST, &actions, r#"{"type":"start"}"#)
+            .await;
+        stage.see_cloud();
+        stage.pass(back_for).await;
+        stage.sends(0, Edge::Cloud, &Method::DELETE, &path, "");
+        assert_eq!(stage.blamed().contains(&"S9"), blamed, "{back_for}");
+    }
+}
