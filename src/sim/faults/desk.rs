@@ -15,6 +15,7 @@ use fastrand::Rng;
 use jiff::SignedDuration;
 use serde_json::Value;
 
+use super::key::KeyFile;
 use super::kube::answers::{Asked, Blow, blow};
 use super::kube::{KubeFault, KubeKind, definitions, watches};
 use super::names::{FaultName, MachineKind};
@@ -55,6 +56,8 @@ pub struct Parts {
     pub oddities: Oddities,
     /// An API key of the account, for what people do there.
     pub api_key: String,
+    /// Where the operator reads its own from, if it does not have one for good.
+    pub key_file: Option<KeyFile>,
     /// Where strikes are told.
     pub sink: Sink,
     /// Where the requests of strangers to the account are told; those to the cluster are in its audit.

@@ -7,6 +7,7 @@
 
 pub mod desk;
 pub mod draw;
+pub mod key;
 pub mod kube;
 pub mod names;
 pub mod plan;
@@ -14,6 +15,7 @@ pub mod third_parties;
 
 pub use desk::{Desk, Parts, Sink, Testimony, Witness};
 pub use draw::Shape;
+pub use key::KeyFile;
 pub use names::{FaultName, KubeKind, MachineKind, MeddlingKind};
 pub use plan::{Fault, Impossible, Injection, Plan, Upon};
 pub use third_parties::Meddling;

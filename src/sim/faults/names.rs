@@ -141,7 +141,7 @@ fault_names! {
         TwinMachine = "c17-twin-machine", "another cluster makes a machine by the same rules as ours";
         ConfusingMachine = "c17-confusing-machine", "somebody makes a machine whose name resembles one of ours";
         NameTaken = "c2-name-taken", "somebody takes the very name that a claim of ours needs";
-        KeyRotated = "c6-key-rotated", "every token that is out is revoked";
+        KeyRotated = "c6-key-rotated", "the operator has another key, every token that is out is revoked, and the file still holds the old key for a while";
         ImpostorNode = "k14-impostor-node", "somebody makes the Node of a machine of ours before its kubelet does";
         DeletePod = "k14-delete-pod", "somebody deletes a pod, mostly from a node that goes";
         ForceDeletePod = "k14-force-delete-pod", "somebody deletes a pod at once, whatever its kubelet still does";
@@ -254,6 +254,7 @@ impl MeddlingKind {
                 | Self::StartupTaintStays
                 | Self::StolenProviderId
                 | Self::DetachStuck
+                | Self::KeyRotated
         )
     }
 }

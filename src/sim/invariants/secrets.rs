@@ -1,6 +1,7 @@
 //! S16: keys and tokens never leave, but to IAM, which wants them; nor are they in any line of the log. Tokens are learned
 //! when IAM gives them out. What machines join with is learned when the API server gives it out, and may be in an order.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::Method;
@@ -13,6 +14,8 @@ use crate::sim::history::{Answer, Edge, Entry, Request, What, Who};
 
 pub(super) struct Secrets {
     canaries: Canaries,
+    /// The API keys among them.
+    keys: BTreeSet<String>,
 }
 
 /// What must not be found, ready to be looked for.
@@ -53,6 +56,7 @@ impl Secrets {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             canaries: Canaries::new(settings),
+            keys: settings.canaries.iter().cloned().collect(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Secrets {
         };
         let to_iam = request.edge == Edge::Cloud && request.path.starts_with("/identity/");
         if to_iam {
+            self.learn_key(request);
             return;
         }
         let place = || format!("{} {}", request.method, request.path);
@@ -79,6 +84,17 @@ impl Secrets {
         self.canaries.scan(place, body, ordered, entry.at, found);
         for part in [request.path.as_bytes(), request.query.as_bytes()] {
             self.canaries.scan(place, part, |_| false, entry.at, found);
+        }
+    }
+
+    /// A key that replicas did not begin with: somebody has rotated it.
+    fn learn_key(&mut self, request: &Request) {
+        let form = form_urlencoded::parse(&request.body);
+        let keys = form.filter(|(field, _)| field == "apikey");
+        for (_, key) in keys {
+            if self.keys.insert(key.clone().into_owned()) {
+                self.canaries.add(&key, Goes::Nowhere);
+            }
         }
     }
 
@@ -150,6 +166,19 @@ mod tests {
         assert_eq!(stage.blamed(), ["S16"; 3]);
         let told = format!("{:?}", stage.judge.violations());
         assert!(!told.contains(CANARY), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_key_is_a_secret_from_when_it_is_used() {
+        let mut stage = Stage::new().await;
+        let form = "grant_type=urn%3Aibm%3Aparams&apikey=rotated-1";
+        stage.judge.read_log(Duration::ZERO, form);
+        assert!(stage.blamed().is_empty());
+        for _ in 0..2 {
+            stage.sends(0, Edge::Cloud, &Method::POST, "/identity/token", form);
+        }
+        stage.judge.read_log(Duration::ZERO, form);
+        assert_eq!(stage.blamed(), ["S16"], "once for each secret");
     }
 
     #[tokio::test(start_paused = true)]

@@ -77,6 +77,7 @@ fn desk(cluster: &Cluster, recorder: &Recorder) -> Desk {
         clocks: Vec::new(),
         oddities: Oddities::default(),
         api_key: API_KEY.to_owned(),
+        key_file: None,
         sink: Arc::new(move |what| told.add(Who::World, what)),
         witness: strangers(recorder),
     })

@@ -180,6 +180,7 @@ mod tests {
             clocks: Vec::new(),
             oddities: Oddities::default(),
             api_key: API_KEY.to_owned(),
+            key_file: None,
             sink: Arc::new(move |what| told.add(Who::World, what)),
             witness: strangers(&recorder),
         });

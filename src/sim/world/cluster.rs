@@ -25,8 +25,10 @@ pub const ACCOUNT: &str = "karpenter-ibm";
 pub const JOINER: &str = "karpenter-ibm-joiner";
 /// Where machines find the API server.
 pub const URL: &str = "https://cluster.example:6443";
-/// The API key of the account.
+/// The API key of the operator.
 pub const API_KEY: &str = "demo-api-key";
+/// That of the people who have something to do in the account, which nobody rotates.
+pub const PEOPLES_KEY: &str = "peoples-api-key";
 /// A Monday morning: every run begins then.
 const EPOCH: Timestamp = Timestamp::constant(1_794_823_200, 0);
 /// The name server of its pods.
@@ -74,7 +76,7 @@ impl Cluster {
         });
         let mut options = ibm::Options::new(region, seed, clock.clone());
         options.answers = Answers::Realistic;
-        options.api_keys = vec![API_KEY.to_owned()];
+        options.api_keys = vec![API_KEY.to_owned(), PEOPLES_KEY.to_owned()];
         Self {
             server,
             cloud: Cloud::new(options),
@@ -109,6 +111,7 @@ impl Cluster {
             region: region.to_owned(),
             namespace: NAMESPACE.to_owned(),
             api_key: API_KEY.to_owned(),
+            api_key_file: None,
             cluster: ClusterAccess {
                 endpoint: URL.to_owned(),
                 authority: self.server.identity().root_certificate(),

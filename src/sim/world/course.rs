@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::audit::strangers;
 use super::bench::Bench;
-use super::cluster::{Cluster, InstallError};
+use super::cluster::{Cluster, InstallError, PEOPLES_KEY};
 use super::edges::{KubeEdge, Way};
 use super::logs::Ear;
 use super::product::Alarm;
@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::operator::PriceSource;
 use crate::sim::actors::kubelet::behavior::Oddities;
 use crate::sim::faults::kube::Layer;
-use crate::sim::faults::{Desk, Fault, FaultName, Injection, Parts, Plan, Upon};
+use crate::sim::faults::{Desk, Fault, FaultName, Injection, KeyFile, Parts, Plan, Upon};
 use crate::sim::history::Who;
 use crate::sim::invariants::{ILLEGAL_PLAN, SETTLES_WITHIN};
 use crate::sim::scenario::Configuration;
@@ -86,11 +86,13 @@ impl World {
         let mut surroundings = cluster.install(&setup.scenario.region, alarm(&recorder)).await?;
         surroundings.prices = prices(&setup.plan);
         surroundings.machines_max = setup.machines_max;
+        let key_file = KeyFile::new(&surroundings.api_key)?;
+        surroundings.api_key_file = Some(key_file.path().to_owned());
         let configuration = steps::configuration(&setup.scenario)?;
         surroundings.config_file = configuration.as_ref().map(|file| file.path().to_owned());
         let bench = Bench::new(&cluster, &recorder, setup.machines_max, ear);
         let clocks: Vec<Clock> = (0..setup.replicas).map(|_| cluster.clock.another()).collect();
-        let desk = desk(&cluster, &recorder, clocks.clone());
+        let desk = desk(&cluster, &recorder, clocks.clone(), key_file);
         actors::start(&cluster, setup.seed, desk.parts().oddities.clone());
         let layer = Layer::new(desk.clone());
         let kube = Arc::new(KubeEdge {
@@ -345,7 +347,7 @@ fn prices(plan: &Plan) -> PriceSource {
     }
 }
 
-fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>) -> Desk {
+fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>, key_file: KeyFile) -> Desk {
     let told = recorder.clone();
     Desk::new(Parts {
         server: cluster.server.clone(),
@@ -353,7 +355,8 @@ fn desk(cluster: &Cluster, recorder: &Recorder, clocks: Vec<Clock>) -> Desk {
         operator: Cluster::operator().name,
         clocks,
         oddities: Oddities::default(),
-        api_key: super::cluster::API_KEY.to_owned(),
+        api_key: PEOPLES_KEY.to_owned(),
+        key_file: Some(key_file),
         sink: Arc::new(move |what| told.add(Who::World, what)),
         witness: strangers(recorder),
     })

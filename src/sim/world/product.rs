@@ -22,6 +22,8 @@ pub struct Surroundings {
     pub namespace: String,
     /// Its API key.
     pub api_key: String,
+    /// The file that it reads that from, if it is not told.
+    pub api_key_file: Option<PathBuf>,
     /// Where machines find the cluster.
     pub cluster: ClusterAccess,
     /// The file that it is configured with.
@@ -111,8 +113,10 @@ pub fn mutant(mutant: Mutant) -> Product {
 
 /// What the chart would set for replica `number`.
 pub fn settings(surroundings: &Surroundings, number: usize) -> Result<Settings, SettingError> {
+    let told = surroundings.api_key_file.is_none();
     let raw = RawSettings {
-        api_key: Some(Secret::new(surroundings.api_key.clone())),
+        api_key: told.then(|| Secret::new(surroundings.api_key.clone())),
+        api_key_file: surroundings.api_key_file.clone(),
         region: Some(surroundings.region.clone()),
         namespace: Some(surroundings.namespace.clone()),
         pod: Some(format!("karpenter-ibm-{number}")),

@@ -56,6 +56,7 @@ impl Release {
             region: REGION.to_owned(),
             namespace: NAMESPACE.to_owned(),
             api_key: API_KEY.to_owned(),
+            api_key_file: None,
             cluster: ClusterAccess {
                 endpoint: reached.url.clone(),
                 authority: reached.authority.clone(),

@@ -197,6 +197,7 @@ fn settings(place: &Place, configuration: &Configuration) -> operator::Settings 
         region: REGION.to_owned(),
         namespace: NAMESPACE.to_owned(),
         api_key: API_KEY.to_owned(),
+        api_key_file: None,
         cluster: ClusterAccess {
             endpoint: place.url.clone(),
             authority: place.authority.clone(),

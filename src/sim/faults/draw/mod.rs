@@ -256,6 +256,8 @@ fn span(fault: &Fault, rng: &mut Rng) -> u64 {
         // A claim must be made meanwhile and its Node be ready but for it; a Node has half an hour to become so.
         (FaultName::Meddling(MeddlingKind::StartupTaintStays), 7..) => rng.u64(1_900_000..2_300_000),
         (FaultName::Meddling(MeddlingKind::StartupTaintStays), _) => rng.u64(240_000..900_000),
+        // As long as people take to put a new key where it is read. What keeps others from acting is told once.
+        (FaultName::Meddling(MeddlingKind::KeyRotated), _) => rng.u64(5_000..60_000),
         (FaultName::Meddling(kind), _) if kind.lasts() => rng.u64(30_000..300_000),
         // What is sold is read every hour, or every five minutes while something is not to be had; what classes name every
         // five minutes.

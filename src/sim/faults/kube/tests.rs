@@ -48,6 +48,7 @@ impl Bench {
                 .to_vec(),
             oddities: Oddities::default(),
             api_key: "demo-api-key".to_owned(),
+            key_file: None,
             sink: Arc::new(move |what| {
                 if let What::Fault { name, detail } = what {
                     heard.lock().unwrap().push(format!("{name} {detail}"));

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use super::Meddling;
+use super::{Meddling, Undo};
 use crate::cloud::{ClusterId, InstanceName};
 use crate::ibm::http::ExchangeError;
 use crate::sim::faults::desk::Desk;
@@ -42,11 +42,6 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> R
     let tell = |detail: &str| desk.strike(FaultName::Meddling(meddling.kind), detail);
     let stranger = Stranger { desk };
     let name = match meddling.kind {
-        MeddlingKind::KeyRotated => {
-            tell("all tokens");
-            desk.parts().cloud.revoke_tokens();
-            return Ok(());
-        }
         MeddlingKind::DeleteMachine => {
             let mut machines: Vec<InstanceTruth> = desk.parts().cloud.instances();
             let group = desk.parts().cloud.account().resource_group;
@@ -83,6 +78,19 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> R
         stranger.other_group().await?
     };
     stranger.create(&name, &group).await
+}
+
+/// Gives the operator another key, and takes the old one and all that was got by it. Where it reads its key from, it finds the
+/// new one when this is taken back.
+pub(super) fn rotate_key(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> Option<Undo> {
+    let parts = desk.parts();
+    desk.strike(FaultName::Meddling(meddling.kind), "all tokens");
+    parts.cloud.revoke_tokens();
+    let file = parts.key_file.as_ref()?;
+    let key = format!("rotated-{:032x}", rng.u128(..));
+    parts.cloud.set_api_keys(&[&parts.api_key, &key]);
+    file.rotate(&key);
+    Some(Undo::Key)
 }
 
 pub(super) fn cluster(desk: &Desk) -> Option<ClusterId> {

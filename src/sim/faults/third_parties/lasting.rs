@@ -16,6 +16,7 @@ use super::{Meddler, like, pods, provider_id};
 use crate::api::names::{GROUP, IBM_GROUP, UNREGISTERED_TAINT};
 use crate::sim::actors::volumes::{DETACHES, NEVER};
 use crate::sim::faults::desk::Desk;
+use crate::sim::faults::key::KeyFile;
 use crate::sim::faults::names::MeddlingKind;
 
 /// What somebody's agent puts on new Nodes until it is content with them.
@@ -42,6 +43,8 @@ pub enum Undo {
     Node(String, Option<String>),
     /// This volume can be detached again.
     Detach(String),
+    /// The operator's new key is where it reads it.
+    Key,
 }
 
 /// Does it, if it can be done; how it is taken back.
@@ -62,6 +65,13 @@ pub(super) async fn meddle(meddler: &Meddler<'_>, rng: &mut Rng) -> Result<Optio
 pub(in crate::sim::faults) async fn take_back(desk: &Desk, undo: &Undo) {
     let client = desk.parts().server.admin();
     let done = match undo {
+        Undo::Key => {
+            let published = desk.parts().key_file.as_ref().map(KeyFile::publish);
+            if let Some(Err(error)) = published {
+                tracing::warn!(%error, "the new key is nowhere to be read");
+            }
+            Ok(())
+        }
         Undo::Untaint(node) => untaint(&Api::all(client), node, AGENT_TAINT).await,
         Undo::Class(class) => make_anew(&classes(client), class).await,
         Undo::StartupTaints(pool, taints, agent) => {

@@ -102,13 +102,13 @@ pub(super) async fn meddle(desk: &Desk, meddling: &Meddling, rng: &mut Rng) -> O
             Ok(undo) => return undo,
             Err(error) => Err(error),
         },
+        MeddlingKind::KeyRotated => return account::rotate_key(desk, meddling, rng),
         MeddlingKind::DeleteMachine
         | MeddlingKind::ForeignMachine
         | MeddlingKind::TwinMachine
         | MeddlingKind::ConfusingMachine
         | MeddlingKind::NameTaken
-        | MeddlingKind::PreemptedLeaving
-        | MeddlingKind::KeyRotated => {
+        | MeddlingKind::PreemptedLeaving => {
             // What the account refuses did not happen to anybody.
             if let Err(error) = account::meddle(desk, meddling, rng).await {
                 tracing::debug!(%error, kind = ?meddling.kind, "nothing came of it");

@@ -9,8 +9,9 @@ use crate::api::NodeClaim;
 use crate::api::crd::definitions;
 use crate::clock::Clock;
 use crate::cloud::InstanceName;
+use crate::ibm::http::Exchange;
 use crate::sim::actors::kubelet::behavior::Oddities;
-use crate::sim::faults::{Fault, Injection, Parts};
+use crate::sim::faults::{Fault, Injection, KeyFile, Parts};
 use crate::sim::history::What;
 use crate::sim::ibm::{self, Cloud};
 use crate::sim::kube::identity::Keys;
@@ -23,6 +24,7 @@ struct Town {
     server: ApiServer,
     cloud: Cloud,
     desk: Desk,
+    key_file: KeyFile,
     told: Arc<Mutex<Vec<String>>>,
 }
 
@@ -42,6 +44,7 @@ impl Town {
         let cloud = Cloud::new(ibm::Options::new("us-south", 1, clock.clone()));
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&told);
+        let key_file = KeyFile::new("demo-api-key").unwrap();
         let desk = Desk::new(Parts {
             server: server.clone(),
             cloud: cloud.clone(),
@@ -49,6 +52,7 @@ impl Town {
             clocks: Vec::new(),
             oddities: Oddities::default(),
             api_key: "demo-api-key".to_owned(),
+            key_file: Some(key_file.clone()),
             sink: Arc::new(move |what| {
                 if let What::Fault { name, detail } = what {
                     heard.lock().unwrap().push(format!("{name} {detail}"));
@@ -60,6 +64,7 @@ impl Town {
             server,
             cloud,
             desk,
+            key_file,
             told,
         }
     }
@@ -102,6 +107,33 @@ impl Town {
             .await;
         std::mem::take(&mut *self.told.lock().unwrap())
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_rotated_and_the_file_says_so_when_that_is_over() {
+    let town = Town::new().await;
+    let read = || std::fs::read_to_string(town.key_file.path()).unwrap();
+    let mut keys = vec![read()];
+    for _ in 0..2 {
+        let told = town.meddle(MeddlingKind::KeyRotated).await;
+        assert_eq!(told, ["c6-key-rotated all tokens"]);
+        assert_eq!(Some(&read()), keys.last(), "it still says the old one");
+        town.desk.clear().await;
+        keys.push(read());
+    }
+    assert!(keys[1].starts_with("rotated-"), "{}", keys[1]);
+    // What people do in the account goes on with their own.
+    let mut served = Vec::new();
+    for key in ["demo-api-key", &keys[1], &keys[2]] {
+        let form = format!("grant_type=urn%3Aibm%3Aparams%3Aoauth%3Agrant-type%3Aapikey&apikey={key}");
+        let request = http::Request::post("https://iam/identity/token")
+            .body(form.into())
+            .unwrap();
+        let answer = town.cloud.exchange().exchange(request).await.unwrap();
+        served.push(answer.status().as_u16());
+    }
+    // The same stream draws the same key.
+    assert_eq!((served, &keys[1]), (vec![200, 200, 200], &keys[2]));
 }
 
 #[tokio::test(start_paused = true)]
