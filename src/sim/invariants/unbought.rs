@@ -1,8 +1,9 @@
 //! S3, of claims that never had a machine: a replica deletes one only when it has come to its end and says so, as where
 //! nothing is left to buy for it. Nobody knows why it did so otherwise, and the pods that it is for wait for nothing.
 //!
-//! Or when it has lived as long as it may, when somebody deletes the Node that has its name, and when its pool is gone or
-//! says how many there are to be. Whatever became of one that others forced is theirs.
+//! Or when it has lived as long as it may, when somebody deletes the Node that has its name, and when its pool says how many
+//! there are to be. What goes with its pool is collected by the API server, and not by replicas. Whatever became of one that
+//! others forced is theirs.
 
 use http::Method;
 use serde_json::Value;
@@ -70,11 +71,8 @@ fn has_ended(claim: &Value) -> bool {
 
 fn is_due(claim: &Value, book: &Book, truth: &Truth<'_>) -> bool {
     let pool = claim["metadata"]["labels"][NODE_POOL].as_str();
-    let is_static = |pool: &Value| object::is_deleting(pool) || pool["spec"]["replicas"].is_number();
-    let is_of_few = pool.is_some_and(|pool| {
-        let pool = stored("karpenter.sh", "nodepools", pool, truth);
-        pool.as_ref().is_none_or(is_static)
-    });
+    let pool = pool.and_then(|pool| stored("karpenter.sh", "nodepools", pool, truth));
+    let is_of_few = pool.is_some_and(|pool| pool["spec"]["replicas"].is_number());
     let name = object::name(claim);
     let goes = match stored("", "nodes", name, truth) {
         Some(node) => object::is_deleting(&node),
@@ -122,7 +120,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_has_ended_is_due_or_was_forced_may_go() {
-        for reason in ["told", "node", "static", "forced", "deleted", "none"] {
+        for reason in ["told", "node", "static", "forced", "deleted", "no pool", "none"] {
             let mut stage = Stage::new().await;
             let uid = stage.claim("a").await;
             match reason {
@@ -147,12 +145,17 @@ mod tests {
                     let labels = json!({"metadata": {"labels": {NODE_POOL: "p"}}});
                     stage.patch("a", labels).await;
                 }
+                "no pool" => {
+                    let labels = json!({"metadata": {"labels": {NODE_POOL: "p"}}});
+                    stage.patch("a", labels).await;
+                }
                 "forced" => stage.struck("k14-strip-finalizer", "nodeclaims/a"),
                 "deleted" => stage.delete("a").await,
                 _ => {}
             }
             deletes(&mut stage, Some(&uid));
-            assert_eq!(stage.blamed() == ["S3"], reason == "none", "{reason}");
+            let is_kept = ["no pool", "none"].contains(&reason);
+            assert_eq!(stage.blamed() == ["S3"], is_kept, "{reason}");
         }
     }
 

@@ -121,6 +121,7 @@ async fn a_key_is_rotated_and_the_file_says_so_when_that_is_over() {
         town.desk.clear().await;
         keys.push(read());
     }
+    assert!(keys[1].starts_with("rotated-"), "{}", keys[1]);
     // What people do in the account goes on with their own.
     let mut served = Vec::new();
     for key in ["demo-api-key", &keys[1], &keys[2]] {
