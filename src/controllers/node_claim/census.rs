@@ -40,6 +40,13 @@ impl Census {
     pub(super) fn is_after(&self, moment: Moment) -> bool {
         self.number > moment.0
     }
+
+    /// Whether the intent of `claim` is in it as it is known here.
+    pub(super) fn counts(&self, claim: &NodeClaim) -> bool {
+        let uid = claim.metadata.uid.as_ref();
+        let mut listed = self.claims.iter().filter(|it| it.metadata.uid.as_ref() == uid);
+        listed.any(|it| it.allocation() == claim.allocation())
+    }
 }
 
 /// The last list, and the way to the next.

@@ -166,6 +166,10 @@ impl Market {
         }
         let census = self.censuses.after(context, moment).await;
         let census = census.map_err(Error::kube("listing the claims"))?;
+        // Its claim was made anew under the same name, say: what nobody counts must not be bought.
+        if !census.counts(claim) {
+            return Ok(Judged::at_once(Standing::Unknown));
+        }
         self.recall(context).await?;
         let free = self.free(context, class, &census).await?;
         let mut subnets = class.subnets(&free.subnets, &avoided);
