@@ -18,6 +18,6 @@ pub use holds::{GivenUp, IN_VAIN_MAX};
 pub use index::{Index, Marks};
 pub use kept::{Kept, key_in};
 pub use places::Types;
-pub use pods::{Ending, Keeper, Place, Seen};
+pub use pods::{Ending, Keeper, Place, Seen, Verdict};
 pub use situation::Situation;
 pub use store::{Revision, Store, Told};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::ResourceExt;
 
@@ -11,6 +11,13 @@ use super::store::{Revision, Store, Told};
 use crate::api::names::NODE_POOL;
 use crate::drain::{Protection, protection};
 use crate::model::pod::{ClassId, Interned, InvalidPod, Pod};
+
+/// The scheduler takes milliseconds for a pod that it has a node for. One that is without a node after so long has none, or
+/// stands in a queue: at fifty writes a second, its usual limit, the last of a thousand pods is refused after twenty seconds.
+const PLACED_WITHIN: SignedDuration = SignedDuration::from_secs(1);
+
+/// Others may let pods wait on purpose.
+const USUAL_SCHEDULER: &str = "default-scheduler";
 
 /// A pod that matters: it waits for a node, or is on one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +41,11 @@ pub struct Seen {
 /// Where a pod stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The scheduler has found no node for it. `preempting` is the node that it makes room on, if it does.
+    /// It has no node.
     Waiting {
-        /// The node where others are removed for it.
+        /// What the scheduler has said of it.
+        verdict: Verdict,
+        /// The node where the scheduler removes others for it, if it does.
         preempting: Option<String>,
     },
     /// On a node.
@@ -46,6 +55,15 @@ pub enum Place {
         /// Whether it is about to go.
         ending: Ending,
     },
+}
+
+/// What the scheduler has said of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing yet.
+    None,
+    /// That it finds no node for it.
+    Refused,
 }
 
 /// Whether a pod is about to go.
@@ -79,6 +97,26 @@ impl Seen {
             Place::On { node, .. } => Some(node),
             Place::Waiting { .. } => None,
         }
+    }
+
+    /// Whether it has waited long enough to be planned for. A clock of ours that is ahead makes that sooner, one that is behind
+    /// no later than the scheduler's own verdict.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        let is_old = |created: Timestamp| now.duration_since(created) >= PLACED_WITHIN;
+        match &self.place {
+            Place::Waiting { verdict, .. } => *verdict == Verdict::Refused || self.created.is_none_or(is_old),
+            Place::On { .. } => false,
+        }
+    }
+
+    /// Whether it waits as it did before, but for the scheduler's word, which its coming has foretold.
+    fn waits_as(&self, before: &Self) -> bool {
+        let preempting = |seen: &Self| match &seen.place {
+            Place::Waiting { preempting, .. } => Some(preempting.clone()),
+            Place::On { .. } => None,
+        };
+        let now = preempting(self);
+        now.is_some() && now == preempting(before) && self.class == before.class
     }
 
     /// Whether another one must find a place when its node goes. Not while it must not be moved, by the same judgement as
@@ -161,10 +199,15 @@ impl Pods {
                 Meaning::Nothing
             }
             Told::New(before) => {
+                let known = self.store.get(uid).zip(before.as_ref());
+                let is_no_news = known.is_some_and(|(now, before)| now.waits_as(before));
                 if let Some(before) = before {
                     self.forget(uid, &before);
                 }
-                self.remember(uid)
+                match self.remember(uid) {
+                    Meaning::Demand if is_no_news => Meaning::Nothing,
+                    meaning => meaning,
+                }
             }
         }
     }
@@ -257,7 +300,7 @@ impl Pods {
     }
 }
 
-/// Where a pod stands; `None` for one that has ended, or that nobody has tried to place yet.
+/// Where a pod stands; `None` for one that has ended, or that waits for something else than a node.
 fn place(pod: &ApiPod) -> Option<Place> {
     let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref());
     let phase = status.and_then(|status| status.phase.as_deref());
@@ -271,19 +314,38 @@ fn place(pod: &ApiPod) -> Option<Place> {
             ending: if is_ending { Ending::Yes } else { Ending::No },
         });
     }
-    let is_refused = status
-        .into_iter()
-        .flat_map(|status| status.conditions.iter().flatten())
-        .any(|it| it.type_ == "PodScheduled" && it.reason.as_deref() == Some("Unschedulable"));
-    let counts = is_refused
-        && pod.metadata.deletion_timestamp.is_none()
+    let counts = pod.metadata.deletion_timestamp.is_none()
         && !matches!(keeper(pod), Keeper::DaemonSet(_) | Keeper::Node)
         && !refuses_pools(spec);
-    counts.then(|| Place::Waiting {
+    let verdict = verdict(pod, spec).filter(|_| counts)?;
+    Some(Place::Waiting {
+        verdict,
         preempting: status
             .and_then(|status| status.nominated_node_name.clone())
             .filter(|node| !node.is_empty()),
     })
+}
+
+/// What the scheduler has said of a pod without a node; `None` if nobody is to place it now, or somebody of whom it is not
+/// known how fast he is.
+fn verdict(pod: &ApiPod, spec: &PodSpec) -> Option<Verdict> {
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let mut said = conditions.filter(|it| it.type_ == "PodScheduled");
+    if let Some(said) = said.next() {
+        return (said.reason.as_deref() == Some("Unschedulable")).then_some(Verdict::Refused);
+    }
+    let is_usual = spec
+        .scheduler_name
+        .as_deref()
+        .is_none_or(|name| name == USUAL_SCHEDULER);
+    let is_held = spec
+        .scheduling_gates
+        .as_ref()
+        .is_some_and(|gates| !gates.is_empty());
+    (is_usual && !is_held).then_some(Verdict::None)
 }
 
 fn keeper(pod: &ApiPod) -> Keeper {

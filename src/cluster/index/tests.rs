@@ -39,9 +39,9 @@ fn node(revision: u64, beat: &str) -> Node {
 fn a_pod_that_waits_is_demand_and_is_forgotten_when_it_is_placed_and_gone() {
     let mut index = Index::default();
     index.apply_pod(&pod("p", 1, json!({}), json!({"phase": "Pending"})));
-    assert_eq!(index.marks().demand, 0, "nobody has tried to place it yet");
-    index.apply_pod(&pod("p", 2, json!({}), unschedulable()));
     assert_eq!((index.marks().demand, index.pods.any_waiting()), (1, true));
+    index.apply_pod(&pod("p", 2, json!({}), unschedulable()));
+    assert_eq!(index.marks().demand, 1, "that nobody places it is no news");
     index.apply_pod(&pod(
         "p",
         3,
@@ -57,6 +57,33 @@ fn a_pod_that_waits_is_demand_and_is_forgotten_when_it_is_placed_and_gone() {
         json!({"phase": "Succeeded"}),
     ));
     assert_eq!(index.pods.size(), (0, 0, 0));
+}
+
+#[test]
+fn a_pod_that_is_held_or_another_schedulers_waits_once_it_was_refused_and_no_sooner() {
+    let gated = json!({"schedulingGates": [{"name": "quota"}]});
+    let others = json!({"schedulerName": "batch"});
+    let held = json!({"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]});
+    for (spec, status) in [
+        (gated.clone(), json!({"phase": "Pending"})),
+        (json!({}), held),
+        (others.clone(), json!({"phase": "Pending"})),
+    ] {
+        let mut index = Index::default();
+        index.apply_pod(&pod("p", 1, spec.clone(), status));
+        assert_eq!(
+            (index.marks().demand, index.pods.any_waiting()),
+            (0, false),
+            "{spec}"
+        );
+        index.apply_pod(&pod("p", 2, others.clone(), unschedulable()));
+        assert_eq!(
+            (index.marks().demand, index.pods.any_waiting()),
+            (1, true),
+            "{spec}"
+        );
+    }
 }
 
 #[test]

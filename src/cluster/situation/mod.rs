@@ -49,8 +49,13 @@ impl Index {
             |uid: &str| !but.contains(uid) && !is_held(uid) && self.gives_up(&holds, uid, now).is_none();
         self.pods
             .waiting()
-            .any(|(uid, seen)| self.counts(seen) && is_needy(uid))
+            .any(|(uid, seen)| self.counts(seen, now) && is_needy(uid))
             || self.left_behind(now).any(is_needy)
+    }
+
+    /// Whether pods have come that will need a place unless the scheduler finds one for them at once.
+    pub fn expects_needy(&self, now: Timestamp) -> bool {
+        self.pods.waiting().any(|(_, seen)| !seen.is_due(now))
     }
 
     /// The cluster at `now`, given the types of each pool that can be used. Pods in `but` are left out of it.
@@ -107,12 +112,12 @@ impl Index {
     }
 
     /// Whether a pod that waits is ours to look after: one that others are removed for waits for them, as long as the
-    /// node is there.
-    fn counts(&self, seen: &Seen) -> bool {
+    /// node is there. Nor before the scheduler had its chance.
+    fn counts(&self, seen: &Seen, now: Timestamp) -> bool {
         match &seen.place {
-            Place::Waiting { preempting } => {
+            Place::Waiting { preempting, .. } => {
                 let node = preempting.as_ref();
-                node.is_none_or(|node| self.nodes.get(node).is_none())
+                seen.is_due(now) && node.is_none_or(|node| self.nodes.get(node).is_none())
             }
             Place::On { .. } => false,
         }
@@ -191,7 +196,7 @@ impl Index {
         but: &BTreeSet<String>,
         now: Timestamp,
     ) -> BTreeSet<String> {
-        let waiting = self.pods.waiting().filter(|(_, seen)| self.counts(seen));
+        let waiting = self.pods.waiting().filter(|(_, seen)| self.counts(seen, now));
         let waiting = waiting.map(|(uid, _)| uid.as_str());
         waiting
             .chain(self.left_behind(now))
@@ -270,6 +275,8 @@ fn fits(place: &Node, pod: &Pod) -> bool {
     })
 }
 
+#[cfg(test)]
+mod arrivals;
 #[cfg(test)]
 mod daemons;
 #[cfg(test)]

@@ -16,6 +16,9 @@ use crate::controllers::context::Context;
 /// Who is in a hurry has written what makes pods wait; the watch shows it a moment later.
 const HURRY: Duration = Duration::from_secs(2);
 
+/// How long pods that have just come are left to the scheduler before it is looked whether it has found a node for them.
+const LEFT_TO_OTHERS: Duration = Duration::from_secs(1);
+
 /// What a pass is wanted for.
 pub(super) struct Wanted<'a> {
     /// What was known when the last one began.
@@ -24,6 +27,8 @@ pub(super) struct Wanted<'a> {
     pub(super) again_at: Option<Instant>,
     /// What is not looked at for a while: when that is over, a pass is due.
     pub(super) but: &'a Quarantine,
+    /// Whether the last one left pods to the scheduler that had just come.
+    pub(super) coming: bool,
 }
 
 /// What is due.
@@ -40,6 +45,7 @@ pub(super) enum Due {
 pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut Doubt) -> Due {
     let mut state = context.cluster.subscribe();
     let mut hurried: Option<Instant> = None;
+    let mut coming = wanted.coming;
     // The sender is the context's own: it does not go while we wait.
     _ = state.wait_for(State::is_whole).await;
     loop {
@@ -53,6 +59,8 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut D
         let (needy, pending) = context
             .cluster
             .with(|index| (index.has_needy(wall, &but), index.pods.count_waiting()));
+        let have_come = coming && needy;
+        coming = context.cluster.with(|index| index.expects_needy(wall));
         context.metrics.pending(pending);
         if !needy {
             context.metrics.nothing_to_plan();
@@ -68,14 +76,19 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut D
             doubt.begin_anew();
             return Due::Look;
         }
-        if needy && is_time {
+        if needy && is_time || have_come && !news {
             return Due::Pass;
         }
-        if needy && news {
+        if (needy || coming) && news {
             window(context, &mut state).await;
-            return Due::Pass;
+            let (wall, but) = (context.clock.now(), wanted.but.at(context.clock.instant()));
+            if context.cluster.with(|index| index.has_needy(wall, &but)) {
+                return Due::Pass;
+            }
+            continue;
         }
-        let next = now + context.clock.real(super::AGAIN);
+        let patience = if coming { LEFT_TO_OTHERS } else { super::AGAIN };
+        let next = now + context.clock.real(patience);
         let again = wanted.again_at.filter(|at| *at > now).unwrap_or(next).min(next);
         let again = look_at.unwrap_or(again).min(again);
         tokio::select! {

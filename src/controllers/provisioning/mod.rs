@@ -133,6 +133,8 @@ struct Provisioner {
     seen: Option<Marks>,
     /// When to look again although nothing has changed.
     again_at: Option<Instant>,
+    /// Whether pods had just come when the last pass began, and were left to the scheduler.
+    coming: bool,
 }
 
 impl Provisioner {
@@ -145,6 +147,7 @@ impl Provisioner {
             doubt: Doubt::default(),
             seen: None,
             again_at: None,
+            coming: false,
             context,
         }
     }
@@ -155,7 +158,12 @@ impl Provisioner {
                 self.look_at_claims().await;
                 continue;
             }
-            self.seen = Some(self.context.cluster.with(|index| index.marks()));
+            let now = self.context.clock.now();
+            let known = self
+                .context
+                .cluster
+                .with(|index| (index.marks(), index.expects_needy(now)));
+            (self.seen, self.coming) = (Some(known.0), known.1);
             // On the heap: it holds a plan.
             let wait = match Box::pin(self.pass()).await {
                 Ok(rest) => {
@@ -177,6 +185,7 @@ impl Provisioner {
             seen: self.seen,
             again_at: self.again_at,
             but: &self.quarantine,
+            coming: self.coming,
         };
         batch::gather(&self.context, &wanted, &mut self.doubt).await
     }
