@@ -106,6 +106,23 @@ const ONLY: &[Only] = &[
             "clock",
         ],
     },
+    Only {
+        name: "audit sees the data of plans, and nothing of how they are made",
+        of: "audit",
+        may_use: &[
+            "scheduling::Cheapest",
+            "scheduling::Destination",
+            "scheduling::LeftOut",
+            "scheduling::MinValues",
+            "scheduling::NewClaim",
+            "scheduling::Placement",
+            "scheduling::Plan",
+            "model",
+            "api",
+            "resources",
+            "money",
+        ],
+    },
 ];
 
 /// Everyone but these is kept from `sim`, which is not in the shipped binary.
@@ -151,6 +168,32 @@ const NEVER: &[Never] = &[
         within: PURE,
         paths: &["fastrand"],
         words: &["Clock", "Instant", "SystemTime"],
+        tests: Tests::Exempt,
+    },
+    // A mistake in any of these would be in a plan and in the audit of it alike. What is data may be read: `get`, `listed`.
+    Never {
+        name: "audit says itself what requirements, selectors and tolerations mean",
+        within: &["audit"],
+        paths: &[],
+        words: &[
+            ".allows",
+            ".allows_another_than",
+            ".allows_state",
+            ".and",
+            ".conflict",
+            ".conflicts",
+            ".covers",
+            ".include",
+            ".is_never",
+            ".label_states",
+            ".matches",
+            ".meets",
+            ".narrow",
+            ".needs",
+            ".unmet_by",
+            ".without",
+            "untolerated",
+        ],
         tests: Tests::Exempt,
     },
     Never {
@@ -201,7 +244,7 @@ struct Never {
     within: &'static [&'static str],
     /// Path prefixes, in whole segments.
     paths: &'static [&'static str],
-    /// Identifiers and keywords; with `!` at the end, macros.
+    /// Identifiers and keywords; with `!` at the end, macros; with `.` before, methods.
     words: &'static [&'static str],
     tests: Tests,
 }
@@ -320,13 +363,28 @@ fn starts_with(path: &str, prefix: &str) -> bool {
 
 fn mentions<'a>(tokens: &'a [Token], words: &'a [&str]) -> impl Iterator<Item = (usize, &'a str)> {
     tokens.iter().enumerate().flat_map(move |(at, token)| {
-        let next = tokens.get(at + 1).map_or("", |next| next.text.as_str());
-        let hit = move |word: &&&str| {
-            word.strip_suffix('!')
-                .map_or(token.text == **word, |name| token.text == name && next == "!")
-        };
+        let hit = move |word: &&&str| is_said(tokens, at, word);
         words.iter().filter(hit).map(|word| (token.line, *word))
     })
+}
+
+/// Whether the token at `at` is a word of a rule.
+fn is_said(tokens: &[Token], at: usize, word: &str) -> bool {
+    let text = |at: Option<usize>| {
+        let token = at.and_then(|at| tokens.get(at));
+        token.map_or("", |token| token.text.as_str())
+    };
+    let (this, next) = (text(Some(at)), text(Some(at + 1)));
+    let before = |steps: usize| text(at.checked_sub(steps));
+    if let Some(name) = word.strip_suffix('!') {
+        this == name && next == "!"
+    } else if let Some(name) = word.strip_prefix('.') {
+        // `a.b()` and `A::b(a)`.
+        let of_type = before(1) == "::" && before(2).starts_with(char::is_uppercase);
+        this == name && (before(1) == "." || of_type)
+    } else {
+        this == word
+    }
 }
 
 /// `src/ibm/http/exchange.rs` is the module `ibm::http::exchange`; the files of `src/bin` are all `bin`.

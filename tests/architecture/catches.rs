@@ -117,6 +117,47 @@ fn a_decision_with_an_effect_a_clock_or_a_die() {
 }
 
 #[test]
+fn an_audit_that_asks_whom_it_judges() {
+    for asking in [
+        "use crate::scheduling::solve;",
+        "use crate::scheduling::{Plan, solve};",
+        "use crate::scheduling::*;",
+        "fn f() { crate::scheduling::remedy(s, p, o, 0) }",
+        "use crate::allocation::choose;",
+        "fn f() { asked.and(own) }",
+        "fn f() { terms.find_map(|term| term.unmet_by(&labels)) }",
+        "fn f() { all.any(|one| !one\n.meets(other)) }",
+        "fn f() { sets.fold(any, |a, b| Values::and(&a, b)) }",
+        "fn f() { all.iter().all(Selector::matches) }",
+        "use crate::model::taint::untolerated;",
+    ] {
+        assert_eq!(rules_broken("src/audit/place.rs", asking).len(), 1, "{asking}");
+        let in_tests = format!("#[cfg(test)]\nmod tests {{ {asking} }}");
+        assert!(
+            rules_broken("src/audit/place.rs", &in_tests).is_empty(),
+            "{asking}"
+        );
+        assert!(
+            rules_broken("src/audit/tests/places.rs", asking).is_empty(),
+            "{asking}"
+        );
+        assert!(
+            rules_broken("src/cluster/places.rs", asking).is_empty(),
+            "{asking}"
+        );
+    }
+    for judging in [
+        "use crate::scheduling::{Destination, NewClaim, Plan};",
+        "use crate::model::{Values, pod::Namespaces, selector::Condition};",
+        "use super::meaning::allows;",
+        "fn f(and: bool) { and && meaning::allows(values, None) && matches!(a, B) }",
+        "fn f() { values.listed(); values.bounds(); claim.requirements.get(key) }",
+    ] {
+        assert_eq!(rules_broken("src/audit/place.rs", judging), [""; 0], "{judging}");
+    }
+}
+
+#[test]
 fn printing_and_unsafe_code() {
     assert_eq!(rules_broken("src/lib.rs", "fn f() { println!(\"x\") }").len(), 1);
     assert!(rules_broken("src/lib.rs", "#[cfg(test)]\nmod tests { fn f() { println!() } }").is_empty());
