@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import socket
 import ssl
 import subprocess
@@ -236,9 +237,13 @@ class Stage:
             fail(f"{' '.join(arguments)} did not start: {line}{process.stderr.read()}")
         return process, line.split()[-1]
 
-    def operate(self):
+    def operate(self, limit_mb=None):
         """Starts the operator, and waits until it knows the class. What its kubeconfig says is the loopback, so machines
-        are told of another address; none of them boots."""
+        are told of another address; none of them boots.
+
+        With a limit the kernel refuses it more memory of its own: heap and stacks, touched or not, so never less than what a
+        container's limit counts of them. Whoever is refused ends. Pages of the binary, which can be dropped and read again,
+        do not count."""
         own = {"KUBECONFIG": self.cluster.operator_kubeconfig(self.directory), "RUST_LOG": "error"}
         self.operator = subprocess.Popen(
             [
@@ -250,11 +255,18 @@ class Stage:
             stdout=subprocess.DEVNULL,
         )
         self.started.append(self.operator)
+        if limit_mb:
+            resource.prlimit(self.operator.pid, resource.RLIMIT_DATA, (limit_mb * 1_000_000,) * 2)
         path = "/apis/karpenter-ibm.sh/v1alpha1/ibmnodeclasses/default"
         until("the class is ready", lambda: is_true(self.cluster.call("GET", path), "Ready"))
 
+    def ensure_alive(self):
+        if self.operator.poll() is not None:
+            fail(f"the operator has ended with status {self.operator.returncode}")
+
     def memory_mb(self, line):
         """What the operator has (`VmRSS`), or the most that it ever had (`VmHWM`)."""
+        self.ensure_alive()
         with open(f"/proc/{self.operator.pid}/status") as status:
             kib = next(it.split()[1] for it in status if it.startswith(f"{line}:"))
         return int(kib) / 1000

@@ -72,6 +72,19 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Why a plan is not to be told as an answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the plan is not legal, which is a mistake in this program: {0}")]
+pub struct Illegal(pub Finding);
+
+/// Refuses a plan that is not legal, by the first that is found.
+pub fn ensure_legal(snapshot: &Snapshot, made: &Plan) -> Result<(), Illegal> {
+    match plan(snapshot, made).into_iter().next() {
+        None => Ok(()),
+        Some(found) => Err(Illegal(found)),
+    }
+}
+
 /// Everything in a plan that is not as it must be; nothing if the plan is legal.
 pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
     let mut findings = totals::every_pod_once(snapshot, plan);

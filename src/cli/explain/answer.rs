@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use super::live::Live;
 use crate::api::names::{LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED};
 use crate::api::{IBMNodeClass, NodeClaim};
+use crate::audit;
 use crate::cli::objects::{expand, sold};
 use crate::cluster::GivenUp;
 use crate::controllers::node_pool::readiness;
@@ -85,6 +86,9 @@ fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp)
         lines.extend(node.map(|node| waits(live, node, name)));
     } else if let Some(at) = snapshot.pending.members.iter().position(|it| it.uid == uid) {
         let plan = solve(snapshot, options, &|| true);
+        if let Err(illegal) = audit::ensure_legal(snapshot, &plan) {
+            return vec![format!("{name}: {illegal}")];
+        }
         let placed = plan.placements.iter().find(|placement| placement.pod == at);
         match placed.map(|placement| placement.on) {
             Some(Destination::Existing(node)) => lines.push(waits(live, &snapshot.nodes[node], name)),

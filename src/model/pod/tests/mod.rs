@@ -1,3 +1,5 @@
+mod naive;
+
 use serde_json::{Value, json};
 
 use super::*;
