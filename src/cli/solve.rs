@@ -84,9 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let options = args.options();
     let plan = solve(snapshot, options, &|| true);
-    if let Some(finding) = audit::plan(snapshot, &plan).first() {
-        bail!("the plan is not legal, which is a mistake in this program: {finding}");
-    }
+    audit::ensure_legal(snapshot, &plan)?;
     output::data(told(snapshot, options, &plan).trim_end())?;
     match plan.pods_left_out() {
         0 => Ok(()),

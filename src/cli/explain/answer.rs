@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::live::Live;
 use crate::api::names::{LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED};
 use crate::api::{IBMNodeClass, NodeClaim};
-use crate::audit;
+use crate::audit::{self, Illegal};
 use crate::cli::objects::{expand, sold};
 use crate::cluster::GivenUp;
 use crate::controllers::node_pool::readiness;
@@ -21,14 +21,14 @@ use crate::scheduling::{
 const NOMINATED: &str = "Nominated";
 
 /// The answer for one pod, where plans are made like this.
-pub(super) fn of(live: &Live, pod: &Pod, options: Options, now: Timestamp) -> String {
+pub(super) fn of(live: &Live, pod: &Pod, options: Options, now: Timestamp) -> Result<String, Illegal> {
     let name = format!("pod {}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
     let mut lines = match settled(pod) {
         Some(said) => vec![format!("{name} {said}")],
-        None => decided(live, pod, &name, options, now),
+        None => decided(live, pod, &name, options, now)?,
     };
     lines.extend(nomination(&live.events, pod));
-    lines.join("\n")
+    Ok(lines.join("\n"))
 }
 
 /// What is said of a pod that no node will be bought for, whatever there is.
@@ -67,7 +67,13 @@ fn settled(pod: &Pod) -> Option<String> {
 }
 
 /// What the solver says, with all pods that wait counted.
-fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp) -> Vec<String> {
+fn decided(
+    live: &Live,
+    pod: &Pod,
+    name: &str,
+    options: Options,
+    now: Timestamp,
+) -> Result<Vec<String>, Illegal> {
     let withheld = Withheld::of(&live.objects.withheld);
     let factors = DiscountFactors::default();
     // What is asked about is answered as if the kube-scheduler had looked at it already.
@@ -86,9 +92,7 @@ fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp)
         lines.extend(node.map(|node| waits(live, node, name)));
     } else if let Some(at) = snapshot.pending.members.iter().position(|it| it.uid == uid) {
         let plan = solve(snapshot, options, &|| true);
-        if let Err(illegal) = audit::ensure_legal(snapshot, &plan) {
-            return vec![format!("{name}: {illegal}")];
-        }
+        audit::ensure_legal(snapshot, &plan)?;
         let placed = plan.placements.iter().find(|placement| placement.pod == at);
         match placed.map(|placement| placement.on) {
             Some(Destination::Existing(node)) => lines.push(waits(live, &snapshot.nodes[node], name)),
@@ -102,12 +106,12 @@ fn decided(live: &Live, pod: &Pod, name: &str, options: Options, now: Timestamp)
         let given_up = seen.situation.given_up.get(uid).map(given_up);
         let why = given_up.unwrap_or_else(|| not_counted(pod));
         lines.push(format!("{name} {why}"));
-        return lines;
+        return Ok(lines);
     }
     let apart = apart.into_iter();
     lines.extend(apart.map(|(pool, why)| format!("  NodePool {pool} has no part in it: {why}")));
     lines.push(grounds(options));
-    lines
+    Ok(lines)
 }
 
 /// Whether a pool is among the reasons why a pod is left out.

@@ -57,6 +57,6 @@ async fn explain(asked: &PodArgs) -> anyhow::Result<()> {
         let problem = format!("there is no pod {} in namespace {}", asked.name, asked.namespace);
         return Err(BadInput::new(problem).hint("-n names another namespace").into());
     };
-    let answer = answer::of(&live, pod, asked.policies.options(), Clock::system().now());
+    let answer = answer::of(&live, pod, asked.policies.options(), Clock::system().now())?;
     Ok(output::data(answer.trim_end())?)
 }
