@@ -306,8 +306,13 @@ impl Values {
             && !bounds.none()
         {
             excluded.retain(|value| bounds.hold(value));
-            let numbers: BTreeSet<i64> = excluded.iter().filter_map(|value| value.parse().ok()).collect();
-            let all = u64::try_from(numbers.len()).unwrap_or(u64::MAX);
+            // A number as it is usually written: without `07` there still is a seven.
+            let is_plain = |value: &&String| {
+                value
+                    .parse::<i64>()
+                    .is_ok_and(|number| number.to_string() == **value)
+            };
+            let all = u64::try_from(excluded.iter().filter(is_plain).count()).unwrap_or(u64::MAX);
             if bounds.count().is_some_and(|count| count <= all) {
                 self.present = Present::Only(BTreeSet::new());
             }
@@ -461,6 +466,18 @@ mod tests {
                 .unwrap()
                 .is_never()
         );
+    }
+
+    #[test]
+    fn a_number_that_is_excluded_in_an_odd_spelling_is_still_there() {
+        let only_seven = [(Operator::Gt, "6"), (Operator::Lt, "8")];
+        for (excluded, leaves) in [("07", true), ("7", false)] {
+            let all = only_seven.into_iter().chain([(Operator::NotIn, excluded)]);
+            let set = all
+                .map(|(operator, value)| values(&(operator, vec![value.to_owned()])))
+                .fold(Values::anything(), |set, it| set.and(&it));
+            assert_eq!(set.allows_state(Some("7")), leaves, "{excluded}");
+        }
     }
 
     #[test]
