@@ -35,6 +35,9 @@ const MANAGER: &str = "karpenter-ibm-nodepool";
 const TOGETHER: Duration = Duration::from_secs(1);
 /// How often pools are looked at although nothing has changed.
 const EVERY: Duration = Duration::from_mins(5);
+/// For so long what is wrong with a pool is tried to be told: an API server that restarts is back by then, and where nobody
+/// may write events people must be able to read the status all the same.
+const TELLING_MAX: Duration = Duration::from_secs(30);
 
 /// Why a pool was not looked after.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +117,7 @@ async fn look_after_all(context: &Context, memory: &mut Memory, pace: &Pace, gua
             Ok(()) => {
                 pace.forget(&name);
                 guard.well(&name);
+                memory.unheard.forget(&pool.uid().unwrap_or_default());
             }
             Err(Error::Panicked(panicked)) => next = next.min(guard.report(&pool, &panicked).await),
             Err(error) => {
@@ -203,21 +207,17 @@ async fn write_status(
     Ok(())
 }
 
-/// Tells people of a pool, or asks for another try: but for so many, which are enough.
+/// Tells people of a pool, or asks for another try: but only for so long.
 async fn tell(context: &Context, pool: &NodePool, story: Story, unheard: &mut Unheard) -> Result<(), Error> {
-    let uid = pool.uid().unwrap_or_default();
-    match context.events.try_tell(pool, story).await {
-        Err(error) if unheard.is_tried_again(&uid) => {
-            Err(Error::kube("telling what is wrong with it")(error))
-        }
-        told => {
-            unheard.forget(&uid);
-            if let Err(error) = told {
-                tracing::warn!(%error, pool = pool.name_any(), "people are not told what is wrong with it");
-            }
-            Ok(())
-        }
+    let Err(error) = context.events.try_tell(pool, story).await else {
+        return Ok(());
+    };
+    let failing_for = unheard.failing_for(&pool.uid().unwrap_or_default(), context.clock.instant());
+    if failing_for < context.clock.real(TELLING_MAX) {
+        return Err(Error::kube("telling what is wrong with it")(error));
     }
+    tracing::warn!(%error, pool = pool.name_any(), "people are not told what is wrong with it");
+    Ok(())
 }
 
 /// Makes and deletes claims of a static pool until there are as many as it asks for. How many that is was heard from a
