@@ -179,9 +179,10 @@ async fn write_status(
         return Ok(());
     };
     let status = wanted(&pool);
-    // One that was changed meanwhile is left to the watch: what was noted before is no news, and no pass would look at it.
+    // One that was changed or made anew meanwhile is left to the watch: what was noted before is no news, and no pass would
+    // look at it.
     let note = |pool: &NodePool| {
-        if pool.metadata.generation == known.metadata.generation {
+        if is_same_version(pool, known) {
             context.cluster.with(|index| index.note(pool));
         }
     };
@@ -261,12 +262,13 @@ async fn is_as_known(context: &Context, known: &NodePool) -> Result<bool, Error>
 }
 
 fn asks_the_same(one: &NodePool, other: &NodePool) -> bool {
-    let asks = |pool: &NodePool| {
-        let (uid, generation) = (pool.uid(), pool.metadata.generation);
-        let is_going = pool.metadata.deletion_timestamp.is_some();
-        (uid, generation, pool.spec.replicas, is_going)
-    };
-    asks(one) == asks(other)
+    let asks = |pool: &NodePool| (pool.spec.replicas, pool.metadata.deletion_timestamp.is_some());
+    is_same_version(one, other) && asks(one) == asks(other)
+}
+
+/// Whether it is the same pool, and what people wrote in it is too. One that was made anew begins to count anew.
+fn is_same_version(one: &NodePool, other: &NodePool) -> bool {
+    one.uid() == other.uid() && one.metadata.generation == other.metadata.generation
 }
 
 async fn make(
@@ -324,6 +326,12 @@ mod tests {
         let mut touched = known.clone();
         touched.metadata.resource_version = Some("2".to_owned());
         assert!(asks_the_same(&touched, &known), "its status was written");
+        assert!(is_same_version(&touched, &known));
+        let anew = pool("v", 1, Some(3));
+        assert!(
+            !is_same_version(&anew, &known),
+            "what is noted of it would be no news when the watch tells of it"
+        );
         let mut going = known.clone();
         going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T10:00:00Z")).unwrap();
         let others = [
