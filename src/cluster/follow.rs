@@ -121,7 +121,8 @@ impl Cluster {
             match event {
                 Ok(Event::Init) => self.with(|index| index.pods.begin()),
                 Ok(Event::InitApply(pod) | Event::Apply(pod)) => {
-                    self.told(&pod, unreadable, |index| index.apply_pod(&pod));
+                    let spare = |index: &mut Index| index.pods.spare(&pod);
+                    self.told(&pod, unreadable, |index| index.apply_pod(&pod), spare);
                 }
                 Ok(Event::Delete(pod)) => self.with(|index| index.remove_pod(&pod)),
                 Ok(Event::InitDone) => {
@@ -144,7 +145,8 @@ impl Cluster {
             match event {
                 Ok(Event::Init) => self.with(Index::begin::<K>),
                 Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                    self.told(&object, unreadable, |index| index.apply(&object));
+                    let spare = |index: &mut Index| index.spare(&object);
+                    self.told(&object, unreadable, |index| index.apply(&object), spare);
                 }
                 Ok(Event::Delete(object)) => self.with(|index| index.remove(&object)),
                 Ok(Event::InitDone) => {
@@ -156,12 +158,23 @@ impl Cluster {
         }
     }
 
-    /// Tells the index of an object, if that can be read. It is read before anything is changed.
-    fn told<K>(&self, object: &K, unreadable: Unreadable<'_>, tell: impl FnOnce(&mut Index))
-    where
+    /// Tells the index of an object, if that can be read; else that it is there. It is read before anything is changed.
+    fn told<K>(
+        &self,
+        object: &K,
+        unreadable: Unreadable<'_>,
+        tell: impl FnOnce(&mut Index),
+        spare: impl FnOnce(&mut Index),
+    ) where
         K: Resource<DynamicType = ()>,
     {
-        let read = self.with(|index| catch_unwind(AssertUnwindSafe(|| tell(index))));
+        let read = self.with(|index| {
+            let read = catch_unwind(AssertUnwindSafe(|| tell(index)));
+            if read.is_err() {
+                spare(index);
+            }
+            read
+        });
         if let Err(panic) = read {
             unreadable(&K::kind(&()), &key(object.meta()), panic);
         }
@@ -189,9 +202,10 @@ mod tests {
     use std::time::Duration;
 
     use kube::ResourceExt;
-    use kube::api::{ObjectMeta, PostParams};
+    use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
     use kube::client::Body;
     use serde::Deserialize;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::clock::Clock;
@@ -219,7 +233,7 @@ mod tests {
     async fn whoever_watches_again_knows_what_was_known_but_not_that_it_is_all() {
         let server = server();
         let nodes: Api<Node> = Api::all(server.admin());
-        let node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
+        let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
         nodes.create(&PostParams::default(), &node).await.unwrap();
         let silent = tower::service_fn(|_: http::Request<Body>| {
             std::future::pending::<Result<http::Response<Body>, Infallible>>()
@@ -240,7 +254,7 @@ mod tests {
         assert_eq!((listed(), knows()), (0, false));
     }
 
-    /// A Namespace that cannot be read if it is called so.
+    /// A Namespace that cannot be read if it is labeled so.
     #[derive(Clone, Debug, Deserialize)]
     #[serde(transparent)]
     struct Brittle(Namespace);
@@ -278,7 +292,7 @@ mod tests {
         type Value = BTreeMap<String, String>;
 
         fn value(&self) -> Self::Value {
-            assert_ne!(self.name_any(), "bad", "this is poison");
+            assert_eq!(self.labels().get("poison"), None, "this is poison");
             self.labels().clone()
         }
 
@@ -287,19 +301,23 @@ mod tests {
         }
     }
 
+    fn poison() -> Value {
+        json!({"poison": "yes"})
+    }
+
+    async fn make(server: &ApiServer, name: &str, labels: &Value) {
+        let namespaces: Api<Namespace> = Api::all(server.admin());
+        let namespace = json!({"metadata": {"name": name, "labels": labels}});
+        let namespace = serde_json::from_value(namespace).unwrap();
+        let made = namespaces.create(&PostParams::default(), &namespace).await;
+        made.unwrap();
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_object_at_which_reading_panics_is_told_of_and_passed_over_and_no_other_is() {
         let server = server();
-        let namespaces: Api<Namespace> = Api::all(server.admin());
-        let make = async |name: &str| {
-            let namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap();
-            namespaces
-                .create(&PostParams::default(), &namespace)
-                .await
-                .unwrap();
-        };
-        for name in ["a", "bad", "c"] {
-            make(name).await;
+        for (name, labels) in [("a", json!({})), ("bad", poison()), ("c", json!({}))] {
+            make(&server, name, &labels).await;
         }
         let (cluster, told) = (Cluster::default(), Mutex::new(Vec::new()));
         let unreadable = |kind: &str, name: &str, panic: Box<dyn Any + Send>| {
@@ -313,7 +331,7 @@ mod tests {
         let later = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!(["a", "bad", "c", "d"].map(knows), [true, false, true, false]);
-            make("d").await;
+            make(&server, "d", &json!({})).await;
             std::future::pending::<()>().await;
         };
         let followed = cluster.follow::<Brittle>(&admin, &unreadable);
@@ -326,20 +344,55 @@ mod tests {
         assert_eq!(*told.lock().unwrap(), ["Namespace bad"]);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_was_known_of_an_object_that_can_be_read_no_longer_stands_until_it_is_gone() {
+        let (server, cluster) = (server(), Cluster::default());
+        make(&server, "bad", &json!({})).await;
+        let (admin, told) = (server.admin(), Mutex::new(Vec::new()));
+        let unreadable = |_: &str, name: &str, _: Box<dyn Any + Send>| {
+            told.lock().unwrap().push(name.to_owned());
+        };
+        let knows = || cluster.with(|index| index.namespaces.get("bad").is_some());
+        a_while(cluster.follow::<Brittle>(&admin, &all_can_be_read)).await;
+        assert!(knows());
+
+        let namespaces: Api<Namespace> = Api::all(server.admin());
+        let poison = Patch::Merge(json!({"metadata": {"labels": poison()}}));
+        let patched = namespaces.patch("bad", &PatchParams::default(), &poison).await;
+        patched.unwrap();
+        a_while(cluster.follow::<Brittle>(&admin, &unreadable)).await;
+        assert_eq!(*told.lock().unwrap(), ["bad"]);
+        assert!(knows(), "the list has shown it");
+
+        let deleted = namespaces.delete("bad", &DeleteParams::default()).await;
+        deleted.unwrap();
+        a_while(cluster.follow::<Brittle>(&admin, &unreadable)).await;
+        assert!(!knows());
+    }
+
     #[test]
     fn what_panics_at_a_pod_leaves_the_index_as_it_was() {
         let cluster = Cluster::default();
-        let pod: Pod = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "a", "namespace": "shop", "uid": "u"}, "spec": {"containers": []},
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": "shop", "uid": "u"},
+            "spec": {"nodeName": "n", "containers": []},
         }))
         .unwrap();
         let told = Mutex::new(Vec::new());
         let unreadable = |kind: &str, name: &str, _: Box<dyn Any + Send>| {
             told.lock().unwrap().push(format!("{kind} {name}"));
         };
-        cluster.told(&pod, &unreadable, |_| panic!("this is poison"));
+        let spare = |index: &mut Index| index.pods.spare(&pod);
+        cluster.told(&pod, &unreadable, |_| panic!("this is poison"), spare);
         assert_eq!(*told.lock().unwrap(), ["Pod shop/a"]);
         assert_eq!(cluster.with(|index| index.pods.size()), (0, 0, 0));
+        cluster.with(|index| {
+            index.apply_pod(&pod);
+            index.pods.begin();
+        });
+        cluster.told(&pod, &unreadable, |_| panic!("this is poison"), spare);
+        cluster.with(|index| index.pods.finish());
+        assert_eq!(cluster.with(|index| index.pods.size()), (1, 1, 1), "it was shown");
         assert!(!cluster.index.is_poisoned());
     }
 }
