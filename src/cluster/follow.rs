@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::runtime::watcher::Event;
@@ -18,15 +20,15 @@ use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 
 use super::index::{Index, Marks};
-use super::kept::{Kept, key};
+use super::kept::Kept;
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
 use crate::wake::until_one_ends;
 
 /// Every kind that is watched must have been listed before anything is decided.
 const KINDS: u32 = 12;
 
-/// Is told of objects that cannot be read: of what kind, by what name, and what the panic left.
-pub type Unreadable<'a> = &'a (dyn Fn(&str, &str, Box<dyn Any + Send>) + Sync);
+/// Is told of objects that cannot be read, and what the panic left.
+pub type Unreadable<'a> = &'a (dyn Fn(ObjectReference, Box<dyn Any + Send>) + Sync);
 
 /// What is known, in short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,7 +178,7 @@ impl Cluster {
             read
         });
         if let Err(panic) = read {
-            unreadable(&K::kind(&()), &key(object.meta()), panic);
+            unreadable(object.object_ref(&()), panic);
         }
     }
 
@@ -225,8 +227,13 @@ mod tests {
         })
     }
 
-    fn all_can_be_read(kind: &str, name: &str, _: Box<dyn Any + Send>) {
-        panic!("{kind} {name}");
+    fn all_can_be_read(about: ObjectReference, _: Box<dyn Any + Send>) {
+        panic!("{}", called(about));
+    }
+
+    fn called(about: ObjectReference) -> String {
+        let words = [about.kind, about.namespace, about.name].into_iter().flatten();
+        words.collect::<Vec<_>>().join(" ")
     }
 
     #[tokio::test(start_paused = true)]
@@ -320,10 +327,10 @@ mod tests {
             make(&server, name, &labels).await;
         }
         let (cluster, told) = (Cluster::default(), Mutex::new(Vec::new()));
-        let unreadable = |kind: &str, name: &str, panic: Box<dyn Any + Send>| {
+        let unreadable = |about: ObjectReference, panic: Box<dyn Any + Send>| {
             let said = panic.downcast_ref::<String>().cloned().unwrap_or_default();
             assert!(said.contains("this is poison"), "{said}");
-            told.lock().unwrap().push(format!("{kind} {name}"));
+            told.lock().unwrap().push(called(about));
         };
         let (admin, knows) = (server.admin(), |name: &str| {
             cluster.with(|index| index.namespaces.get(name).is_some())
@@ -349,8 +356,8 @@ mod tests {
         let (server, cluster) = (server(), Cluster::default());
         make(&server, "bad", &json!({})).await;
         let (admin, told) = (server.admin(), Mutex::new(Vec::new()));
-        let unreadable = |_: &str, name: &str, _: Box<dyn Any + Send>| {
-            told.lock().unwrap().push(name.to_owned());
+        let unreadable = |about: ObjectReference, _: Box<dyn Any + Send>| {
+            told.lock().unwrap().push(called(about));
         };
         let knows = || cluster.with(|index| index.namespaces.get("bad").is_some());
         a_while(cluster.follow::<Brittle>(&admin, &all_can_be_read)).await;
@@ -361,7 +368,7 @@ mod tests {
         let patched = namespaces.patch("bad", &PatchParams::default(), &poison).await;
         patched.unwrap();
         a_while(cluster.follow::<Brittle>(&admin, &unreadable)).await;
-        assert_eq!(*told.lock().unwrap(), ["bad"]);
+        assert_eq!(*told.lock().unwrap(), ["Namespace bad"]);
         assert!(knows(), "the list has shown it");
 
         let deleted = namespaces.delete("bad", &DeleteParams::default()).await;
@@ -379,12 +386,12 @@ mod tests {
         }))
         .unwrap();
         let told = Mutex::new(Vec::new());
-        let unreadable = |kind: &str, name: &str, _: Box<dyn Any + Send>| {
-            told.lock().unwrap().push(format!("{kind} {name}"));
+        let unreadable = |about: ObjectReference, _: Box<dyn Any + Send>| {
+            told.lock().unwrap().push(called(about));
         };
         let spare = |index: &mut Index| index.pods.spare(&pod);
         cluster.told(&pod, &unreadable, |_| panic!("this is poison"), spare);
-        assert_eq!(*told.lock().unwrap(), ["Pod shop/a"]);
+        assert_eq!(*told.lock().unwrap(), ["Pod shop a"]);
         assert_eq!(cluster.with(|index| index.pods.size()), (0, 0, 0));
         cluster.with(|index| {
             index.apply_pod(&pod);
