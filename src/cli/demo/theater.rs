@@ -160,9 +160,9 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
         () = time_passes(&show, &cluster.clock, outside) => Ended::Early(None),
     };
     house.screen.end()?;
-    if let (Some(path), Ended::Played(Ok(()))) = (&show.picture, &outcome) {
-        draft::put(path, &house.picture.svg(), 0o666)
-            .with_context(|| format!("drawing {}", path.display()))?;
+    if let (Some(canvas), Ended::Played(Ok(()))) = (&show.picture, &outcome) {
+        draft::put(&canvas.path, &house.picture.svg(), 0o666)
+            .with_context(|| format!("drawing {}", canvas.path.display()))?;
     }
     stop.cancel();
     for served in served {
