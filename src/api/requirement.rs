@@ -354,4 +354,36 @@ mod tests {
             assert_eq!(bound(wrong), None, "{wrong:?}");
         }
     }
+
+    #[test]
+    fn more_than_a_thousand_values_are_one_mistake_that_the_crd_lets_pass() {
+        let too_many = "spec.values: has more than 1000 elements";
+        for (operator, count, value, mistakes) in [
+            ("In", 1000, "a", 0),
+            ("In", 1001, "a", 1),
+            ("NotIn", 10_000, "a", 1),
+            ("In", 10_000, "no value", 1),
+        ] {
+            let values = (0..count).map(|number| format!("{value}{number}")).collect();
+            let requirement = Requirement {
+                key: "team".into(),
+                operator: operator.into(),
+                values: Some(values),
+                min_values: None,
+            };
+            let (mut by_crd, mut at_runtime) = (Violations::default(), Violations::default());
+            let at = Field::root("spec");
+            validate(
+                std::slice::from_ref(&requirement),
+                NodePoolKey::Restricted,
+                at,
+                &mut by_crd,
+            );
+            assert_eq!(by_crd.verdict(), Ok(()), "the CRD is upstream's");
+            requirement.validate_runtime(at, &mut at_runtime);
+            let found = at_runtime.verdict().err().unwrap_or_default();
+            let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(told, vec![too_many; mistakes], "{operator} {count}");
+        }
+    }
 }

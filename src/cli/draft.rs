@@ -9,7 +9,12 @@ use std::path::{Path, PathBuf};
 /// Puts a file there, with a mode of which the user's mask is taken off.
 pub(super) fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     if is_special(path) {
-        return fs::write(path, text);
+        let at_once = open_at_once(path)?;
+        // Whoever reads from a pipe takes its time, and is waited for: so it is opened once more, which takes no time while
+        // somebody reads.
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        drop(at_once);
+        return file.write_all(text.as_bytes());
     }
     let path = behind_links(path)?;
     let draft = draft_of(&path);
@@ -22,22 +27,36 @@ pub(super) fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     written
 }
 
-/// Whether a file can be put there, as far as that can be known without doing so.
-pub(super) fn check(path: &Path) -> io::Result<()> {
+/// Whether a file can be put there, as far as that can be known without doing so. What is given back is kept until it is
+/// done: whoever reads from a pipe takes it for the end when everybody closes it who has opened it to write.
+pub(super) fn check(path: &Path) -> io::Result<Option<fs::File>> {
     if path.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if is_special(path) {
-        return OpenOptions::new().write(true).open(path).map(drop);
+        return open_at_once(path).map(Some);
     }
     let draft = draft_of(&behind_links(path)?);
     begin(&draft, 0o600)?;
-    fs::remove_file(&draft)
+    fs::remove_file(&draft).map(|()| None)
 }
 
 /// Whether it is a pipe or a device, whose place no file may take.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// Opens a pipe or a device, or fails: a pipe that nobody reads from would be waited for until somebody does, and no signal
+/// that we listen for ends that.
+fn open_at_once(path: &Path) -> io::Result<fs::File> {
+    let opened = OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path);
+    opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::other("it is no file, and nobody reads from it"),
+        _ => error,
+    })
 }
 
 /// Where the file itself is, or is to be: what is renamed onto a link would take the link's place.
@@ -69,6 +88,10 @@ fn draft_of(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
@@ -128,5 +151,58 @@ mod tests {
         check(null).unwrap();
         put(null, "anything", 0o666).unwrap();
         assert!(is_special(null));
+    }
+    /// A pipe with a name, in a folder of its own.
+    fn pipe(name: &str) -> (PathBuf, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("karpenter-ibm-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("pipe");
+        let made = Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        (folder, path)
+    }
+
+    /// What comes of it, if anything does.
+    fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, ended) = mpsc::sync_channel(1);
+        thread::spawn(move || done.send(work()));
+        ended
+            .recv_timeout(Duration::from_secs(30))
+            .expect("it waits for ever")
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_from_is_refused_and_not_waited_for() {
+        let (folder, path) = pipe("unread");
+        let asked = path.clone();
+        let checked = soon(move || check(&asked).map(drop));
+        let written = soon(move || put(&path, "anything", 0o666));
+        for refused in [checked, written] {
+            let why = refused.unwrap_err().to_string();
+            assert_eq!(why, "it is no file, and nobody reads from it");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn whoever_reads_from_a_pipe_is_waited_for_and_reads_all_that_is_put_there() {
+        let (folder, path) = pipe("read");
+        // More than a pipe holds.
+        let text = "x".repeat(1 << 20);
+        let (to_read, expected) = (path.clone(), text.clone());
+        let reader = thread::spawn(move || fs::read_to_string(to_read).unwrap());
+        soon(move || {
+            // It may take a moment until it is there to read.
+            let kept = loop {
+                match check(&path) {
+                    Ok(kept) => break kept,
+                    Err(_) => thread::yield_now(),
+                }
+            };
+            put(&path, &text, 0o666).unwrap();
+            drop(kept);
+        });
+        assert_eq!(reader.join().unwrap().len(), expected.len());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::runtime::watcher::Event;
@@ -18,15 +20,15 @@ use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 
 use super::index::{Index, Marks};
-use super::kept::{Kept, key};
+use super::kept::Kept;
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
 use crate::wake::until_one_ends;
 
 /// Every kind that is watched must have been listed before anything is decided.
 const KINDS: u32 = 12;
 
-/// Is told of objects that cannot be read: of what kind, by what name, and what the panic left.
-pub type Unreadable<'a> = &'a (dyn Fn(&str, &str, Box<dyn Any + Send>) + Sync);
+/// Is told of objects that cannot be read, and what the panic left.
+pub type Unreadable<'a> = &'a (dyn Fn(ObjectReference, Box<dyn Any + Send>) + Sync);
 
 /// What is known, in short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +123,8 @@ impl Cluster {
             match event {
                 Ok(Event::Init) => self.with(|index| index.pods.begin()),
                 Ok(Event::InitApply(pod) | Event::Apply(pod)) => {
-                    self.told(&pod, unreadable, |index| index.apply_pod(&pod));
+                    let spare = |index: &mut Index| index.pods.spare(&pod);
+                    self.told(&pod, unreadable, |index| index.apply_pod(&pod), spare);
                 }
                 Ok(Event::Delete(pod)) => self.with(|index| index.remove_pod(&pod)),
                 Ok(Event::InitDone) => {
@@ -144,7 +147,8 @@ impl Cluster {
             match event {
                 Ok(Event::Init) => self.with(Index::begin::<K>),
                 Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                    self.told(&object, unreadable, |index| index.apply(&object));
+                    let spare = |index: &mut Index| index.spare(&object);
+                    self.told(&object, unreadable, |index| index.apply(&object), spare);
                 }
                 Ok(Event::Delete(object)) => self.with(|index| index.remove(&object)),
                 Ok(Event::InitDone) => {
@@ -156,14 +160,25 @@ impl Cluster {
         }
     }
 
-    /// Tells the index of an object, if that can be read. It is read before anything is changed.
-    fn told<K>(&self, object: &K, unreadable: Unreadable<'_>, tell: impl FnOnce(&mut Index))
-    where
+    /// Tells the index of an object, if that can be read; else that it is there. It is read before anything is changed.
+    fn told<K>(
+        &self,
+        object: &K,
+        unreadable: Unreadable<'_>,
+        tell: impl FnOnce(&mut Index),
+        spare: impl FnOnce(&mut Index),
+    ) where
         K: Resource<DynamicType = ()>,
     {
-        let read = self.with(|index| catch_unwind(AssertUnwindSafe(|| tell(index))));
+        let read = self.with(|index| {
+            let read = catch_unwind(AssertUnwindSafe(|| tell(index)));
+            if read.is_err() {
+                spare(index);
+            }
+            read
+        });
         if let Err(panic) = read {
-            unreadable(&K::kind(&()), &key(object.meta()), panic);
+            unreadable(object.object_ref(&()), panic);
         }
     }
 
@@ -189,9 +204,10 @@ mod tests {
     use std::time::Duration;
 
     use kube::ResourceExt;
-    use kube::api::{ObjectMeta, PostParams};
+    use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
     use kube::client::Body;
     use serde::Deserialize;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::clock::Clock;
@@ -211,15 +227,20 @@ mod tests {
         })
     }
 
-    fn all_can_be_read(kind: &str, name: &str, _: Box<dyn Any + Send>) {
-        panic!("{kind} {name}");
+    fn all_can_be_read(about: ObjectReference, _: Box<dyn Any + Send>) {
+        panic!("{}", called(about));
+    }
+
+    fn called(about: ObjectReference) -> String {
+        let words = [about.kind, about.namespace, about.name].into_iter().flatten();
+        words.collect::<Vec<_>>().join(" ")
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_watches_again_knows_what_was_known_but_not_that_it_is_all() {
         let server = server();
         let nodes: Api<Node> = Api::all(server.admin());
-        let node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
+        let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
         nodes.create(&PostParams::default(), &node).await.unwrap();
         let silent = tower::service_fn(|_: http::Request<Body>| {
             std::future::pending::<Result<http::Response<Body>, Infallible>>()
@@ -240,7 +261,7 @@ mod tests {
         assert_eq!((listed(), knows()), (0, false));
     }
 
-    /// A Namespace that cannot be read if it is called so.
+    /// A Namespace that cannot be read if it is labeled so.
     #[derive(Clone, Debug, Deserialize)]
     #[serde(transparent)]
     struct Brittle(Namespace);
@@ -278,7 +299,7 @@ mod tests {
         type Value = BTreeMap<String, String>;
 
         fn value(&self) -> Self::Value {
-            assert_ne!(self.name_any(), "bad", "this is poison");
+            assert_eq!(self.labels().get("poison"), None, "this is poison");
             self.labels().clone()
         }
 
@@ -287,25 +308,29 @@ mod tests {
         }
     }
 
+    fn poison() -> Value {
+        json!({"poison": "yes"})
+    }
+
+    async fn make(server: &ApiServer, name: &str, labels: &Value) {
+        let namespaces: Api<Namespace> = Api::all(server.admin());
+        let namespace = json!({"metadata": {"name": name, "labels": labels}});
+        let namespace = serde_json::from_value(namespace).unwrap();
+        let made = namespaces.create(&PostParams::default(), &namespace).await;
+        made.unwrap();
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_object_at_which_reading_panics_is_told_of_and_passed_over_and_no_other_is() {
         let server = server();
-        let namespaces: Api<Namespace> = Api::all(server.admin());
-        let make = async |name: &str| {
-            let namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap();
-            namespaces
-                .create(&PostParams::default(), &namespace)
-                .await
-                .unwrap();
-        };
-        for name in ["a", "bad", "c"] {
-            make(name).await;
+        for (name, labels) in [("a", json!({})), ("bad", poison()), ("c", json!({}))] {
+            make(&server, name, &labels).await;
         }
         let (cluster, told) = (Cluster::default(), Mutex::new(Vec::new()));
-        let unreadable = |kind: &str, name: &str, panic: Box<dyn Any + Send>| {
+        let unreadable = |about: ObjectReference, panic: Box<dyn Any + Send>| {
             let said = panic.downcast_ref::<String>().cloned().unwrap_or_default();
             assert!(said.contains("this is poison"), "{said}");
-            told.lock().unwrap().push(format!("{kind} {name}"));
+            told.lock().unwrap().push(called(about));
         };
         let (admin, knows) = (server.admin(), |name: &str| {
             cluster.with(|index| index.namespaces.get(name).is_some())
@@ -313,7 +338,7 @@ mod tests {
         let later = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!(["a", "bad", "c", "d"].map(knows), [true, false, true, false]);
-            make("d").await;
+            make(&server, "d", &json!({})).await;
             std::future::pending::<()>().await;
         };
         let followed = cluster.follow::<Brittle>(&admin, &unreadable);
@@ -326,20 +351,55 @@ mod tests {
         assert_eq!(*told.lock().unwrap(), ["Namespace bad"]);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_was_known_of_an_object_that_can_be_read_no_longer_stands_until_it_is_gone() {
+        let (server, cluster) = (server(), Cluster::default());
+        make(&server, "bad", &json!({})).await;
+        let (admin, told) = (server.admin(), Mutex::new(Vec::new()));
+        let unreadable = |about: ObjectReference, _: Box<dyn Any + Send>| {
+            told.lock().unwrap().push(called(about));
+        };
+        let knows = || cluster.with(|index| index.namespaces.get("bad").is_some());
+        a_while(cluster.follow::<Brittle>(&admin, &all_can_be_read)).await;
+        assert!(knows());
+
+        let namespaces: Api<Namespace> = Api::all(server.admin());
+        let poison = Patch::Merge(json!({"metadata": {"labels": poison()}}));
+        let patched = namespaces.patch("bad", &PatchParams::default(), &poison).await;
+        patched.unwrap();
+        a_while(cluster.follow::<Brittle>(&admin, &unreadable)).await;
+        assert_eq!(*told.lock().unwrap(), ["Namespace bad"]);
+        assert!(knows(), "the list has shown it");
+
+        let deleted = namespaces.delete("bad", &DeleteParams::default()).await;
+        deleted.unwrap();
+        a_while(cluster.follow::<Brittle>(&admin, &unreadable)).await;
+        assert!(!knows());
+    }
+
     #[test]
     fn what_panics_at_a_pod_leaves_the_index_as_it_was() {
         let cluster = Cluster::default();
-        let pod: Pod = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "a", "namespace": "shop", "uid": "u"}, "spec": {"containers": []},
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": "shop", "uid": "u"},
+            "spec": {"nodeName": "n", "containers": []},
         }))
         .unwrap();
         let told = Mutex::new(Vec::new());
-        let unreadable = |kind: &str, name: &str, _: Box<dyn Any + Send>| {
-            told.lock().unwrap().push(format!("{kind} {name}"));
+        let unreadable = |about: ObjectReference, _: Box<dyn Any + Send>| {
+            told.lock().unwrap().push(called(about));
         };
-        cluster.told(&pod, &unreadable, |_| panic!("this is poison"));
-        assert_eq!(*told.lock().unwrap(), ["Pod shop/a"]);
+        let spare = |index: &mut Index| index.pods.spare(&pod);
+        cluster.told(&pod, &unreadable, |_| panic!("this is poison"), spare);
+        assert_eq!(*told.lock().unwrap(), ["Pod shop a"]);
         assert_eq!(cluster.with(|index| index.pods.size()), (0, 0, 0));
+        cluster.with(|index| {
+            index.apply_pod(&pod);
+            index.pods.begin();
+        });
+        cluster.told(&pod, &unreadable, |_| panic!("this is poison"), spare);
+        cluster.with(|index| index.pods.finish());
+        assert_eq!(cluster.with(|index| index.pods.size()), (1, 1, 1), "it was shown");
         assert!(!cluster.index.is_poisoned());
     }
 }

@@ -212,6 +212,11 @@ impl Pods {
         }
     }
 
+    /// A pod is there, and nothing more can be said of it.
+    pub fn spare(&mut self, pod: &ApiPod) {
+        self.store.spare(pod.metadata.uid.as_deref().unwrap_or_default());
+    }
+
     /// A pod is gone.
     pub fn remove(&mut self, pod: &ApiPod) -> Meaning {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();

@@ -82,11 +82,16 @@ impl<T: PartialEq> Store<T> {
     /// The watch tells of an object.
     pub fn apply(&mut self, key: &str, revision: Revision, value: T) -> Told<T> {
         self.told = self.told.max(revision);
+        self.spare(key);
+        self.set(key, revision, value)
+    }
+
+    /// The watch tells that an object is there, of which nothing more can be said. What is known of it stands.
+    pub fn spare(&mut self, key: &str) {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(key);
         }
         self.unconfirmed.remove(key);
-        self.set(key, revision, value)
     }
 
     /// The watch tells that an object is gone, or has become one that does not matter.
@@ -233,6 +238,24 @@ mod tests {
             store.iter().map(|(key, ())| key.as_str()).collect::<Vec<_>>(),
             ["new", "stays"]
         );
+    }
+
+    #[test]
+    fn what_a_list_shows_and_nobody_can_read_stays_as_it_was_known() {
+        let mut store = Store::default();
+        store.apply("known", at(1), "x");
+        store.note("written", at(2), "x");
+        store.begin();
+        store.spare("known");
+        store.spare("written");
+        store.spare("never read");
+        assert!(store.finish().is_empty());
+        assert_eq!(
+            (store.get("known"), store.get("written")),
+            (Some(&"x"), Some(&"x"))
+        );
+        assert!(store.unconfirmed().is_empty(), "it was shown");
+        assert_eq!(store.len(), 2);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! longer waits; a loop over many objects that panics, or ends, is begun anew in the same way. Nobody else waits for
 //! either: without this one poisoned object would take the process down, and again after every restart.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,17 +143,6 @@ where
     };
     let context = context.clone();
     async move { keeper.keep_up(|| run(context.clone())).await }.boxed()
-}
-
-/// Reports objects that the view of the cluster cannot take in: it goes on without what they say. Each change of one is
-/// tried anew.
-pub(super) fn passed_over(context: &Context) -> impl Fn(&str, &str, Box<dyn Any + Send>) + Sync + use<> {
-    let metrics = context.metrics.clone();
-    move |kind, object, panic| {
-        let panicked = Panicked(words(panic.as_ref()));
-        tracing::error!(kind, object, error = %panicked, "reading it panicked: it is passed over");
-        metrics.panicked("cluster");
-    }
 }
 
 #[cfg(test)]

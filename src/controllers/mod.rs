@@ -24,6 +24,7 @@ pub mod node_claim;
 pub mod node_class;
 pub mod node_pool;
 mod pace;
+mod passed_over;
 mod passes;
 mod preemption;
 pub mod provisioning;
@@ -46,7 +47,8 @@ use futures::FutureExt;
 
 use crate::cloud::ClusterId;
 use crate::wake::together;
-use guard::{kept_up, passed_over};
+use guard::kept_up;
+use passed_over::passed_over;
 
 /// Every controller, for as long as this is polled.
 pub async fn run(context: Context, cluster: ClusterId) {
@@ -97,8 +99,12 @@ async fn plan(context: Context) {
     // What was known in an earlier leadership may be old.
     context.cluster.forget();
     let known = kept_up(&context, "cluster", |context| async move {
-        let unreadable = passed_over(&context);
-        context.cluster.run(&context.client, &unreadable).await;
+        let (unreadable, teller) = passed_over(context.events, context.clock, context.metrics);
+        tokio::select! {
+            biased;
+            () = context.cluster.run(&context.client, &unreadable) => {}
+            () = teller.run() => {}
+        }
     });
     let pools = kept_up(&context, "nodepools", node_pool::run);
     let pods = kept_up(&context, "provisioning", provisioning::run);

@@ -17,7 +17,7 @@ mod zone_leases;
 
 pub use crate::controllers::Context;
 pub use crate::controllers::context::ClusterAccess;
-pub use answer::{ANSWER_MAX, InTime, NoAnswer};
+pub use answer::{ANSWER_MAX, BrokenOff, InTime, NoAnswer};
 pub use config_file::ConfigFile;
 pub use edges::{Edges, Factory, context, control, factory, factory_of};
 pub use planning::RawPlanning;

@@ -15,6 +15,8 @@ mod story;
 #[cfg(feature = "sim")]
 mod theater;
 #[cfg(feature = "sim")]
+mod troubles;
+#[cfg(feature = "sim")]
 mod view;
 #[cfg(feature = "sim")]
 mod wrap;

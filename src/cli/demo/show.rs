@@ -1,5 +1,6 @@
 //! What is to be shown, from what was asked for: everything is checked before anything starts.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +53,14 @@ pub(super) struct Show {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) listen: SocketAddr,
     pub(super) cloud_listen: SocketAddr,
-    pub(super) picture: Option<PathBuf>,
+    pub(super) picture: Option<Canvas>,
+}
+
+/// Where the picture is put.
+pub(super) struct Canvas {
+    pub(super) path: PathBuf,
+    /// What keeps those who read from a pipe until there is something to read.
+    _open: Option<File>,
 }
 
 impl Show {
@@ -118,10 +126,13 @@ fn pools(scenario: &Scenario) -> Vec<Value> {
     pools.cloned().collect()
 }
 
-/// The path of a file that can be written. What is there stays until there is a picture.
-fn drawable(path: &Path) -> Result<PathBuf, BadInput> {
+/// A file that can be written. What is there stays until there is a picture.
+fn drawable(path: &Path) -> Result<Canvas, BadInput> {
     match draft::check(path) {
-        Ok(()) => Ok(path.to_owned()),
+        Ok(open) => Ok(Canvas {
+            path: path.to_owned(),
+            _open: open,
+        }),
         Err(error) => Err(BadInput::new(format!(
             "--picture: cannot write {}: {error}",
             path.display()

@@ -2,46 +2,57 @@
 //!
 //! A script fails with the first step that does not happen. Otherwise there may be somebody who meddles, as the demo itself
 //! invites people to: what does not happen then ends the story alone, and they have the stage. An illegal plan is nobody's
-//! doing but the operator's, and ends either.
+//! doing but the operator's, and ends either. The stage is handed over with a cloud that is well: what the story did to it
+//! ends with it.
 
 use super::show::{Afterwards, Show};
+use super::troubles;
 use crate::sim::scenario::{Audience, Failure, Hands, Player};
 
 /// What is said when everything is prepared for whoever watches.
 const YOURS: &str = "The stage is yours, with its NodePools: `kubectl create deployment web --image nginx --replicas 3`, and machines \
                      come. Ctrl-C ends the demo.";
 
-/// Tells the story; what comes after it lasts for as long as this is polled.
-pub(super) async fn tell(show: &Show, hands: &Hands, house: &mut dyn Audience) -> Result<(), Failure> {
+/// Tells the story; what comes after it lasts for as long as this is polled. `spare` takes back a crash of the operator that
+/// is yet to come, and says whether there was one.
+pub(super) async fn tell(
+    show: &Show,
+    hands: &Hands,
+    spare: &dyn Fn() -> bool,
+    house: &mut dyn Audience,
+) -> Result<(), Failure> {
     let mut player = Player::new(hands, house);
     let played = player.play(&show.scenario).await;
     if show.afterwards == Afterwards::Over {
         return played;
     }
+    let mut taken = show.scenario.steps.as_slice();
     if let Err(failure) = played {
-        let why = meddled(failure)?;
+        let (step, why) = meddled(failure)?;
+        taken = taken.get(..step).unwrap_or(taken);
         player.narrate(&format!("The story goes no further: {why}."));
     }
+    troubles::end(taken, hands, spare, &mut player).await;
     let yours = open(show, &mut player).await;
     player.narrate(&yours);
     player.watch().await
 }
 
-/// What did not happen, if that may be the work of somebody who has a hand in the story.
-fn meddled(failure: Failure) -> Result<String, Failure> {
+/// The step that did not happen, from 1, and why, if that may be the work of somebody who has a hand in the story.
+fn meddled(failure: Failure) -> Result<(usize, String), Failure> {
     match failure {
         Failure::Unmet {
+            step,
             expected,
             within,
             instead,
             ..
         } => {
             let within = jiff::SignedDuration::try_from(within).unwrap_or(jiff::SignedDuration::MAX);
-            Ok(format!(
-                "{expected} was expected within {within:#}, but {instead}"
-            ))
+            let why = format!("{expected} was expected within {within:#}, but {instead}");
+            Ok((step, why))
         }
-        Failure::Refused { reason, .. } => Ok(reason.to_string()),
+        Failure::Refused { step, reason, .. } => Ok((step, reason.to_string())),
         fault @ (Failure::Absent { .. } | Failure::IllegalPlan(_)) => Err(fault),
     }
 }
@@ -61,6 +72,7 @@ async fn open(show: &Show, player: &mut Player<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -117,9 +129,15 @@ mod tests {
 
     /// What was told, and why the story ended: nothing if whoever watches still has the stage.
     async fn told(show: &Show, hands: &Hands) -> (Vec<String>, Option<Failure>) {
-        let mut lines = Vec::new();
+        told_before_a_crash(show, hands, false).await
+    }
+
+    /// The same, and whether the operator is to crash.
+    async fn told_before_a_crash(show: &Show, hands: &Hands, comes: bool) -> (Vec<String>, Option<Failure>) {
+        let (mut lines, comes) = (Vec::new(), Cell::new(comes));
         let mut house = |line: Line| lines.push(line.to_string());
-        let told = tokio::time::timeout(LOOKED_AT, tell(show, hands, &mut house)).await;
+        let spare = || comes.replace(false);
+        let told = tokio::time::timeout(LOOKED_AT, tell(show, hands, &spare, &mut house)).await;
         let failure = told.ok().map(|told| told.expect_err("it ended by itself"));
         (lines, failure)
     }
@@ -147,6 +165,33 @@ mod tests {
             assert!(lines[2].ends_with(YOURS), "{lines:?}");
             assert_eq!(lines.len(), 3, "{lines:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gets_the_stage_in_the_midst_of_troubles_gets_it_without_them() {
+        let steps = "  - drain: {profile: cxf-4x8, class: spot}\n  - drain: {profile: bxf-4x16}\n  \
+                     - refill: {profile: bxf-4x16}\n  - fault: {kind: slow, for: 9h}\n  \
+                     - fault: {kind: lost-create, times: 1}\n  - crash: {after-effects: 5}\n  \
+                     - delete: {kind: ConfigMap, name: nosuch}\n  - drain: {profile: bxf-2x8}\n";
+        let hands = hands();
+        let show = show(steps, "ConfigMap", Afterwards::Open);
+        let (lines, failure) = told_before_a_crash(&show, &hands, true).await;
+        assert!(failure.is_none(), "{failure:?}");
+        let stopped = lines.iter().position(|line| line.contains("goes no further"));
+        let after = &lines[stopped.unwrap() + 1..];
+        let said = [
+            "> there is spot cxf-4x8 again in every zone",
+            "From now on no longer: ",
+            "From now on no longer: ",
+            "The operator does not crash after all.",
+            "> somebody applies ConfigMap a",
+            YOURS,
+        ];
+        assert_eq!(after.len(), said.len(), "{after:?}");
+        for (line, said) in after.iter().zip(said) {
+            assert!(line.contains(said), "{line}");
+        }
+        assert!(hands.cloud.faults().active().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

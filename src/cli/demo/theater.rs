@@ -144,6 +144,8 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
         .context("setting the stage")?;
     let _announcement = Announcement::publish(&addresses.cloud);
     addresses.introduce(&show);
+    let operator = stage.replica.clone();
+    let spare = move || operator.life().spare().is_some();
     let mut house = House {
         screen: match show.tempo {
             Tempo::Times(speed) => Screen::live(stop.clone(), speed, quoted(&addresses.kubeconfig), went_on),
@@ -156,13 +158,13 @@ async fn play(show: Show, doors: Doors, outside: &Handle, stop: &CancellationTok
     let outcome = tokio::select! {
         biased;
         () = stop.cancelled() => Ended::Early(ended_by.get().copied()),
-        played = story::tell(&show, &stage.hands, &mut house) => Ended::Played(played),
+        played = story::tell(&show, &stage.hands, &spare, &mut house) => Ended::Played(played),
         () = time_passes(&show, &cluster.clock, outside) => Ended::Early(None),
     };
     house.screen.end()?;
-    if let (Some(path), Ended::Played(Ok(()))) = (&show.picture, &outcome) {
-        draft::put(path, &house.picture.svg(), 0o666)
-            .with_context(|| format!("drawing {}", path.display()))?;
+    if let (Some(canvas), Ended::Played(Ok(()))) = (&show.picture, &outcome) {
+        draft::put(&canvas.path, &house.picture.svg(), 0o666)
+            .with_context(|| format!("drawing {}", canvas.path.display()))?;
     }
     stop.cancel();
     for served in served {

@@ -80,6 +80,11 @@ impl Index {
         }
     }
 
+    /// An object is there, and nothing more can be said of it.
+    pub fn spare<K: Kept>(&mut self, object: &K) {
+        K::store(self).spare(&key(object.meta()));
+    }
+
     /// An object is gone.
     pub fn remove<K: Kept>(&mut self, object: &K) {
         let (key, revision) = (key(object.meta()), Revision::of(object.meta()));

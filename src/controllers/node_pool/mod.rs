@@ -35,6 +35,9 @@ const MANAGER: &str = "karpenter-ibm-nodepool";
 const TOGETHER: Duration = Duration::from_secs(1);
 /// How often pools are looked at although nothing has changed.
 const EVERY: Duration = Duration::from_mins(5);
+/// For so long what is wrong with a pool is tried to be told: an API server that restarts is back by then, and where nobody
+/// may write events people must be able to read the status all the same.
+const TELLING_MAX: Duration = Duration::from_secs(30);
 
 /// Why a pool was not looked after.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +117,7 @@ async fn look_after_all(context: &Context, memory: &mut Memory, pace: &Pace, gua
             Ok(()) => {
                 pace.forget(&name);
                 guard.well(&name);
+                memory.unheard.forget(&pool.uid().unwrap_or_default());
             }
             Err(Error::Panicked(panicked)) => next = next.min(guard.report(&pool, &panicked).await),
             Err(error) => {
@@ -175,9 +179,10 @@ async fn write_status(
         return Ok(());
     };
     let status = wanted(&pool);
-    // One that was changed meanwhile is left to the watch: what was noted before is no news, and no pass would look at it.
+    // One that was changed or made anew meanwhile is left to the watch: what was noted before is no news, and no pass would
+    // look at it.
     let note = |pool: &NodePool| {
-        if pool.metadata.generation == known.metadata.generation {
+        if is_same_version(pool, known) {
             context.cluster.with(|index| index.note(pool));
         }
     };
@@ -203,21 +208,17 @@ async fn write_status(
     Ok(())
 }
 
-/// Tells people of a pool, or asks for another try: but for so many, which are enough.
+/// Tells people of a pool, or asks for another try: but only for so long.
 async fn tell(context: &Context, pool: &NodePool, story: Story, unheard: &mut Unheard) -> Result<(), Error> {
-    let uid = pool.uid().unwrap_or_default();
-    match context.events.try_tell(pool, story).await {
-        Err(error) if unheard.is_tried_again(&uid) => {
-            Err(Error::kube("telling what is wrong with it")(error))
-        }
-        told => {
-            unheard.forget(&uid);
-            if let Err(error) = told {
-                tracing::warn!(%error, pool = pool.name_any(), "people are not told what is wrong with it");
-            }
-            Ok(())
-        }
+    let Err(error) = context.events.try_tell(pool, story).await else {
+        return Ok(());
+    };
+    let failing_for = unheard.failing_for(&pool.uid().unwrap_or_default(), context.clock.instant());
+    if failing_for < context.clock.real(TELLING_MAX) {
+        return Err(Error::kube("telling what is wrong with it")(error));
     }
+    tracing::warn!(%error, pool = pool.name_any(), "people are not told what is wrong with it");
+    Ok(())
 }
 
 /// Makes and deletes claims of a static pool until there are as many as it asks for. How many that is was heard from a
@@ -261,12 +262,13 @@ async fn is_as_known(context: &Context, known: &NodePool) -> Result<bool, Error>
 }
 
 fn asks_the_same(one: &NodePool, other: &NodePool) -> bool {
-    let asks = |pool: &NodePool| {
-        let (uid, generation) = (pool.uid(), pool.metadata.generation);
-        let is_going = pool.metadata.deletion_timestamp.is_some();
-        (uid, generation, pool.spec.replicas, is_going)
-    };
-    asks(one) == asks(other)
+    let asks = |pool: &NodePool| (pool.spec.replicas, pool.metadata.deletion_timestamp.is_some());
+    is_same_version(one, other) && asks(one) == asks(other)
+}
+
+/// Whether it is the same pool, and what people wrote in it is too. One that was made anew begins to count anew.
+fn is_same_version(one: &NodePool, other: &NodePool) -> bool {
+    one.uid() == other.uid() && one.metadata.generation == other.metadata.generation
 }
 
 async fn make(
@@ -324,6 +326,12 @@ mod tests {
         let mut touched = known.clone();
         touched.metadata.resource_version = Some("2".to_owned());
         assert!(asks_the_same(&touched, &known), "its status was written");
+        assert!(is_same_version(&touched, &known));
+        let anew = pool("v", 1, Some(3));
+        assert!(
+            !is_same_version(&anew, &known),
+            "what is noted of it would be no news when the watch tells of it"
+        );
         let mut going = known.clone();
         going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-16T10:00:00Z")).unwrap();
         let others = [

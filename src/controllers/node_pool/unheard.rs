@@ -1,24 +1,23 @@
-//! How often people could not be told of a pool. Pure.
+//! For how long people could not be told of a pool. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-/// After 1, 2, 4, 8 and 16 seconds, so half a minute in all: an API server that restarts is back by then, and where nobody
-/// may write events people must be able to read the status all the same.
-const TRIES_MAX: u32 = 6;
+use tokio::time::Instant;
 
-/// The failures in a row of each pool, by its uid.
+/// Since when telling people of a pool has failed, by its uid. Passes may follow each other however fast, since all sorts
+/// of things change, so it is time that counts and not they.
 #[derive(Debug, Default)]
-pub(super) struct Unheard(BTreeMap<String, u32>);
+pub(super) struct Unheard(BTreeMap<String, Instant>);
 
 impl Unheard {
-    /// Whether it is tried again after one more failure.
-    pub(super) fn is_tried_again(&mut self, pool: &str) -> bool {
-        let tries = self.0.entry(pool.to_owned()).or_default();
-        *tries += 1;
-        *tries < TRIES_MAX
+    /// For how long it has failed, one more failure included.
+    pub(super) fn failing_for(&mut self, pool: &str, now: Instant) -> Duration {
+        let first = *self.0.entry(pool.to_owned()).or_insert(now);
+        now.saturating_duration_since(first)
     }
 
-    /// It was told, or no more is tried.
+    /// There is nothing more to try.
     pub(super) fn forget(&mut self, pool: &str) {
         self.0.remove(pool);
     }
@@ -33,16 +32,22 @@ impl Unheard {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_pool_has_so_many_tries_and_as_many_again_when_they_are_over() {
-        let mut unheard = Unheard::default();
-        for _ in 0..2 {
-            let again = (0..TRIES_MAX).filter(|_| unheard.is_tried_again("a"));
-            assert_eq!(again.count(), 5);
-            assert!(!unheard.0.is_empty() && unheard.is_tried_again("b"));
-            unheard.forget("a");
+    #[tokio::test(start_paused = true)]
+    async fn each_pool_fails_since_its_first_failure_however_many_follow_until_nothing_is_tried() {
+        let (mut unheard, begin) = (Unheard::default(), Instant::now());
+        let failing_for = |unheard: &mut Unheard, pool: &str, second| {
+            let now = begin + Duration::from_secs(second);
+            unheard.failing_for(pool, now).as_secs()
+        };
+        for _ in 0..100 {
+            assert_eq!(failing_for(&mut unheard, "a", 0), 0);
         }
+        assert_eq!(failing_for(&mut unheard, "b", 9), 0);
+        assert_eq!(failing_for(&mut unheard, "a", 31), 31);
+        unheard.forget("a");
+        assert_eq!(failing_for(&mut unheard, "a", 40), 0);
         unheard.keep(&["b".to_owned()].into());
-        assert_eq!(unheard.0.len(), 1);
+        assert_eq!(failing_for(&mut unheard, "b", 40), 31);
+        assert_eq!(failing_for(&mut unheard, "a", 50), 0);
     }
 }

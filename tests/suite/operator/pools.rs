@@ -221,3 +221,31 @@ async fn that_a_pool_is_not_valid_is_told_although_events_are_refused_when_it_is
     )
     .await;
 }
+
+/// Each change is a reason to look at all pools again, and so to try again.
+#[tokio::test(start_paused = true)]
+async fn that_a_pool_is_not_valid_is_told_however_much_changes_while_events_are_refused() {
+    let (world, unheard) = (World::new(), Unheard::default());
+    let replica = audited::factory(World::settings("one"))(unheard.around(world.edges()));
+    while_working(
+        replica,
+        Box::pin(async {
+            world.pool("other", json!({})).await;
+            unheard.begin();
+            let hasty = json!({"template": {"spec": {"expireAfter": "0s"}}});
+            world.pool("hasty", hasty).await;
+            for weight in 1..=20 {
+                world.change_pool("other", &json!({"weight": weight})).await;
+                world.clock.sleep(Duration::from_secs(1)).await;
+            }
+            assert_eq!(world.invalid("hasty").await, None, "it would be no news");
+            unheard.end();
+            world
+                .until("told", Duration::from_mins(1), async || {
+                    world.told("NodePoolValidationFailed").await.len() == 1
+                })
+                .await;
+        }),
+    )
+    .await;
+}
