@@ -64,8 +64,9 @@ mod tests {
     use crate::sim::scenario::Scenario;
 
     fn left(steps: &[&str]) -> Vec<String> {
-        let steps: String = steps.iter().map(|step| format!("  - {step}\n")).collect();
-        let scenario = Scenario::parse("x.yaml", &format!("name: x\nabout: y\nsteps:\n{steps}")).unwrap();
+        let steps = steps.join("\n  - ");
+        let scenario = format!("name: x\nabout: y\nsteps:\n  - {steps}\n");
+        let scenario = Scenario::parse("x.yaml", &scenario).unwrap();
         let names = drained(&scenario.steps).into_iter().map(|offering| {
             let zone = offering.zone.as_deref().unwrap_or("everywhere");
             format!("{} {zone}", offering.profile)

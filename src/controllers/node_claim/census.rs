@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::api::{NodeClaim, NodePool};
 use crate::controllers::context::Context;
+use crate::lifecycle::facts::Facts;
 
 /// How old a list may be from which is chosen. The check rests on a younger one.
 const RECENT: Duration = Duration::from_secs(5);

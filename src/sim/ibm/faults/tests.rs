@@ -68,18 +68,18 @@ fn a_stream_of_its_own_is_not_moved_by_other_faults() {
 
 /// Whether a fault of this stream strikes, at most eight times, in each of fifty requests; another of its kind is on from the
 /// tenth to the thirtieth, or from before the first, if it is.
-fn strikes_of_one(other: Option<std::ops::Range<usize>>) -> Vec<bool> {
+fn strikes_of_one(other: Option<&std::ops::Range<usize>>) -> Vec<bool> {
     let mut faults = faults(vec![]);
     let fault = || Fault::new(FaultKind::Slow).probability(0.5);
     let mut struck = Vec::new();
     for request in 0..50 {
-        if other.as_ref().is_some_and(|other| other.start == request) {
+        if other.is_some_and(|other| other.start == request) {
             faults.start_with(fault(), 8);
         }
         if request == 5 {
             faults.start_with(fault().times(8), 9);
         }
-        if other.as_ref().is_some_and(|other| other.end == request) {
+        if other.is_some_and(|other| other.end == request) {
             faults.stop_with(FaultKind::Slow, 8);
         }
         struck.push(faults.hits(FaultKind::Slow, "x"));
@@ -91,9 +91,9 @@ fn strikes_of_one(other: Option<std::ops::Range<usize>>) -> Vec<bool> {
 fn a_fault_is_not_begun_anew_when_another_of_its_kind_ends() {
     let alone = strikes_of_one(None);
     assert_eq!(alone.iter().filter(|struck| **struck).count(), 8);
-    let beside = strikes_of_one(Some(0..15));
+    let beside = strikes_of_one(Some(&(0..15)));
     assert_eq!(beside[5..], alone[5..], "one that holds stays as it is");
-    let covered = strikes_of_one(Some(10..30));
+    let covered = strikes_of_one(Some(&(10..30)));
     let goes_on = [&covered[..10], &covered[30..]].concat();
     assert_eq!(goes_on, alone[..30], "one that was covered goes on where it was");
 }

@@ -313,91 +313,93 @@ fn every_mistake_in_a_step_names_file_line_and_field() {
     }
 }
 
+/// Expectations with a mistake, how it is told and what is suggested.
+const WRONG_EXPECTATIONS: &[(&str, &str, &str)] = &[
+    (
+        "within: 1m",
+        "x.yaml:5: steps[0].expect: expects nothing: add one of nodes, machines",
+        "",
+    ),
+    (
+        "node: 1 ready",
+        "x.yaml:5: steps[0].expect.node: is no field here",
+        "did you mean `nodes`?",
+    ),
+    (
+        "nodes: ready",
+        "x.yaml:5: steps[0].expect.nodes: \"ready\" is no phrase such as `2 ready`",
+        "",
+    ),
+    (
+        "nodes: 2 raedy",
+        "x.yaml:5: steps[0].expect.nodes: \"raedy\" is no state",
+        "did you mean `ready`?",
+    ),
+    (
+        "machines:\n        - 1 running\n        - 2 on fire",
+        "x.yaml:7: steps[0].expect.machines[1]: \"2 on fire\" is no phrase",
+        "",
+    ),
+    (
+        "pods: 3 running of web",
+        "x.yaml:5: steps[0].expect.pods: \"web\" is no selector such as app=web",
+        "",
+    ),
+    (
+        "claim: a",
+        "x.yaml:5: steps[0].expect.claim: \"a\" is no phrase such as `web-1 initialized`",
+        "",
+    ),
+    (
+        "claim: a went",
+        "x.yaml:5: steps[0].expect.claim: \"went\" is no state of a claim",
+        "one of: present,",
+    ),
+    (
+        "event: Preempted a",
+        "x.yaml:5: steps[0].expect.event: must be a phrase such as `SpotPreemption on",
+        "",
+    ),
+    (
+        "left-in-cloud: little",
+        "x.yaml:5: steps[0].expect.left-in-cloud: \"little\" is no amount",
+        "one of: nothing",
+    ),
+    (
+        "withheld: spot",
+        "x.yaml:5: steps[0].expect.withheld: \"spot\" is no offering such as",
+        "",
+    ),
+    (
+        "withheld: spot:bxf-4x61:us-south-1",
+        "x.yaml:5: steps[0].expect.withheld: \"bxf-4x61\" is no profile of IBM Cloud",
+        "",
+    ),
+    (
+        "offered:\n        - spot:*:*\n        - on-demand:bxf-4x16:us-sout-1",
+        "x.yaml:7: steps[0].expect.offered[1]: \"us-sout-1\" is no zone of us-south",
+        "did you mean `us-south-1`?",
+    ),
+    (
+        "holds: 1 Premepted",
+        "x.yaml:5: steps[0].expect.holds: \"Premepted\" is no reason for which offerings are withheld",
+        "did you mean `Preempted`?",
+    ),
+    (
+        "holds: Preempted",
+        "x.yaml:5: steps[0].expect.holds: \"Preempted\" is no phrase such as `1 Preempted`",
+        "",
+    ),
+    (
+        "within: never\n      nodes: 1 ready",
+        "x.yaml:5: steps[0].expect.within: \"never\" is no duration",
+        "",
+    ),
+];
+
 #[test]
 fn every_mistake_in_an_expectation_names_file_line_and_field() {
-    let table = [
-        (
-            "within: 1m",
-            "x.yaml:5: steps[0].expect: expects nothing: add one of nodes, machines",
-            "",
-        ),
-        (
-            "node: 1 ready",
-            "x.yaml:5: steps[0].expect.node: is no field here",
-            "did you mean `nodes`?",
-        ),
-        (
-            "nodes: ready",
-            "x.yaml:5: steps[0].expect.nodes: \"ready\" is no phrase such as `2 ready`",
-            "",
-        ),
-        (
-            "nodes: 2 raedy",
-            "x.yaml:5: steps[0].expect.nodes: \"raedy\" is no state",
-            "did you mean `ready`?",
-        ),
-        (
-            "machines:\n        - 1 running\n        - 2 on fire",
-            "x.yaml:7: steps[0].expect.machines[1]: \"2 on fire\" is no phrase",
-            "",
-        ),
-        (
-            "pods: 3 running of web",
-            "x.yaml:5: steps[0].expect.pods: \"web\" is no selector such as app=web",
-            "",
-        ),
-        (
-            "claim: a",
-            "x.yaml:5: steps[0].expect.claim: \"a\" is no phrase such as `web-1 initialized`",
-            "",
-        ),
-        (
-            "claim: a went",
-            "x.yaml:5: steps[0].expect.claim: \"went\" is no state of a claim",
-            "one of: present,",
-        ),
-        (
-            "event: Preempted a",
-            "x.yaml:5: steps[0].expect.event: must be a phrase such as `SpotPreemption on",
-            "",
-        ),
-        (
-            "left-in-cloud: little",
-            "x.yaml:5: steps[0].expect.left-in-cloud: \"little\" is no amount",
-            "one of: nothing",
-        ),
-        (
-            "withheld: spot",
-            "x.yaml:5: steps[0].expect.withheld: \"spot\" is no offering such as",
-            "",
-        ),
-        (
-            "withheld: spot:bxf-4x61:us-south-1",
-            "x.yaml:5: steps[0].expect.withheld: \"bxf-4x61\" is no profile of IBM Cloud",
-            "",
-        ),
-        (
-            "offered:\n        - spot:*:*\n        - on-demand:bxf-4x16:us-sout-1",
-            "x.yaml:7: steps[0].expect.offered[1]: \"us-sout-1\" is no zone of us-south",
-            "did you mean `us-south-1`?",
-        ),
-        (
-            "holds: 1 Premepted",
-            "x.yaml:5: steps[0].expect.holds: \"Premepted\" is no reason for which offerings are withheld",
-            "did you mean `Preempted`?",
-        ),
-        (
-            "holds: Preempted",
-            "x.yaml:5: steps[0].expect.holds: \"Preempted\" is no phrase such as `1 Preempted`",
-            "",
-        ),
-        (
-            "within: never\n      nodes: 1 ready",
-            "x.yaml:5: steps[0].expect.within: \"never\" is no duration",
-            "",
-        ),
-    ];
-    for (expect, said, hint) in table {
+    for &(expect, said, hint) in WRONG_EXPECTATIONS {
         let (mistake, hinted) = told(&format!("  - expect:\n      {expect}"));
         assert!(mistake.starts_with(said), "{expect}\n{mistake}\n{said}");
         assert!(hinted.starts_with(hint), "{expect}\n{hinted}");
