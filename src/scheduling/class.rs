@@ -276,7 +276,7 @@ impl Wishes {
 impl Class {
     /// Works out the columns of which a node's value must be known once a pod of the class is there: those that it is counted
     /// by, and those that say whether it counts at all.
-    pub(super) fn settle_pins(&mut self, groups: &[Group], space: &Space) {
+    pub(super) fn settle_pins(&mut self, groups: &[Group], space: &Space, templates: &[Template]) {
         for stage in &mut self.stages {
             let asks = stage
                 .asks
@@ -291,7 +291,8 @@ impl Class {
             };
             stage.pins = asked.filter_map(column).collect();
             for group in &self.counted {
-                stage.pins.extend(groups[*group].filter.open(space, &stage.nodes));
+                let open = groups[*group].filter.open(space, templates, &stage.nodes);
+                stage.pins.extend(open);
             }
             stage.pins.sort_unstable();
             stage.pins.dedup();

@@ -97,7 +97,7 @@ impl<'a> Problem<'a> {
             let far = |group: &&GroupId| groups.all[**group].kind == Kind::Far && kept[**group];
             class.feared = counted.iter().filter(far).copied().collect();
             class.counted = counted;
-            class.settle_pins(&groups.all, &self.space);
+            class.settle_pins(&groups.all, &self.space, &self.templates);
         }
         self.count_bound(&groups, bound_keeps);
         self.groups = groups.all;

@@ -2,6 +2,7 @@
 
 mod alike;
 mod cards;
+mod counted;
 mod daemons;
 mod domains;
 mod existing;
