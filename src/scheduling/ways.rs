@@ -116,7 +116,7 @@ impl Reader<'_> {
         }
         let id = self.space.intern(set);
         let mut templates = self.templates.iter();
-        let can_be_had = |template: &Template| template.can_meet(self.space, id);
+        let can_be_had = |template: &Template| template.can_meet(self.space, set);
         if !sold || templates.any(can_be_had) || self.is_there(set) {
             Reach::Now(id)
         } else {
