@@ -14,7 +14,7 @@ use super::space::{ANYTHING, ReqId, Space};
 use super::template::Template;
 use super::tolerance::Tolerance;
 use super::topology::{Ask, Asks, CountedOn, Group, GroupId, Groups, Kind, Over};
-use super::ways::{Place, Sold, WAYS_MAX, Way};
+use super::ways::{Place, Sold, Way};
 use crate::api::names::HOSTNAME;
 use crate::model::pod::{Firmness, Spread, Term};
 use crate::model::storage::VolumeProblem;
@@ -246,8 +246,7 @@ impl Reader<'_> {
             }
             both.sort_by_key(|(id, _)| *id);
             both.dedup_by_key(|(id, _)| *id);
-            both.truncate(WAYS_MAX);
-            places = both;
+            places = self.few_places(both);
         }
         Ok(places)
     }
