@@ -5,6 +5,10 @@
 
 mod existing;
 mod pool;
+mod sold;
+
+#[cfg(test)]
+pub(super) use pool::judgements;
 
 use super::plan::{Refusal, Where, Why};
 use super::run::Run;

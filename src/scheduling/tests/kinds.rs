@@ -175,6 +175,22 @@ fn of_many_ways_few_are_kept_and_preferences_multiply_only_those() {
     );
 }
 
+#[test]
+fn of_many_ways_that_lead_to_other_types_few_are_judged_and_of_those_that_lead_to_the_same_one() {
+    let types: Vec<InstanceType> = (0..60).map(|at| kind(&format!("w{at:03}"), 4)).collect();
+    let judged = |operator: &str, first: usize| {
+        let term = |at: usize| json!({"matchExpressions": [{"key": INSTANCE_TYPE, "operator": operator, "values": [format!("w{at:03}")]}]});
+        let terms: Vec<Value> = (first..first + 60).map(term).collect();
+        explain::judgements::take();
+        let huge = pod_with("p", "20", &required(&json!(terms)));
+        let told = cluster().types(types.clone()).with([huge]).solve().words();
+        assert!(told[0].contains("cpu is short by 16100m on w000"), "{told:?}");
+        explain::judgements::take()
+    };
+    assert_eq!(judged("In", 0), 8);
+    assert_eq!(judged("NotIn", 100), 1, "no type has any of these names");
+}
+
 /// Pools of which each asks for a team of its own.
 fn with_pools(number: usize) -> Cluster {
     let mut cluster = cluster();
