@@ -36,6 +36,8 @@ pub(super) struct Class {
     pub(super) members: Vec<usize>,
     /// Those with more come first.
     pub(super) priority: i32,
+    /// Whether each pod asks for something that not every machine has.
+    pub(super) is_special: bool,
     /// What each pod asks for.
     pub(super) requests: Vec<i64>,
     /// A number that only classes have which ask for as much.
