@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::MinValuesPolicy;
 use super::bits;
 use super::explain::{Tried, explain};
-use super::plan::{Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan};
+use super::plan::{
+    Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan, pools_told,
+};
 use super::run::{Claim, Rest, Run};
 use super::space::ReqId;
 use super::template::{Template, offer_columns};
@@ -29,13 +31,14 @@ pub(super) fn plan(run: &mut Run<'_, '_>, rest: &Rest) -> Plan {
     let mut written = BTreeMap::new();
     let claims = (0..run.claims.len()).filter_map(|claim| new_claim(run, claim, &mut written));
     let claims = claims.collect();
+    let told = pools_told(rest.classes.len());
     let left_out = rest.classes.iter().map(|(class, pods)| {
         let tried = if rest.untried.contains(class) {
             Tried::No
         } else {
             Tried::Yes
         };
-        LeftOut::of(pods.clone(), explain(run, *class, tried))
+        LeftOut::telling(pods.clone(), explain(run, *class, tried), told)
     });
     Plan {
         placements,
