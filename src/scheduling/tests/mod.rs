@@ -20,6 +20,7 @@ mod remedies;
 mod roomy;
 mod spread;
 mod starving;
+mod time;
 mod tiny;
 mod volumes;
 mod weaknesses;
