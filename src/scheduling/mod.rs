@@ -14,6 +14,7 @@ mod alike;
 mod bins;
 mod bits;
 mod catalog;
+mod change;
 mod class;
 mod dims;
 mod explain;
@@ -35,11 +36,12 @@ mod topology;
 mod ways;
 mod why;
 
+pub use change::{Bond, Change};
 pub use plan::{
     Cheapest, Chooser, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan, Refusal,
     Where, Why,
 };
-pub use remedy::{Bond, Change, Remedy, remedy};
+pub use remedy::{Remedy, remedy};
 
 use crate::model::Snapshot;
 use run::Run;

@@ -11,7 +11,7 @@ use super::super::plan::Why;
 use super::super::run::{Known, Run};
 use super::super::space::ReqId;
 use super::super::template::{Template, offer_columns};
-use super::super::topology::Over;
+use super::super::topology::{Obstacle, Over};
 use super::obstacle_why;
 use super::sold::{sold, withheld};
 use crate::api::names::{CAPACITY_TYPE, ZONE};
@@ -327,12 +327,18 @@ fn topology(run: &mut Run<'_, '_>, class: usize, req: ReqId) -> Why {
 
 /// Which label others leave values of that cannot be had.
 pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: ReqId) -> Why {
-    let asks = &run.problem.classes[class].stages[stage].asks;
-    let all = asks.near.iter().chain(&asks.spreads).chain(&asks.far);
-    let labelled: Vec<(usize, usize)> = all
-        .filter_map(|ask| match run.problem.groups[ask.group].over {
-            Over::Label(column) => Some((ask.group, column)),
-            Over::Hosts => None,
+    let of = &run.problem.classes[class];
+    let asks = &of.stages[stage].asks;
+    let own = asks.near.iter().chain(&asks.spreads).chain(&asks.far);
+    let own = own.map(|ask| Obstacle::Own(ask.group));
+    let all = own.chain(of.feared.iter().map(|group| Obstacle::Others(*group)));
+    let labelled: Vec<(Obstacle, usize)> = all
+        .filter_map(|obstacle| {
+            let (Obstacle::Own(group) | Obstacle::Others(group)) = obstacle;
+            match run.problem.groups[group].over {
+                Over::Label(column) => Some((obstacle, column)),
+                Over::Hosts => None,
+            }
         })
         .collect();
     let mut known = Known::default();
@@ -340,7 +346,7 @@ pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: Req
         Ok(turn) => turn.wanted,
         Err(obstacle) => return obstacle_why(run, obstacle),
     };
-    for (group, column) in labelled {
+    for (obstacle, column) in labelled {
         let space = &run.problem.space;
         let column_of = &space.columns()[column];
         let values = column_of.values.len();
@@ -357,7 +363,7 @@ pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: Req
         {
             continue;
         }
-        let why = obstacle_why(run, super::super::topology::Obstacle::Own(group));
+        let why = obstacle_why(run, obstacle);
         return match why {
             Why::Spread { key, .. } => Why::Spread {
                 key,
