@@ -1,5 +1,8 @@
 //! Many kinds of pods, and what is kept of each: memory grows with how many there are, not with its square.
 
+use std::sync::Mutex;
+use std::thread;
+
 use super::*;
 
 const TEAM: &str = "team";
@@ -189,6 +192,29 @@ fn of_many_ways_that_lead_to_other_types_few_are_judged_and_of_those_that_lead_t
     };
     assert_eq!(judged("In", 0), 8);
     assert_eq!(judged("NotIn", 100), 1, "no type has any of these names");
+}
+
+#[test]
+fn of_very_many_classes_there_is_one_problem_though_there_could_be_two() {
+    let hands = |classes: usize| {
+        let sized = |at: usize| pod(&format!("p{at:04}"), &format!("{}m", at + 1));
+        let snapshot = cluster().with((0..classes).map(sized)).snapshot();
+        let options = Options {
+            hands: Hands::Two,
+            ..Options::default()
+        };
+        let threads = Mutex::new(Vec::new());
+        let no_time = || {
+            let (own, mut known) = (thread::current().id(), threads.lock().unwrap());
+            if !known.contains(&own) {
+                known.push(own);
+            }
+            false
+        };
+        assert_eq!(solve(&snapshot, options, &no_time).pods_left_out(), classes);
+        threads.into_inner().unwrap().len()
+    };
+    assert_eq!((hands(20), hands(8001)), (2, 1));
 }
 
 /// Pools of which each asks for a team of its own.
