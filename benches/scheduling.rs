@@ -1,7 +1,6 @@
 //! How long the scheduler takes, from typed objects in memory to the plan, and what the plan costs.
 //!
 //! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it. `--kind` is `diverse`, `preferences`,
-//! `cargo bench --bench scheduling` prints a table; `-- --pods 1000` one line of it. `--kind` is `diverse`, `preferences`,
 //! `ignored` (the same pods, whose preferences are not looked at), `ibm`, `existing` (diverse pods beside 1,000 nodes with
 //! 10,000 pods on them, which no other scheduler is given), or one of those where no two pods are alike, to see what memory
 //! they take: `kinds`, `teams`, `hopeless`, `jobs`. `--write FILE` writes the workload as JSON instead, so that another

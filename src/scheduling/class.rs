@@ -14,7 +14,7 @@ use super::space::{ANYTHING, ReqId, Space};
 use super::template::Template;
 use super::tolerance::Tolerance;
 use super::topology::{Ask, Asks, CountedOn, Group, GroupId, Groups, Kind, Over};
-use super::ways::{Place, Sold, WAYS_MAX, Way};
+use super::ways::{Place, Sold, Way};
 use crate::api::names::HOSTNAME;
 use crate::model::pod::{Firmness, Spread, Term};
 use crate::model::storage::VolumeProblem;
@@ -36,6 +36,8 @@ pub(super) struct Class {
     pub(super) members: Vec<usize>,
     /// Those with more come first.
     pub(super) priority: i32,
+    /// Whether each pod asks for something that not every machine has.
+    pub(super) is_special: bool,
     /// What each pod asks for.
     pub(super) requests: Vec<i64>,
     /// A number that only classes have which ask for as much.
@@ -246,8 +248,7 @@ impl Reader<'_> {
             }
             both.sort_by_key(|(id, _)| *id);
             both.dedup_by_key(|(id, _)| *id);
-            both.truncate(WAYS_MAX);
-            places = both;
+            places = self.few_places(both);
         }
         Ok(places)
     }
@@ -276,7 +277,7 @@ impl Wishes {
 impl Class {
     /// Works out the columns of which a node's value must be known once a pod of the class is there: those that it is counted
     /// by, and those that say whether it counts at all.
-    pub(super) fn settle_pins(&mut self, groups: &[Group], space: &Space) {
+    pub(super) fn settle_pins(&mut self, groups: &[Group], space: &Space, templates: &[Template]) {
         for stage in &mut self.stages {
             let asks = stage
                 .asks
@@ -291,7 +292,8 @@ impl Class {
             };
             stage.pins = asked.filter_map(column).collect();
             for group in &self.counted {
-                stage.pins.extend(groups[*group].filter.open(space, &stage.nodes));
+                let open = groups[*group].filter.open(space, templates, &stage.nodes);
+                stage.pins.extend(open);
             }
             stage.pins.sort_unstable();
             stage.pins.dedup();

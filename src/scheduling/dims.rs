@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::resources::{CPU, MEMORY, PODS, Resources};
+use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources};
 
 /// The resources that somebody asks for, each with its place: processors, memory and pods first.
 #[derive(Clone, Debug)]
@@ -35,6 +35,13 @@ impl Dims {
     /// Their names, in order.
     pub(super) fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Whether something is asked for that not every machine has, as cards are.
+    pub(super) fn is_special(&self, amounts: &[i64]) -> bool {
+        let is_common = |name: &String| [CPU, MEMORY, PODS, EPHEMERAL_STORAGE].contains(&name.as_str());
+        let mut asked = self.names.iter().zip(amounts);
+        asked.any(|(name, amount)| *amount > 0 && !is_common(name))
     }
 
     /// Amounts in their places.
@@ -70,5 +77,6 @@ mod tests {
         assert_eq!(dims.amounts(&gpu), [0, 0, 1, 1]);
         assert_eq!(dims.named(&[0, 0, 1, 1]), gpu);
         assert!(fit(&[1, 1], &[1, 2]) && !fit(&[1, 3], &[1, 2]));
+        assert!(dims.is_special(&[0, 0, 1, 1]) && !dims.is_special(&[1, 1, 1, 0]));
     }
 }

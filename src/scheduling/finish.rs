@@ -2,21 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::MinValuesPolicy;
 use super::bits;
 use super::explain::{Tried, explain};
-use super::plan::{Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan};
+use super::plan::{
+    Cheapest, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan, pools_told,
+};
 use super::run::{Claim, Rest, Run};
 use super::space::ReqId;
 use super::template::{Template, offer_columns};
+use super::{Budget, MinValuesPolicy};
 use crate::model::{Requirements, Values};
 
 /// A claim names at most so many types: the API server takes no object of more than about a megabyte, and nobody
 /// needs more to choose from, unless a pool asks for a number of different values.
 const OPTIONS_MAX: usize = 600;
 
+/// So many classes are told what stood in their way even when time is over: at a millisecond each, as with 63 pools, that is a
+/// tenth of a second.
+const EXPLAINED_ALWAYS: usize = 100;
+
 /// The plan that a pass has found, with the reasons for what it left out.
-pub(super) fn plan(run: &mut Run<'_, '_>, rest: &Rest) -> Plan {
+pub(super) fn plan(run: &mut Run<'_, '_>, rest: &Rest, budget: Budget<'_>) -> Plan {
     let nodes = run.nodes();
     let place = |(pod, bin): &(usize, usize)| Placement {
         pod: *pod,
@@ -29,24 +35,36 @@ pub(super) fn plan(run: &mut Run<'_, '_>, rest: &Rest) -> Plan {
     let mut written = BTreeMap::new();
     let claims = (0..run.claims.len()).filter_map(|claim| new_claim(run, claim, &mut written));
     let claims = claims.collect();
-    let left_out = rest.classes.iter().map(|(class, pods)| {
-        let tried = if rest.untried.contains(class) {
-            Tried::No
-        } else {
-            Tried::Yes
-        };
-        LeftOut::of(pods.clone(), explain(run, *class, tried))
-    });
     Plan {
         placements,
         claims,
-        left_out: left_out.collect(),
+        left_out: left_out(run, rest, budget),
         completeness: if rest.out_of_time {
             Completeness::OutOfTime
         } else {
             Completeness::Whole
         },
     }
+}
+
+/// Whoever has no place, with what stood in the way as far as there is time to find that out.
+fn left_out(run: &mut Run<'_, '_>, rest: &Rest, budget: Budget<'_>) -> Vec<LeftOut> {
+    let told = pools_told(rest.classes.len());
+    let (mut explained, mut in_time) = (0, true);
+    let mut all = Vec::with_capacity(rest.classes.len());
+    for (class, pods) in &rest.classes {
+        in_time = in_time && (explained < EXPLAINED_ALWAYS || budget());
+        let tried = if rest.untried.contains(class) {
+            Tried::No
+        } else if in_time {
+            explained += 1;
+            Tried::Yes
+        } else {
+            Tried::Unexplained
+        };
+        all.push(LeftOut::telling(pods.clone(), explain(run, *class, tried), told));
+    }
+    all
 }
 
 type Written = BTreeMap<(usize, Vec<ReqId>, Vec<(usize, usize)>), Requirements>;

@@ -14,6 +14,7 @@ mod alike;
 mod bins;
 mod bits;
 mod catalog;
+mod change;
 mod class;
 mod dims;
 mod explain;
@@ -35,11 +36,12 @@ mod topology;
 mod ways;
 mod why;
 
+pub use change::{Bond, Change};
 pub use plan::{
     Cheapest, Chooser, Completeness, Destination, LeftOut, MinValues, NewClaim, Placement, Plan, Refusal,
     Where, Why,
 };
-pub use remedy::{Bond, Change, Remedy, remedy};
+pub use remedy::{Remedy, remedy};
 
 use crate::model::Snapshot;
 use run::Run;
@@ -90,17 +92,22 @@ pub type Budget<'b> = &'b (dyn Fn() -> bool + Sync);
 
 /// Where the pending pods of a snapshot go, and what is bought for them.
 ///
-/// `budget` is asked from time to time whether there is time left; once it says no, what is placed so far is the plan.
+/// `budget` is asked from time to time whether there is time left; once it says no, what is placed so far is the plan, and of
+/// whoever has no place only the first are told what stood in their way.
 pub fn solve(snapshot: &Snapshot, options: Options, budget: Budget<'_>) -> Plan {
     let found = match options.hands {
         Hands::One => passes::alone(snapshot, options, budget),
         Hands::Two => passes::together(snapshot, options, budget),
     };
-    found.map_or_else(Plan::default, plan_of)
+    found.map_or_else(Plan::default, |found| plan_of(found, budget))
 }
 
-fn plan_of(mut found: passes::Found<'_>) -> Plan {
-    finish::plan(&mut Run::again(&mut found.problem, found.done), &found.rest)
+fn plan_of(mut found: passes::Found<'_>, budget: Budget<'_>) -> Plan {
+    finish::plan(
+        &mut Run::again(&mut found.problem, found.done),
+        &found.rest,
+        budget,
+    )
 }
 
 #[cfg(test)]

@@ -30,6 +30,11 @@ const CLASSES_PACED: usize = 64;
 /// quarter of the way, and whether that pays is seen there.
 const PODS_PACED: usize = 500;
 
+/// With more classes than this one hand makes all passes, where there could be two: each has a problem of its own, whose memory
+/// grows with the classes, and 20,000 of them twice are more than the operator is to need. Nobody is known to have so many at
+/// once: 20,000 diverse pods are of 3,194.
+const CLASSES_SHARED_OUT: usize = 8_000;
+
 /// With fewer pods of a class than this, how many are left of it says little about who will fill a claim: with room for three
 /// it is one of the two smallest sizes, and growth from one to the next reaches that.
 const COMPANY: usize = 4;
@@ -221,12 +226,15 @@ pub(super) fn alone<'a>(snapshot: &'a Snapshot, options: Options, budget: Budget
     work.choose([work.make()])
 }
 
-/// The passes shared out between this thread and another.
+/// The passes shared out between this thread and another, unless there are so many classes that two problems would be too much.
 pub(super) fn together<'a>(
     snapshot: &'a Snapshot,
     options: Options,
     budget: Budget<'_>,
 ) -> Option<Found<'a>> {
+    if snapshot.pending.classes.len() > CLASSES_SHARED_OUT {
+        return alone(snapshot, options, budget);
+    }
     let work = Work::new(snapshot, options, budget);
     let hands = std::thread::scope(|scope| {
         let other = scope.spawn(|| work.make());

@@ -94,16 +94,25 @@ pub enum MinValues {
     Relaxed,
 }
 
-/// NodePools of which a reason is kept for each class of pods that has no place: 20,000 classes and 63 pools would make
-/// more than a million reasons, of which nobody reads more than the first few of a class.
-pub(super) const POOLS_TOLD: usize = 8;
+/// NodePools of which a reason is kept for each class of pods that has no place, however many there are: 20,000 classes and
+/// 63 pools would make more than a million reasons, of which nobody reads more than the first few of a class.
+const POOLS_TOLD: usize = 8;
+/// So many reasons are kept in any case, of all classes together: all of them where 300 classes have no place among 63 pools.
+/// At 300 bytes each that is 6 MB, where 20,000 classes with eight each take 48.
+const REASONS_KEPT: usize = 20_000;
+
+/// Of how many NodePools a reason is kept for each of so many classes that have no place.
+pub(super) fn pools_told(classes: usize) -> usize {
+    (REASONS_KEPT / classes.max(1)).max(POOLS_TOLD)
+}
 
 /// Pods of one class without a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The pods, by their place among the pending ones of the snapshot.
     pub pods: Vec<usize>,
-    /// What stood in the way at what is there already and at the NodePools that came nearest, the nearest first.
+    /// What stood in the way at what is there already and at the NodePools, the nearest first: at all of them where few classes
+    /// have no place, else at those that came nearest.
     pub refusals: Vec<Refusal>,
     /// How many NodePools more have refused them, none of which came nearer.
     pub more: usize,
@@ -112,14 +121,19 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Pods with all that stood in their way, the nearest first.
-    pub fn of(pods: Vec<usize>, mut refusals: Vec<Refusal>) -> Self {
+    /// Pods with what stood in their way at the pools that came nearest, of all that did, the nearest first.
+    pub fn of(pods: Vec<usize>, refusals: Vec<Refusal>) -> Self {
+        Self::telling(pods, refusals, POOLS_TOLD)
+    }
+
+    /// The same, with the reasons of so many pools.
+    pub(super) fn telling(pods: Vec<usize>, mut refusals: Vec<Refusal>, most: usize) -> Self {
         let gist = gist(&refusals);
         let all = refusals.len();
         let mut pools = 0;
         refusals.retain(|refusal| {
             pools += usize::from(matches!(refusal.place, Where::Pool(_)));
-            pools <= POOLS_TOLD || !matches!(refusal.place, Where::Pool(_))
+            pools <= most || !matches!(refusal.place, Where::Pool(_))
         });
         refusals.shrink_to_fit();
         Self {

@@ -97,7 +97,7 @@ impl<'a> Problem<'a> {
             let far = |group: &&GroupId| groups.all[**group].kind == Kind::Far && kept[**group];
             class.feared = counted.iter().filter(far).copied().collect();
             class.counted = counted;
-            class.settle_pins(&groups.all, &self.space);
+            class.settle_pins(&groups.all, &self.space, &self.templates);
         }
         self.count_bound(&groups, bound_keeps);
         self.groups = groups.all;
@@ -271,7 +271,8 @@ fn keeps(snapshot: &Snapshot, space: &Space, groups: &mut Groups) -> Vec<Vec<Gro
     snapshot.bound.classes.iter().map(of).collect()
 }
 
-/// The classes without what they ask, by priority, size and their first pod.
+/// The classes without what they ask: by priority, those that ask for what few machines have before others fill these up, by
+/// size, and by their first pod.
 fn classes(snapshot: &Snapshot, dims: &Dims) -> Vec<Class> {
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); snapshot.pending.classes.len()];
     for (at, member) in snapshot.pending.members.iter().enumerate() {
@@ -285,14 +286,16 @@ fn classes(snapshot: &Snapshot, dims: &Dims) -> Vec<Class> {
         }
         members.sort_by(|one, two| name(one).cmp(&name(two)));
         let pod = &snapshot.pending.classes[source];
+        // Who cannot be read asks for nothing. Without any amounts it would be as large as everybody else.
+        let requests = pod
+            .as_ref()
+            .map_or_else(|_| vec![0; dims.len()], |pod| dims.amounts(&pod.requests));
         all.push(Class {
             source,
             members,
             priority: pod.as_ref().map_or(0, |pod| pod.priority),
-            // Who cannot be read asks for nothing. Without any amounts it would be as large as everybody else.
-            requests: pod
-                .as_ref()
-                .map_or_else(|_| vec![0; dims.len()], |pod| dims.amounts(&pod.requests)),
+            is_special: dims.is_special(&requests),
+            requests,
             size: 0,
             ports: pod.as_ref().map_or(Vec::new(), |pod| pod.ports.clone()),
             volumes: Vec::new(),
@@ -308,6 +311,7 @@ fn classes(snapshot: &Snapshot, dims: &Dims) -> Vec<Class> {
         let first = |class: &Class| class.members.first().map(name);
         let size = b.iter().zip(a).map(|(b, a)| b.cmp(a)).find(|order| order.is_ne());
         (two.priority.cmp(&one.priority))
+            .then(two.is_special.cmp(&one.is_special))
             .then(size.unwrap_or(std::cmp::Ordering::Equal))
             .then_with(|| first(one).cmp(&first(two)))
     });

@@ -2,21 +2,25 @@
 //!
 //! One pool after the other is taken alone, with everybody else where the plan puts them: what stands in the way first is
 //! changed, and the solver asked again, until the pod has a place or nothing is left to change. So a remedy is not guessed
-//! from a reason: with it the pod was placed.
+//! from a reason: with it the pod was placed. Only where no pool that makes nodes would do, one that makes none now is named
+//! with what is to be mended.
+//!
+//! A pod that claims devices, or whose volumes cannot be used or are where nothing is sold, is helped by no change that would
+//! leave it the same pod; and for one that lost its place to others the next plan is the remedy.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::after::carried_out;
+use super::change::{Bond, Change};
 use super::plan::{LeftOut, Plan, Where, Why};
-use super::why::amount;
 use super::{Options, solve};
 use crate::model::pod::Term;
+use crate::model::selector::Condition;
 use crate::model::{
-    Availability, InstanceType, Pod, PodSet, Pool, Requirements, Snapshot, Standing, Taint, Toleration,
-    Values,
+    Availability, InstanceType, Pod, PodSet, Pool, Requirements, Selector, Snapshot, Standing, Toleration,
 };
 use crate::resources::PODS;
 
@@ -30,70 +34,6 @@ pub struct Remedy {
     pub pool: String,
     /// All of these together.
     pub changes: Vec<Change>,
-}
-
-/// One change to a pod, to a pool, or with time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The pod tolerates a taint.
-    Tolerate(Taint),
-    /// The pod no longer asks this of a label.
-    Unrequire {
-        /// The label.
-        key: String,
-        /// What it asks now.
-        wanted: Values,
-    },
-    /// The pod asks for less.
-    AskLess {
-        /// Of what.
-        resource: String,
-        /// How much less.
-        less: i64,
-        /// What it asks for then.
-        then: i64,
-    },
-    /// The pod takes no port of the host.
-    FreePort(i32),
-    /// The pod no longer asks this of where others are.
-    Unbind {
-        /// What it no longer asks.
-        what: Bond,
-        /// The label that says what is near.
-        key: String,
-    },
-    /// The pool may have more.
-    RaiseLimit {
-        /// Of what.
-        resource: String,
-        /// How much it may have then.
-        to: i64,
-    },
-    /// The pool asks for fewer different values of a label.
-    FewerValues {
-        /// The label.
-        key: String,
-        /// How many there are.
-        to: u32,
-    },
-    /// An offering comes back.
-    Wait {
-        /// Which, as type, zone and capacity type.
-        offering: String,
-        /// When.
-        until: Timestamp,
-    },
-}
-
-/// What a pod asks of where others are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bond {
-    /// To be spread.
-    Spread,
-    /// To be near.
-    Near,
-    /// To be far.
-    Far,
 }
 
 /// The remedy with the fewest changes for a pod that a plan leaves out, by its place in the snapshot; of several the one for
@@ -110,9 +50,35 @@ pub fn remedy(snapshot: &Snapshot, plan: &Plan, options: Options, pod: usize) ->
             changes,
         })
     });
-    let best = remedies.min_by_key(|remedy| remedy.changes.len())?;
+    let Some(best) = remedies.min_by_key(|remedy| remedy.changes.len()) else {
+        return mended(snapshot, left);
+    };
     // A pod that needs no change has a place as soon as the plan is carried out.
     (!best.changes.is_empty()).then_some(best)
+}
+
+/// A pool that makes no nodes now, where that is all that is known to stand in the way there.
+fn mended(snapshot: &Snapshot, left: &LeftOut) -> Option<Remedy> {
+    if left
+        .refusals
+        .iter()
+        .any(|refusal| refusal.place == Where::Everywhere)
+    {
+        return None;
+    }
+    let told = left
+        .refusals
+        .iter()
+        .find_map(|refusal| match (&refusal.place, &refusal.why) {
+            (Where::Pool(name), Why::Closed(why)) => Some((name, why)),
+            _ => None,
+        });
+    let untold = || snapshot.closed.first().map(|closed| (&closed.0, &closed.1));
+    let (pool, why) = told.or_else(untold)?;
+    Some(Remedy {
+        pool: pool.clone(),
+        changes: vec![Change::Open(why.clone())],
+    })
 }
 
 /// The pools that refuse a class, the nearest first; those whose reasons are not kept come last.
@@ -174,8 +140,11 @@ fn obstacle(alone: &Snapshot, options: Options) -> Option<Why> {
 
 /// Takes one obstacle out of the way; nothing comes back if no change would.
 fn change(alone: &mut Snapshot, options: Options, why: &Why) -> Option<Change> {
-    if let Why::NoType { .. } = why {
-        return drop_one_label(alone, options);
+    match why {
+        Why::NoType { .. } => return drop_one_label(alone, options),
+        Why::VolumeLimit { driver, limit } => return fewer_volumes(alone, driver, *limit),
+        Why::Feared { key } => return unlabel(alone, key),
+        _ => {}
     }
     let Ok(pod) = &mut alone.pending.classes[0] else {
         return None;
@@ -284,6 +253,57 @@ fn drop_one_label(alone: &mut Snapshot, options: Options) -> Option<Change> {
     None
 }
 
+/// Leaves a pod so many volumes of a driver, those that come first by name.
+fn fewer_volumes(alone: &mut Snapshot, driver: &str, then: u32) -> Option<Change> {
+    let storage = &alone.storage;
+    let pod = alone.pending.classes[0].as_mut().ok()?;
+    let (mut mounted, mut fewer) = (0, 0);
+    let namespace = &pod.namespace;
+    pod.volumes.retain(|volume| {
+        let needs = storage.needs(namespace, volume);
+        let counts = needs.is_ok_and(|needs| needs.driver.as_deref() == Some(driver));
+        mounted += u32::from(counts);
+        let goes = counts && mounted > then;
+        fewer += u32::from(goes);
+        !goes
+    });
+    let driver = driver.to_owned();
+    (fewer > 0).then_some(Change::FewerVolumes { driver, fewer, then })
+}
+
+/// Takes the first label from a pod by which others mean it that must be far from it, if they mean it by what it has.
+fn unlabel(alone: &mut Snapshot, key: &str) -> Option<Change> {
+    let pod = alone.pending.classes[0].as_ref().ok()?;
+    let bound = &alone.bound;
+    let others = bound
+        .members
+        .iter()
+        .filter_map(|member| bound.classes[member.class].as_ref().ok());
+    let mut meant = others
+        .flat_map(|other| &other.anti_affinity)
+        .filter(|term| term.key == key && means(term, pod, &alone.namespaces));
+    let label = meant.find_map(|term| first_label(&term.selector))?.to_owned();
+    let pod = alone.pending.classes[0].as_mut().ok()?;
+    let value = pod.labels.remove(&label)?;
+    let key = key.to_owned();
+    Some(Change::Unlabel { label, value, key })
+}
+
+fn means(term: &Term, pod: &Pod, namespaces: &BTreeMap<String, BTreeMap<String, String>>) -> bool {
+    term.selector.matches(&pod.labels) && term.namespaces.include(&pod.namespace, namespaces)
+}
+
+/// The first label without which nobody is meant by a selector.
+fn first_label(selector: &Selector) -> Option<&str> {
+    let Selector::All(conditions) = selector else {
+        return None;
+    };
+    conditions.iter().find_map(|condition| match condition {
+        Condition::In(label, _) | Condition::Exists(label) => Some(label.as_str()),
+        Condition::NotIn(..) | Condition::DoesNotExist(_) => None,
+    })
+}
+
 fn unbind(pod: &mut Pod, what: Bond, key: &str) -> Option<Change> {
     let asked = |terms: &mut Vec<Term>| {
         let before = terms.len();
@@ -321,37 +341,4 @@ fn give_back(pool: &mut Pool, at: Timestamp) {
         }
     }
     pool.types = Arc::new(types);
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tolerate(taint) => write!(f, "let the pod tolerate the taint {taint}"),
-            Self::Unrequire { key, wanted } => {
-                write!(f, "let the pod not require that label {key} is {wanted}")
-            }
-            Self::AskLess { resource, less, then } => write!(
-                f,
-                "let the pod ask for {} less of {resource}, at most {}",
-                amount(resource, *less),
-                amount(resource, *then)
-            ),
-            Self::FreePort(port) => write!(f, "let the pod not take port {port} of the host"),
-            Self::Unbind { what, key } => {
-                let what = match what {
-                    Bond::Spread => "be spread over",
-                    Bond::Near => "be near to others by",
-                    Bond::Far => "be far from others by",
-                };
-                write!(f, "let the pod not have to {what} {key}")
-            }
-            Self::RaiseLimit { resource, to } => write!(
-                f,
-                "raise the pool's limit of {resource} to {}",
-                amount(resource, *to)
-            ),
-            Self::FewerValues { key, to } => write!(f, "let the pool ask for {to} values of {key}"),
-            Self::Wait { offering, until } => write!(f, "wait until {until}, when {offering} comes back"),
-        }
-    }
 }

@@ -112,17 +112,27 @@ pub(super) struct Row {
     attaches: Vec<u32>,
 }
 
+impl Offer {
+    /// Whether it is in one of these zones, as one of these capacity types.
+    fn is_among(&self, zones: &[u64], capacity: &[u64]) -> bool {
+        bits::has(zones, self.zone) && bits::has(capacity, self.capacity_type)
+    }
+}
+
 impl Kind {
     /// The cheapest offer that requirements leave, spot before on-demand at the same price.
     pub(super) fn cheapest(&self, space: &Space, columns: (usize, usize), req: ReqId) -> Option<Offer> {
         let (zones, capacity) = (space.states(req, columns.0), space.states(req, columns.1));
-        let allowed =
-            |offer: &&Offer| bits::has(zones, offer.zone) && bits::has(capacity, offer.capacity_type);
         self.offers
             .iter()
-            .filter(allowed)
+            .filter(|offer| offer.is_among(zones, capacity))
             .min_by_key(|offer| offer.price)
             .copied()
+    }
+
+    /// Whether it can be had now in one of these zones, as one of these capacity types.
+    fn is_sold(&self, zones: &[u64], capacity: &[u64]) -> bool {
+        self.offers.iter().any(|offer| offer.is_among(zones, capacity))
     }
 }
 
@@ -157,7 +167,7 @@ impl Kind {
     ) {
         let (zones, capacity) = (space.states(req, columns.0), space.states(req, columns.1));
         for offer in &self.offers {
-            if bits::has(zones, offer.zone) && bits::has(capacity, offer.capacity_type) {
+            if offer.is_among(zones, capacity) {
                 let state = if column == columns.0 {
                     offer.zone
                 } else {
@@ -342,13 +352,14 @@ impl Template {
         }
     }
 
-    /// Whether any type that can be had now has labels that meet requirements.
-    pub(super) fn can_meet(&self, space: &Space, req: ReqId) -> bool {
+    /// Whether any type can be had now where the pool and these requirements together allow it, and has labels that meet both.
+    pub(super) fn can_meet(&self, space: &Space, wanted: &[u64]) -> bool {
         let columns = offer_columns(space);
-        let has = |kind: &Kind| {
-            kind.cheapest(space, columns, req).is_some() && space.meet(&kind.set, space.bits(req))
-        };
-        space.meet(space.bits(self.req), space.bits(req)) && self.types.iter().any(has)
+        let mut both = space.bits(self.req).to_vec();
+        bits::keep(&mut both, wanted);
+        let (zones, capacity) = (space.part(&both, columns.0), space.part(&both, columns.1));
+        let has = |kind: &Kind| kind.is_sold(zones, capacity) && space.meet(&kind.set, &both);
+        space.meet(&both, &both) && self.types.iter().any(has)
     }
 
     /// What requirements leave of the types.

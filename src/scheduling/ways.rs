@@ -2,7 +2,9 @@
 //!
 //! Each required term of the pod goes together with each place where its volumes can be. Where that is more than anybody
 //! means, few of them are tried: those that can be had now, then those that are sold at all, so that the pod is told what it
-//! waits for. They are chosen once for a class, before its preferences multiply them, and of the others nothing is kept.
+//! waits for. They are chosen once for a class, before its preferences multiply them, and of the others nothing is kept: a
+//! preference that only one of the others could meet is given up. Nobody means so many ways to be content and weighs them too.
+//! Where volumes can be in more places than that, the places are chosen alike.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,7 +17,9 @@ use crate::model::{Offering, Pod, Requirements, Snapshot};
 
 /// More ways to combine node terms and places of volumes than this are not tried: volumes that can be in three zones
 /// each make three to the power of their number.
-pub(super) const WAYS_MAX: usize = 64;
+const WAYS_MAX: usize = 64;
+/// More places than these are not looked at for those that lead somewhere: two volumes make as many that can each be in 64.
+const PLACES_MAX: usize = WAYS_MAX * WAYS_MAX;
 
 /// One way, with what it means.
 pub(super) type Way<'p> = (ReqId, Cow<'p, Requirements>);
@@ -37,6 +41,17 @@ enum Reach {
     Nowhere,
 }
 
+impl Reach {
+    /// What leads further comes first.
+    fn distance(&self) -> u8 {
+        match self {
+            Self::Now(_) => 0,
+            Self::Sold(_) => 1,
+            Self::Nowhere => 2,
+        }
+    }
+}
+
 impl Reader<'_> {
     /// The required terms of a pod. Of too many only those are looked at that make a way, unless pods are counted where they
     /// are met.
@@ -48,6 +63,21 @@ impl Reader<'_> {
         terms
             .filter_map(|term| Some((self.space.id_of(term)?, term)))
             .collect()
+    }
+
+    /// Of too many places where volumes can be the ones to try, in the order of their numbers.
+    pub(super) fn few_places(&mut self, mut places: Vec<Place>) -> Vec<Place> {
+        if places.len() <= WAYS_MAX {
+            return places;
+        }
+        places.truncate(PLACES_MAX);
+        places.sort_by_cached_key(|(id, _)| {
+            let set = self.space.bits(*id).to_vec();
+            self.reach(&set).distance()
+        });
+        places.truncate(WAYS_MAX);
+        places.sort_by_key(|(id, _)| *id);
+        places
     }
 
     /// The ways of a pod with these terms whose volumes can be at these places.
@@ -116,7 +146,7 @@ impl Reader<'_> {
         }
         let id = self.space.intern(set);
         let mut templates = self.templates.iter();
-        let can_be_had = |template: &Template| template.can_meet(self.space, id);
+        let can_be_had = |template: &Template| template.can_meet(self.space, set);
         if !sold || templates.any(can_be_had) || self.is_there(set) {
             Reach::Now(id)
         } else {

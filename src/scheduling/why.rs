@@ -141,6 +141,8 @@ pub enum Why {
     Taken,
     /// Time ran out before its turn.
     OutOfTime,
+    /// It had its turn, and time ran out before it was found out what stood in the way.
+    Unexplained,
 }
 
 /// Who must have a number of different values to choose from.
@@ -183,7 +185,7 @@ impl Why {
             | Self::NearAll { .. }
             | Self::Far { .. }
             | Self::Feared { .. } => 10,
-            Self::Taken | Self::OutOfTime => 11,
+            Self::Taken | Self::OutOfTime | Self::Unexplained => 11,
         }
     }
 
@@ -324,6 +326,7 @@ impl fmt::Display for Why {
             Self::Feared { key } => write!(f, "pods that must be far from it by {key} are everywhere"),
             Self::Taken => f.write_str("others have taken the last place"),
             Self::OutOfTime => f.write_str("time ran out before its turn"),
+            Self::Unexplained => f.write_str("time ran out before it was found out what stood in its way"),
         }
     }
 }

@@ -5,6 +5,10 @@
 
 mod existing;
 mod pool;
+mod sold;
+
+#[cfg(test)]
+pub(super) use pool::judgements;
 
 use super::plan::{Refusal, Where, Why};
 use super::run::Run;
@@ -18,6 +22,8 @@ pub(super) enum Tried {
     Yes,
     /// Time ran out before.
     No,
+    /// It had, and there is no time left to say what stood in its way.
+    Unexplained,
 }
 
 /// What stood in the way of a class, the nearest first.
@@ -31,8 +37,10 @@ pub(super) fn explain(run: &mut Run<'_, '_>, class: usize, tried: Tried) -> Vec<
     if let Some(trouble) = &run.problem.classes[class].trouble {
         return everywhere(trouble.clone());
     }
-    if tried == Tried::No {
-        return everywhere(Why::OutOfTime);
+    match tried {
+        Tried::No => return everywhere(Why::OutOfTime),
+        Tried::Unexplained => return everywhere(Why::Unexplained),
+        Tried::Yes => {}
     }
     let mut all: Vec<Refusal> = existing::nearest(run, class).into_iter().collect();
     for template in 0..run.problem.templates.len() {

@@ -3,8 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-
 use super::super::MinValuesPolicy;
 use super::super::bits;
 use super::super::class::requirements_of;
@@ -13,17 +11,22 @@ use super::super::plan::Why;
 use super::super::run::{Known, Run};
 use super::super::space::ReqId;
 use super::super::template::{Template, offer_columns};
-use super::super::topology::Over;
+use super::super::topology::{Obstacle, Over};
 use super::obstacle_why;
+use super::sold::{sold, withheld};
 use crate::api::names::{CAPACITY_TYPE, ZONE};
 use crate::model::requirements::Conflict;
 use crate::model::taint::{Preferring, untolerated};
-use crate::model::{Availability, Offering, Pod, Pool, Requirements, Values};
+use crate::model::{Pod, Pool, Requirements, Values};
 use crate::resources::Shortage;
 
-/// What is sold is remembered for so many requirements and pools: at up to 2 KB each, 8 MB. So is what comes back first of so
-/// many sets of types.
-const KNOWN_MAX: usize = 4096;
+/// So many alternatives of a pod that lead to different types or offerings are judged at each pool, and one of them is told:
+/// 20,000 classes with 64 alternatives each at 63 pools would make 80 million judgements of some microseconds.
+const JUDGED_MAX: usize = 8;
+
+/// The types that an alternative of a pod leads to, and the zones and capacity types that it leaves: others with the same
+/// fail alike.
+type Judged = (Vec<usize>, [Vec<u64>; 2]);
 
 /// The first thing that stood in the way: of several alternatives of a pod, that of the one which came nearest.
 pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> Why {
@@ -44,12 +47,18 @@ pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> W
     let Some((_, nearest)) = met.last() else {
         return conflict(run, pod, pool, own, &asked);
     };
-    let (mut seen, mut best): (BTreeSet<ReqId>, Option<Why>) = (BTreeSet::new(), None);
+    let (mut seen, mut judged): (BTreeSet<ReqId>, Vec<Judged>) = (BTreeSet::new(), Vec::new());
+    let mut best: Option<Why> = None;
     for (req, _) in met.iter().filter(|(req, _)| seen.insert(*req)) {
         let all = sold(run, template, *req);
-        if all.is_empty() {
+        let as_before = |judged: &Judged| judged.0 == all && judged.1 == offers_left(run, *req);
+        if all.is_empty() || judged.iter().any(as_before) {
             continue;
         }
+        if judged.len() == JUDGED_MAX {
+            break;
+        }
+        judged.push((all.clone(), offers_left(run, *req)));
         let why = not_had(run, class, template, (*req, all));
         let came = |why: &Why| (Reverse(why.nearness()), why.missing());
         if best.as_ref().is_none_or(|best| came(&why) < came(best)) {
@@ -59,8 +68,17 @@ pub(super) fn refusal(run: &mut Run<'_, '_>, class: usize, template: usize) -> W
     best.unwrap_or_else(|| no_type(run, pod, pool, *nearest))
 }
 
+/// The zones and capacity types that requirements leave.
+fn offers_left(run: &Run<'_, '_>, req: ReqId) -> [Vec<u64>; 2] {
+    let space = &run.problem.space;
+    let (zone, capacity_type) = offer_columns(space);
+    [zone, capacity_type].map(|column| space.states(req, column).to_vec())
+}
+
 /// The first thing that stood in the way of having one of the types that are sold with certain labels.
 fn not_had(run: &mut Run<'_, '_>, class: usize, template: usize, (req, sold): (ReqId, Vec<usize>)) -> Why {
+    #[cfg(test)]
+    judgements::count();
     if let Some(why) = short(run, class, template, &sold) {
         return why;
     }
@@ -119,36 +137,6 @@ fn torn(run: &Run<'_, '_>, pod: &Pod) -> Option<Conflict> {
     };
     let mut terms = pod.node_terms.iter().rev();
     terms.find_map(|term| places.iter().find_map(|places| apart(term, places)))
-}
-
-/// The types that have the labels and are sold somewhere that is allowed, whether they can be had now or not.
-fn sold(run: &mut Run<'_, '_>, template: usize, req: ReqId) -> Vec<usize> {
-    if let Some(known) = run.sold.get(&(template, req)) {
-        return known.clone();
-    }
-    if run.sold.len() >= KNOWN_MAX {
-        run.sold.clear();
-    }
-    let space = &run.problem.space;
-    let of = &run.problem.templates[template];
-    let pool = &run.problem.snapshot.pools[of.pool];
-    let met = |kind: &super::super::template::Kind| {
-        let mut offerings = pool.types[kind.index].offerings.iter();
-        space.meet(&kind.set, space.bits(req)) && offerings.any(|offering| allowed(run, req, offering))
-    };
-    let kinds = of.types.iter().enumerate();
-    let all: Vec<usize> = kinds.filter(|(_, kind)| met(kind)).map(|(at, _)| at).collect();
-    run.sold.insert((template, req), all.clone());
-    all
-}
-
-fn allowed(run: &Run<'_, '_>, req: ReqId, offering: &Offering) -> bool {
-    let space = &run.problem.space;
-    let (zone, capacity) = offer_columns(space);
-    let has = |column: usize, value: &str| {
-        bits::has(space.states(req, column), space.columns()[column].state_of(value))
-    };
-    has(zone, &offering.zone) && has(capacity, offering.capacity_type.as_str())
 }
 
 /// The label of which no type has what the pod and its volumes ask for, or all labels together.
@@ -304,55 +292,6 @@ fn exceeded(template: &Template, types: &[u64], volumes: &[(&str, u32)]) -> Opti
     all.next()
 }
 
-/// The offering that comes back first, asked once for all classes that these types have room for.
-fn withheld(run: &mut Run<'_, '_>, template: usize, req: ReqId, types: Vec<u64>) -> Why {
-    let key = (template, req, types);
-    if let Some(known) = run.withheld.get(&key) {
-        return known.clone();
-    }
-    if run.withheld.len() >= KNOWN_MAX {
-        run.withheld.clear();
-    }
-    let why = back_first(run, &run.problem.templates[template], req, &key.2);
-    run.withheld.insert(key, why.clone());
-    why
-}
-
-/// There are thousands of offerings, so that only the one which is told of is put into words.
-fn back_first(run: &Run<'_, '_>, template: &Template, req: ReqId, types: &[u64]) -> Why {
-    let pool = &run.problem.snapshot.pools[template.pool];
-    let kinds = bits::iter(types).map(|kind| &pool.types[template.types[kind].index]);
-    let offers = kinds.flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)));
-    let offers = offers.filter(|(_, offering)| allowed(run, req, offering));
-    let first = offers.min_by(|(kind, offering), (other, its)| {
-        let times = back(offering).cmp(&back(its));
-        let names = || (&kind.name, &offering.zone).cmp(&(&other.name, &its.zone));
-        let sold = || offering.capacity_type.as_str().cmp(its.capacity_type.as_str());
-        times.then_with(names).then_with(sold)
-    });
-    let Some((kind, offering)) = first else {
-        return Why::NothingThere;
-    };
-    let (until, reason) = match &offering.availability {
-        Availability::Withheld { until, reason } => (Some(*until), reason.clone()),
-        Availability::Unsold(unsold) => (None, unsold.to_string()),
-        Availability::Available => (None, String::new()),
-    };
-    Why::Withheld {
-        offering: format!("{} in {} as {}", kind.name, offering.zone, offering.capacity_type),
-        until,
-        reason,
-    }
-}
-
-/// When an offering comes back; what nobody knows of comes last.
-fn back(offering: &Offering) -> (bool, Option<Timestamp>) {
-    match &offering.availability {
-        Availability::Withheld { until, .. } => (false, Some(*until)),
-        Availability::Unsold(_) | Availability::Available => (true, None),
-    }
-}
-
 fn limit(run: &Run<'_, '_>, template: usize, kinds: &[usize]) -> Option<Why> {
     let of = &run.problem.templates[template];
     let (left, limits) = (&run.left[template], of.limits.as_ref()?);
@@ -388,12 +327,18 @@ fn topology(run: &mut Run<'_, '_>, class: usize, req: ReqId) -> Why {
 
 /// Which label others leave values of that cannot be had.
 pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: ReqId) -> Why {
-    let asks = &run.problem.classes[class].stages[stage].asks;
-    let all = asks.near.iter().chain(&asks.spreads).chain(&asks.far);
-    let labelled: Vec<(usize, usize)> = all
-        .filter_map(|ask| match run.problem.groups[ask.group].over {
-            Over::Label(column) => Some((ask.group, column)),
-            Over::Hosts => None,
+    let of = &run.problem.classes[class];
+    let asks = &of.stages[stage].asks;
+    let own = asks.near.iter().chain(&asks.spreads).chain(&asks.far);
+    let own = own.map(|ask| Obstacle::Own(ask.group));
+    let all = own.chain(of.feared.iter().map(|group| Obstacle::Others(*group)));
+    let labelled: Vec<(Obstacle, usize)> = all
+        .filter_map(|obstacle| {
+            let (Obstacle::Own(group) | Obstacle::Others(group)) = obstacle;
+            match run.problem.groups[group].over {
+                Over::Label(column) => Some((obstacle, column)),
+                Over::Hosts => None,
+            }
         })
         .collect();
     let mut known = Known::default();
@@ -401,7 +346,7 @@ pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: Req
         Ok(turn) => turn.wanted,
         Err(obstacle) => return obstacle_why(run, obstacle),
     };
-    for (group, column) in labelled {
+    for (obstacle, column) in labelled {
         let space = &run.problem.space;
         let column_of = &space.columns()[column];
         let values = column_of.values.len();
@@ -418,7 +363,7 @@ pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: Req
         {
             continue;
         }
-        let why = obstacle_why(run, super::super::topology::Obstacle::Own(group));
+        let why = obstacle_why(run, obstacle);
         return match why {
             Why::Spread { key, .. } => Why::Spread {
                 key,
@@ -431,4 +376,24 @@ pub(super) fn masked(run: &mut Run<'_, '_>, class: usize, stage: usize, req: Req
         };
     }
     Why::Taken
+}
+
+/// How often an alternative was judged on this thread: what reasons take grows with it.
+#[cfg(test)]
+pub(in crate::scheduling) mod judgements {
+    use std::cell::Cell;
+
+    thread_local! {
+        static JUDGEMENTS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// One more.
+    pub(super) fn count() {
+        JUDGEMENTS.set(JUDGEMENTS.get() + 1);
+    }
+
+    /// How many there were since this was asked last.
+    pub(in crate::scheduling) fn take() -> usize {
+        JUDGEMENTS.take()
+    }
 }

@@ -55,7 +55,8 @@ pub(super) enum Gait {
     Free,
 }
 
-/// In which order classes come, those with more priority always first.
+/// In which order classes come, those with more priority always first, and of those the ones that ask for what not every
+/// machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// The largest first.
@@ -385,7 +386,11 @@ impl<'p, 'a> Run<'p, 'a> {
         if self.policy.order == Order::Apart {
             let apart = |class: &usize| {
                 let class = &self.problem.classes[*class];
-                (std::cmp::Reverse(class.priority), class.keeps.is_empty())
+                (
+                    std::cmp::Reverse(class.priority),
+                    !class.is_special,
+                    class.keeps.is_empty(),
+                )
             };
             all.sort_by_key(apart);
         }

@@ -13,18 +13,22 @@ use super::search::Becomes;
 use super::shapes::{Before, Step};
 use super::{Rest, Run};
 
+/// After so many claims it is asked again whether there is time left. A claim takes some microseconds, and where pools ask for
+/// a number of different values up to a millisecond.
+const CLAIMS_AT_ONCE: usize = 64;
+
 impl Run<'_, '_> {
     /// Gives what became possible since its turn to whoever is left out, and then to the claims.
     pub(super) fn settle_rest(&mut self, rest: &mut Rest, budget: Budget<'_>) {
         loop {
             if self.opens_roomy() {
-                self.cheapen();
+                self.cheapen(rest, budget);
             }
             self.freed |= self.met_limit.get() && !rest.classes.is_empty();
             while std::mem::take(&mut self.freed) {
                 let before = self.placed.len();
                 self.retry(rest, budget, |_| true);
-                self.cheapen();
+                self.cheapen(rest, budget);
                 // Each time there is somebody less, so there is an end.
                 self.freed |= self.placed.len() > before && !rest.classes.is_empty();
             }
@@ -58,11 +62,15 @@ impl Run<'_, '_> {
     }
 
     /// Makes claims the cheapest type that limits allow now, until nothing changes. Each step makes one claim cheaper, so
-    /// there is an end.
-    fn cheapen(&mut self) {
+    /// there is an end; and what is there after each is a plan, so it may end when there is no time left.
+    fn cheapen(&mut self, rest: &mut Rest, budget: Budget<'_>) {
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for claim in 0..self.claims.len() {
+                if claim.is_multiple_of(CLAIMS_AT_ONCE) && (rest.out_of_time || !budget()) {
+                    rest.out_of_time = true;
+                    return;
+                }
                 if let Some((kind, price)) = self.cheaper(claim) {
                     self.turn_into(claim, kind, price);
                     changed = true;

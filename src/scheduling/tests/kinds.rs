@@ -1,5 +1,8 @@
 //! Many kinds of pods, and what is kept of each: memory grows with how many there are, not with its square.
 
+use std::sync::Mutex;
+use std::thread;
+
 use super::*;
 
 const TEAM: &str = "team";
@@ -175,6 +178,45 @@ fn of_many_ways_few_are_kept_and_preferences_multiply_only_those() {
     );
 }
 
+#[test]
+fn of_many_ways_that_lead_to_other_types_few_are_judged_and_of_those_that_lead_to_the_same_one() {
+    let types: Vec<InstanceType> = (0..60).map(|at| kind(&format!("w{at:03}"), 4)).collect();
+    let judged = |operator: &str, first: usize| {
+        let term = |at: usize| json!({"matchExpressions": [{"key": INSTANCE_TYPE, "operator": operator, "values": [format!("w{at:03}")]}]});
+        let terms: Vec<Value> = (first..first + 60).map(term).collect();
+        explain::judgements::take();
+        let huge = pod_with("p", "20", &required(&json!(terms)));
+        let told = cluster().types(types.clone()).with([huge]).solve().words();
+        assert!(told[0].contains("cpu is short by 16100m on w000"), "{told:?}");
+        explain::judgements::take()
+    };
+    assert_eq!(judged("In", 0), 8);
+    assert_eq!(judged("NotIn", 100), 1, "no type has any of these names");
+}
+
+#[test]
+fn of_very_many_classes_there_is_one_problem_though_there_could_be_two() {
+    let hands = |classes: usize| {
+        let sized = |at: usize| pod(&format!("p{at:04}"), &format!("{}m", at + 1));
+        let snapshot = cluster().with((0..classes).map(sized)).snapshot();
+        let options = Options {
+            hands: Hands::Two,
+            ..Options::default()
+        };
+        let threads = Mutex::new(Vec::new());
+        let no_time = || {
+            let (own, mut known) = (thread::current().id(), threads.lock().unwrap());
+            if !known.contains(&own) {
+                known.push(own);
+            }
+            false
+        };
+        assert_eq!(solve(&snapshot, options, &no_time).pods_left_out(), classes);
+        threads.into_inner().unwrap().len()
+    };
+    assert_eq!((hands(20), hands(8001)), (2, 1));
+}
+
 /// Pools of which each asks for a team of its own.
 fn with_pools(number: usize) -> Cluster {
     let mut cluster = cluster();
@@ -189,16 +231,33 @@ fn with_pools(number: usize) -> Cluster {
     cluster
 }
 
+/// One pod, and what it is told by each of so many pools.
+fn told_by(cluster: Cluster) -> LeftOut {
+    let hopeless = pod_with("p", "1", &json!({"nodeSelector": {TEAM: "nobody"}}));
+    cluster.with([hopeless]).solve().plan.left_out.remove(0)
+}
+
+/// The same, if many others were told as much.
+fn shortened(left: &LeftOut) -> LeftOut {
+    LeftOut::of(left.pods.clone(), left.refusals.clone())
+}
+
+#[test]
+fn where_few_have_no_place_every_pool_is_told_of() {
+    let all = told_by(with_pools(63));
+    assert_eq!((all.refusals.len(), all.others()), (63, None));
+    let told = [1, 300, 1000, 20_000].map(plan::pools_told);
+    assert_eq!(told, [20_000, 66, 20, 8]);
+}
+
 #[test]
 fn of_many_pools_the_nearest_are_told_and_the_others_counted() {
-    let hopeless = || pod_with("p", "1", &json!({"nodeSelector": {TEAM: "nobody"}}));
-    let left_out = |cluster: Cluster| cluster.with([hopeless()]).solve().plan.left_out.remove(0);
-    let many = left_out(with_pools(63));
+    let many = shortened(&told_by(with_pools(63)));
     assert_eq!((many.refusals.len(), many.more), (8, 55));
     assert_eq!(many.others().as_deref(), Some("55 more NodePools came no nearer"));
-    let few = left_out(with_pools(8));
+    let few = shortened(&told_by(with_pools(8)));
     assert_eq!((few.refusals.len(), few.others()), (8, None));
-    let there = left_out(with_pools(63).node(node("n", 1, &[])));
+    let there = shortened(&told_by(with_pools(63).node(node("n", 1, &[]))));
     assert_eq!(
         (there.refusals.len(), there.more),
         (9, 55),
@@ -208,7 +267,7 @@ fn of_many_pools_the_nearest_are_told_and_the_others_counted() {
     let mut other = with_pools(63);
     other.pools[60].requirements.narrow(TEAM, &Values::never());
     assert_ne!(
-        left_out(other).gist,
+        shortened(&told_by(other)).gist,
         many.gist,
         "reasons that are not told tell plans apart"
     );
@@ -230,7 +289,8 @@ fn a_remedy_is_found_at_a_pool_that_is_not_told_of() {
     let name = tainted.name.clone();
     let wants = pod_with("p", "1", &json!({"nodeSelector": {TEAM: name, "size": "l"}}));
     let cluster = cluster.with([wants]);
-    let solved = cluster.solve();
+    let mut solved = cluster.solve();
+    solved.plan.left_out = solved.plan.left_out.iter().map(shortened).collect();
     let told = solved.words();
     assert!(
         told.iter().all(|said| !said.contains(&name)) && told.len() == 8,

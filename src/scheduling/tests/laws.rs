@@ -510,7 +510,8 @@ fn the_order_in_which_passes_are_made_changes_nothing() {
     };
     let mut cluster = cluster().types(steep_types()).with((0..2000).map(one));
     let alone = cluster.solve();
-    let backwards = passes::backwards(&alone.snapshot, cluster.options, &|| true).map(plan_of);
+    let backwards =
+        passes::backwards(&alone.snapshot, cluster.options, &|| true).map(|found| plan_of(found, &|| true));
     assert_eq!(backwards.as_ref(), Some(&alone.plan));
     cluster.options.hands = Hands::Two;
     assert_eq!(cluster.solve().plan, alone.plan);

@@ -2,6 +2,7 @@
 
 mod alike;
 mod cards;
+mod counted;
 mod daemons;
 mod domains;
 mod existing;
@@ -19,6 +20,7 @@ mod remedies;
 mod roomy;
 mod spread;
 mod starving;
+mod time;
 mod tiny;
 mod volumes;
 mod weaknesses;

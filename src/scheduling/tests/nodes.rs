@@ -60,6 +60,23 @@ fn a_label_that_nobody_defines_is_absent() {
 }
 
 #[test]
+fn labels_in_the_domains_of_kubernetes_and_below_them_are_labels_of_a_pool_like_any_other() {
+    for key in [
+        "kubernetes.io/test",
+        "k8s.io/test",
+        "node.kubernetes.io/test",
+        "subdomain.node-restriction.kubernetes.io/test",
+        "kops.k8s.io/instancegroup",
+    ] {
+        let asking = cluster().with([selects(key, "mine")]);
+        assert!(!asking.clone().solve().all_placed(), "{key}");
+        let mine = Values::one_of(["mine"]);
+        let solved = asking.requires(key, &Values::one_of(["mine", "other"])).solve();
+        assert_eq!(solved.plan.claims[0].requirements.get(key), Some(&mine));
+    }
+}
+
+#[test]
 fn a_label_of_the_pool_is_there() {
     let placed = |operator: &str, values: &[&str]| {
         let labelled = cluster().requires("team", &Values::one_of(["a"]));

@@ -342,21 +342,33 @@ fn who_has_many_ways_that_lead_nowhere_is_told_of_a_label() {
     );
 }
 
+/// Types of which the last one can be had and a pod that may be on any; of the others these offers are withheld.
+fn last_of_many(is_withheld: impl Fn(&Offering) -> bool) -> Cluster {
+    let named = |at: usize| {
+        let mut kind = kind(&format!("w{at:03}"), 4);
+        let withheld = kind.offerings.iter_mut().filter(|offering| is_withheld(offering));
+        for offering in withheld.filter(|_| at < 99) {
+            offering.availability = Availability::Withheld {
+                until: "2026-01-01T12:00:00Z".parse().unwrap(),
+                reason: "Shortage".to_owned(),
+            };
+        }
+        kind
+    };
+    let any = pod_with("p", "1", &many_ways(100, "In", INSTANCE_TYPE));
+    cluster().types((0..100).map(named).collect()).with([any])
+}
+
 #[test]
 fn a_way_that_can_be_had_now_counts_however_many_come_before_it_that_are_withheld() {
-    let named = |at: usize| InstanceType {
-        name: format!("w{at:03}"),
-        ..withheld("2026-01-01T12:00:00Z")
-    };
-    let mut types: Vec<InstanceType> = (0..99).map(named).collect();
-    types.push(kind("w099", 4));
-    for kind in &mut types {
-        let name = Values::one_of([kind.name.as_str()]);
-        kind.requirements = kind.requirements.clone().without(&[INSTANCE_TYPE]);
-        kind.requirements.narrow(INSTANCE_TYPE, &name);
-    }
-    let any = pod_with("p", "1", &many_ways(100, "In", INSTANCE_TYPE));
-    assert_eq!(cluster().types(types).with([any]).solve().types(), ["w099"]);
+    assert_eq!(last_of_many(|_| true).solve().types(), ["w099"]);
+}
+
+#[test]
+fn a_way_can_be_had_now_only_where_its_pool_has_nodes() {
+    let elsewhere = last_of_many(|offering| offering.zone == "z1");
+    let solved = elsewhere.requires(ZONES, &Values::one_of(["z1"])).solve();
+    assert_eq!(solved.types(), ["w099"]);
 }
 
 #[test]

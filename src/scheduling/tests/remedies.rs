@@ -1,5 +1,6 @@
 //! The smallest change that would let a pod in.
 
+use super::volumes::{mounts, storage, with};
 use super::*;
 
 /// The remedy of the first pod that is left out, in words.
@@ -103,6 +104,78 @@ fn what_is_asked_of_others_can_be_given_up() {
 #[test]
 fn no_change_helps_a_pod_that_cannot_be_read() {
     assert!(words(&cluster().with([pod("p", "-1")])).is_empty());
+    assert!(words(&closed(cluster().with([pod("p", "-1")]))).is_empty());
+}
+
+/// With a pool that makes no nodes.
+fn closed(mut cluster: Cluster) -> Cluster {
+    let why = "IBMNodeClass x is not ready: no subnet";
+    cluster.closed = vec![("closed".to_owned(), why.to_owned())];
+    cluster
+}
+
+#[test]
+fn a_pool_that_makes_no_nodes_can_be_mended_where_no_other_would_do() {
+    let beside = closed(cluster().with([pod("p", "20")]));
+    assert_eq!(
+        words(&beside)[0],
+        "default",
+        "whether the other would do is not known"
+    );
+    let mut alone = closed(cluster().with([pod("p", "20")]));
+    alone.pools.clear();
+    assert_eq!(
+        words(&alone),
+        [
+            "closed",
+            "mend what keeps the pool from making nodes: IBMNodeClass x is not ready: no subnet"
+        ]
+    );
+}
+
+#[test]
+fn fewer_volumes_can_be_mounted() {
+    let mounting = |most: u32| {
+        let mut types = cluster().pools[0].types.to_vec();
+        for kind in &mut types {
+            kind.volume_limits.insert("d".to_owned(), most);
+        }
+        let all = storage(&[("a", &[]), ("b", &[]), ("c", &[])]);
+        words(&with(all).types(types).with([mounts("p", &["a", "b", "c"])]))
+    };
+    assert_eq!(
+        mounting(1),
+        ["default", "let the pod mount 2 volumes less of d, at most 1"]
+    );
+    assert_eq!(
+        mounting(2),
+        ["default", "let the pod mount 1 volume less of d, at most 2"]
+    );
+}
+
+#[test]
+fn a_label_by_which_others_must_be_far_can_be_given_up() {
+    let guards = neighbor("podAntiAffinity", ZONES, &json!({"app": "noisy"}));
+    let mut guarded = cluster().with([labelled(
+        pod("noisy", "1"),
+        &json!({"app": "noisy", "tier": "back"}),
+    )]);
+    for zone in ["z1", "z2", "z3"] {
+        let guard = on(pod_with(&format!("guard-{zone}"), "1", &guards), zone);
+        guarded = guarded.node(node(zone, 1, &[(ZONES, zone)])).bound([guard]);
+    }
+    let told = guarded.solve().words();
+    assert_eq!(
+        told[0],
+        "NodePool default: pods that must be far from it by topology.kubernetes.io/zone are everywhere"
+    );
+    assert_eq!(
+        words(&guarded),
+        [
+            "default",
+            "let the pod not have the label app=noisy, as others must be far from such pods by topology.kubernetes.io/zone"
+        ]
+    );
 }
 
 #[test]

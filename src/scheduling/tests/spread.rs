@@ -470,5 +470,10 @@ fn whoever_is_counted_only_in_some_zones_is_counted_where_it_stays() {
         .with(here)
         .solve();
     assert!(solved.all_placed(), "{:?}", solved.words());
-    assert!(solved.all_placed(), "{:?}", solved.words());
+    for name in ["one", "two"] {
+        let of_pod = |claim: &&NewClaim| claim.members(&solved.snapshot).any(|pod| pod.name == name);
+        let claim = solved.plan.claims.iter().find(of_pod).unwrap();
+        let zones = claim.requirements.get(ZONES).and_then(Values::listed);
+        assert_eq!(zones.map(BTreeSet::len), Some(1), "{name} is in a known zone");
+    }
 }

@@ -299,3 +299,17 @@ fn whoever_has_no_volumes_is_not_told_of_those_of_another() {
     each.sort();
     assert_eq!(words(&[stored, plain]), each);
 }
+
+/// By its number the only zone that is sold would be the last of a hundred.
+#[test]
+fn a_place_that_can_be_had_counts_however_many_come_before_it_that_cannot() {
+    let names: Vec<String> = (0..99).map(|at| format!("a{at:02}")).collect();
+    let mut zones_of: Vec<&str> = names.iter().map(String::as_str).collect();
+    zones_of.push("z2");
+    for volumes in [&["v"][..], &["v", "w"]] {
+        let all: Vec<(&str, &[&str])> = volumes.iter().map(|name| (*name, &zones_of[..])).collect();
+        let solved = with(storage(&all)).with([mounts("p", volumes)]).solve();
+        assert!(solved.all_placed(), "{:?}", solved.words());
+        assert_eq!(zones(&solved), ["z2"].into());
+    }
+}

@@ -43,20 +43,60 @@ fn claims_are_filled_one_after_the_other_instead_of_evenly() {
     assert_eq!(solved.sizes().iter().max(), Some(&4), "{:?}", solved.sizes());
 }
 
+const GPU: &str = "nvidia.com/gpu";
+
+/// A type with a card.
+fn with_card(name: &str, cpu: i64) -> InstanceType {
+    let mut cards = kind(name, cpu);
+    cards.capacity.set(GPU, 1);
+    cards.allocatable.set(GPU, 1);
+    cards
+}
+
+/// A pod that asks for a card.
+fn wants_card(name: &str, fields: &Value) -> core::Pod {
+    let requests = json!({"cpu": "1", GPU: "1"});
+    let containers = json!({"containers": [{"name": "c", "resources": {"requests": requests}}]});
+    pod_with(name, "1", &both(&containers, fields))
+}
+
+#[test]
+fn a_card_that_is_there_is_for_whoever_asks_for_one_however_small_it_is() {
+    let mut there = node("there", 2, &[]);
+    there.allocatable.set(GPU, 1);
+    let app = json!({"app": "a"});
+    let alone = neighbor("podAntiAffinity", HOST, &app);
+    // Pods that keep apart come before others, and still not before these.
+    for fields in [json!({}), alone] {
+        let solved = cluster()
+            .types(vec![kind("plain", 4), with_card("cards", 8)])
+            .node(there.clone())
+            .with([labelled(pod_with("large", "2", &fields), &app)])
+            .with([wants_card("small", &json!({}))])
+            .solve();
+        assert_eq!(solved.place("small").as_deref(), Some("there"));
+        assert_eq!(solved.types(), ["plain"]);
+    }
+    let urgent = json!({"priority": 10});
+    let solved = cluster()
+        .types(vec![kind("plain", 4), with_card("cards", 8)])
+        .node(there)
+        .with([pod_with("large", "2", &urgent), wants_card("small", &json!({}))])
+        .solve();
+    assert_eq!(
+        solved.place("large").as_deref(),
+        Some("there"),
+        "priority comes first"
+    );
+}
+
 #[test]
 fn a_claim_that_is_begun_may_still_become_a_machine_with_cards() {
-    let mut cards = kind("cards", 8);
-    cards.capacity.set("nvidia.com/gpu", 1);
-    cards.allocatable.set("nvidia.com/gpu", 1);
-    let gpu = pod_with(
-        "gpu",
-        "1",
-        &json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}]}),
-    );
+    let gpu = wants_card("gpu", &json!({}));
     let solved = cluster()
-        .types(vec![kind("plain", 8), cards])
+        .types(vec![kind("plain", 8), with_card("cards", 8)])
         .pool(|pool| pool.limits = Some(Resources::new().with("nodes", 1)))
-        .with([pod("large", "5"), gpu])
+        .with([pod_with("large", "5", &json!({"priority": 10})), gpu])
         .solve();
     assert!(solved.all_placed(), "{:?}", solved.words());
     assert_eq!(solved.types(), ["cards"]);
