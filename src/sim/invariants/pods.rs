@@ -8,6 +8,7 @@ use crate::api::names::NODE_POOL;
 use crate::sim::history::Entry;
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
+use crate::sim::kube::stored::ObjectKey;
 
 /// A pod with this label is not to be had a place for: the scenario says so.
 const HOPELESS: &str = "hopeless";
@@ -83,6 +84,44 @@ pub(super) fn serves(pool: &Value, pod: &Value) -> bool {
         named && listed.all(|it| list(&it["values"]).contains(value))
     };
     list(&template["taints"]).iter().all(tolerates) && selector.iter().all(allows)
+}
+
+/// Whether a volume of a pod is attached to a node that is not the pod's.
+pub(super) fn waits_for_a_volume(pod: &Value, truth: &Truth<'_>) -> bool {
+    let volumes = volumes(pod, truth);
+    let is_elsewhere = |attachment: &Value| {
+        let spec = &attachment["spec"];
+        let volume = spec["source"]["persistentVolumeName"]
+            .as_str()
+            .unwrap_or_default();
+        spec["nodeName"] != pod["spec"]["nodeName"] && volumes.iter().any(|name| name == volume)
+    };
+    !volumes.is_empty()
+        && objects(truth, "storage.k8s.io", "volumeattachments")
+            .iter()
+            .any(is_elsewhere)
+}
+
+/// The names of the volumes that the claims of a pod have.
+fn volumes(pod: &Value, truth: &Truth<'_>) -> Vec<String> {
+    let claim = |volume: &Value| match volume["persistentVolumeClaim"]["claimName"].as_str() {
+        Some(claim) => Some(claim.to_owned()),
+        // Named for the pod and for what the pod calls it.
+        None => volume["ephemeral"].is_object().then(|| {
+            let own = volume["name"].as_str().unwrap_or_default();
+            format!("{}-{own}", object::name(pod))
+        }),
+    };
+    let listed = pod["spec"]["volumes"].as_array();
+    let claims = listed.into_iter().flatten().filter_map(claim);
+    let state = truth.kube.state();
+    let table = TableKey::of("", "persistentvolumeclaims");
+    let volume = |claim: String| {
+        let key = ObjectKey::new(object::namespace(pod), &claim);
+        let claim = state.store.get(&table, &key)?.shared();
+        claim["spec"]["volumeName"].as_str().map(str::to_owned)
+    };
+    claims.filter_map(volume).collect()
 }
 
 fn objects(truth: &Truth<'_>, group: &str, plural: &str) -> Vec<Value> {
@@ -169,5 +208,43 @@ mod tests {
         assert!(blamed(&[guarded.clone(), waits.clone()]).await.is_empty());
         waits["spec"]["tolerations"] = json!([{"key": "t", "operator": "Exists"}]);
         assert_eq!(blamed(&[guarded, waits]).await, ["L1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_waits_for_a_volume_that_is_attached_to_another_node() {
+        let stage = Stage::new().await;
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "a-data", "namespace": "default"}, "spec": {"volumeName": "disk"},
+            }),
+        );
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "csi-1"},
+                "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "disk"}},
+            }),
+        );
+        let truth = Truth {
+            kube: &stage.server,
+            cloud: &stage.cloud,
+            now: "2026-11-16T10:00:00Z".parse().unwrap(),
+            since_start: std::time::Duration::ZERO,
+        };
+        let waits = |node: Option<&str>, volume: &Value| {
+            let mut pod = pod(&json!({}));
+            pod["spec"]["nodeName"] = json!(node);
+            pod["spec"]["volumes"] = json!([volume]);
+            waits_for_a_volume(&pod, &truth)
+        };
+        let named = |claim: &str| json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
+        let own = json!({"name": "data", "ephemeral": {"volumeClaimTemplate": {}}});
+        assert!(waits(None, &named("a-data")));
+        assert!(waits(Some("m"), &own));
+        assert!(!waits(Some("n"), &own), "it is where the pod is");
+        assert!(!waits(None, &named("other")));
+        assert!(!waits(None, &json!({"name": "data", "emptyDir": {}})));
     }
 }
