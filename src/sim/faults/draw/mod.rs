@@ -296,6 +296,7 @@ fn is_about_starts(kind: FaultKind) -> bool {
         kind,
         FaultKind::Preemption
             | FaultKind::PreemptionDeletes
+            | FaultKind::HostFailure
             | FaultKind::RenameRefused
             | FaultKind::RenameSlow
     )
