@@ -7,9 +7,9 @@
 //! What nobody can promise is left out. A pool may have as much as it ever might: somebody may have lowered its limits since.
 //! A machine counts once somebody holds its claim to it: that of a claim that is gone, was forced by somebody else, or has no
 //! allocation on record is the sweep's. What came otherwise than it was ordered is more than anybody wanted. An older
-//! definition drops allocations: a claim that has lost one to it was not counted by others for a while, and is not counted here
-//! from then on; nobody else is excused for it, nor whoever takes one off when the definition is right again. And only machines and processors are counted: of those a profile says exactly
-//! how many it has.
+//! definition drops allocations: a claim that has lost one to it was not counted by others for a while, and is not counted
+//! here from then on; nobody else is excused for it, nor whoever takes one off when the definition is right again. And only
+//! machines and processors are counted: of those a profile says exactly how many it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
