@@ -18,7 +18,8 @@ use karpenter_ibm::sim::history::Keep;
 use karpenter_ibm::sim::world::churn::{self, Demand};
 use karpenter_ibm::sim::world::{self, Outcome, Setup, product};
 
-/// As in the binary `simulate`.
+/// The same allocator as in the binary `simulate`, which asks it for an alignment only where one is asked for and is a
+/// little faster.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -394,6 +394,9 @@ impl View {
             };
             self.departed.insert(name, departure);
         }
+        if self.departed.is_empty() {
+            return;
+        }
         let attached: BTreeSet<&String> = self
             .attachments
             .values()

@@ -10,8 +10,10 @@ use super::report::{failed_at, seeds};
 
 /// How often the time on a bar goes on.
 const TICK: Duration = Duration::from_secs(1);
+/// How long a bar is.
+const COLUMNS: u8 = 30;
 
-/// A progress bar that counts seeds and failures. It goes with this.
+/// A progress bar that counts seeds and failures, over the seeds or over the time that there is. It goes with this.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -29,12 +31,18 @@ impl Progress {
     fn on(target: ProgressDrawTarget, seeds: u64, within: Option<Duration>) -> Self {
         let bar = ProgressBar::with_draw_target(Some(seeds), target);
         let template = match within {
-            None => "{bar:30} {pos}/{all}, {msg} ({elapsed}{left})".to_owned(),
-            Some(within) => format!("{{some}}, {{msg}} ({{elapsed}} of {} s)", within.as_secs()),
+            None => format!("{{bar:{COLUMNS}}} {{pos}}/{{all}}, {{msg}} ({{elapsed}}{{left}})"),
+            Some(within) => format!(
+                "{{passed}} {{some}}, {{msg}} ({{elapsed}} of {} s)",
+                within.as_secs()
+            ),
+        };
+        let passed = move |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+            let _ = to.write_str(&passed(state.elapsed(), within.unwrap_or_default()));
         };
         if let Ok(style) = ProgressStyle::with_template(&template) {
             let style = style.with_key("all", all).with_key("some", some);
-            bar.set_style(style.with_key("left", left));
+            bar.set_style(style.with_key("left", left).with_key("passed", passed));
         }
         bar.set_message("none failed");
         Self { bar, failed: 0 }
@@ -72,6 +80,14 @@ fn all(state: &ProgressState, to: &mut dyn std::fmt::Write) {
 
 fn some(state: &ProgressState, to: &mut dyn std::fmt::Write) {
     let _ = to.write_str(&seeds(state.pos()));
+}
+
+/// A bar over a time.
+fn passed(elapsed: Duration, within: Duration) -> String {
+    let all = usize::from(COLUMNS);
+    let column = (within / u32::from(COLUMNS)).max(Duration::from_millis(1));
+    let full = usize::try_from(elapsed.as_millis() / column.as_millis()).map_or(all, |full| full.min(all));
+    "█".repeat(full) + &"░".repeat(all - full)
 }
 
 /// How long the rest will take, which nobody knows before the first is through.
@@ -278,10 +294,24 @@ mod tests {
         progress.step(&fine(0));
         let lines = terminal.lines();
         assert!(
-            lines.len() == 1 && lines[0].starts_with("1 seed, none failed ("),
+            lines.len() == 1 && lines[0].contains("░ 1 seed, none failed ("),
             "{lines:?}"
         );
         assert!(lines[0].ends_with(" of 480 s)"), "{lines:?}");
+    }
+
+    #[test]
+    fn where_time_is_the_limit_the_bar_is_over_the_time() {
+        let full = |seconds| {
+            let bar = passed(Duration::from_secs(seconds), Duration::from_mins(8));
+            assert_eq!(bar.chars().count(), usize::from(COLUMNS), "{bar}");
+            bar.chars().filter(|column| *column == '█').count()
+        };
+        assert_eq!([0, 15, 240, 480, 900].map(full), [0, 0, 15, 30, 30]);
+        assert_eq!(
+            passed(Duration::ZERO, Duration::ZERO),
+            "░".repeat(usize::from(COLUMNS))
+        );
     }
 
     #[test]

@@ -71,16 +71,20 @@ async fn judge(ask: &Ask, trial: &dyn Trial) -> Result<Line, TrialError> {
         };
         line = trial.run(&alone).await?;
     }
-    if is_repeated(ask.seed) && line.verdict == Verdict::Ok {
+    // One that broke down or took too long left no history.
+    if is_repeated(ask.seed) && !line.trace.is_empty() {
         let again = trial.run(ask).await?;
         if again.trace != line.trace {
             let message = format!("two runs have the histories {} and {}", line.trace, again.trace);
-            line.verdict = Verdict::Nondeterministic;
             line.breaches.push(Breach {
-                id: line.verdict.to_string(),
+                id: Verdict::Nondeterministic.to_string(),
                 at_seconds: 0,
                 message,
             });
+            // What a seed fails by besides comes first.
+            if line.verdict == Verdict::Ok {
+                line.verdict = Verdict::Nondeterministic;
+            }
         }
     }
     Ok(line)
@@ -186,6 +190,26 @@ mod tests {
         let report = sample(&LIMITS, |run, line| line.trace = run.to_string()).await;
         assert_eq!(report.failed(), 2, "seeds 0 and 21 are run twice");
         assert!(report.to_string().contains("nondeterministic"));
+    }
+
+    #[tokio::test]
+    async fn a_seed_that_fails_is_run_twice_too_if_it_left_a_history() {
+        let fails = |run: u64, line: &mut Line| {
+            line.trace = run.to_string();
+            line.verdict = Verdict::Safety("S1".to_owned());
+        };
+        let line = judge(&Ask::default(), &Fake(AtomicU64::new(0), fails))
+            .await
+            .unwrap();
+        assert_eq!(line.verdict, Verdict::Safety("S1".to_owned()));
+        assert_eq!(line.breaches.last().unwrap().id, "nondeterministic");
+        let breaks = |_: u64, line: &mut Line| {
+            line.trace = String::new();
+            line.verdict = Verdict::Crash;
+        };
+        let trial = Fake(AtomicU64::new(0), breaks);
+        judge(&Ask::default(), &trial).await.unwrap();
+        assert_eq!(trial.0.load(Ordering::Relaxed), 1);
     }
 
     /// Did more than without faults, in comparison with the calm play of another seed.

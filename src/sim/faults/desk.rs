@@ -273,8 +273,11 @@ impl Desk {
                 if course.blow.is_some() {
                     continue;
                 }
+                // Whether a write is carried out, so that an error after it is one, shows later.
+                if !matches!(drawn, Blow::After(_)) {
+                    struck.push(name);
+                }
                 course.blow = Some(drawn);
-                struck.push(name);
             } else {
                 continue;
             }

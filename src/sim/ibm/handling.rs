@@ -99,6 +99,10 @@ pub(super) async fn handle(
     }
     let outcome = cloud.with(|state| {
         let mut outcome = serve(state, route, &mut ask);
+        // What is refused is refused, whatever was to come after it.
+        if outcome.is_ok() && matches!(course.ending, Ending::ServerError(_)) {
+            state.faults.note(FaultKind::ServerErrorAfter, route.operation);
+        }
         let simulated = route.service != Service::Control;
         if let Ok(Answer { body: Some(body), .. }) = &mut outcome
             && simulated
@@ -230,7 +234,11 @@ fn plot(state: &mut State, route: &Route, ask: &Ask) -> Course {
         return course;
     }
     let writes = route.method != MethodFilter::GET && matches!(route.service, Service::Vpc | Service::Tags);
-    let mut hits = |kind| state.faults.hits(kind, route.operation);
+    // Whether a write is carried out, so that an error after it is one, shows later.
+    let mut hits = |kind| match kind {
+        FaultKind::ServerErrorAfter => state.faults.may_hit(kind, route.operation),
+        _ => state.faults.hits(kind, route.operation),
+    };
     if route.operation == "instances.create" && hits(FaultKind::LateCreate) {
         course.wait_before = state.faults.delay(state.options.timings.late_create_max);
         course.ending = Ending::Lost;

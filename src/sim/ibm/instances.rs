@@ -190,7 +190,8 @@ pub(super) enum Step {
     Start,
     Run,
     Off(Option<String>),
-    Preempt,
+    /// By that fault.
+    Preempt(FaultKind),
     HostFails(Aftermath),
     /// Somebody, or something, starts it again.
     Back,
@@ -282,8 +283,15 @@ impl State {
             Step::Start => self.try_start(id),
             Step::Run => self.run(id),
             Step::Off(reason) => self.off(id, reason),
-            Step::Preempt => self.preempt_now(id),
-            Step::HostFails(aftermath) => self.fail_host_by_chance(id, aftermath),
+            // Only now: a machine that was given back by then never saw anything of it.
+            Step::Preempt(fault) => {
+                self.faults.note(fault, "instances.run");
+                self.preempt_now(id);
+            }
+            Step::HostFails(aftermath) => {
+                self.faults.note(FaultKind::HostFailure, "instances.run");
+                self.fail_host_by_chance(id, aftermath);
+            }
             Step::Back => self.start(id),
             Step::Delete => self.delete(id),
             Step::Gone => self.gone(id),
@@ -361,19 +369,19 @@ impl State {
             .instances
             .get(id)
             .is_some_and(|instance| instance.class == Class::Spot);
-        if spot && self.faults.hits(FaultKind::Preemption, "instances.run") {
+        if spot && self.faults.may_hit(FaultKind::Preemption, "instances.run") {
             let delay = self.until_preempted();
-            self.then(id, delay, Step::Preempt);
+            self.then(id, delay, Step::Preempt(FaultKind::Preemption));
         }
-        if spot && self.faults.hits(FaultKind::PreemptionDeletes, "instances.run") {
+        if spot && self.faults.may_hit(FaultKind::PreemptionDeletes, "instances.run") {
             // As where somebody with a console has changed the policy.
             if let Some(instance) = self.instances.get_mut(id) {
                 instance.preemption = Preemption::Delete;
             }
             let delay = self.until_preempted();
-            self.then(id, delay, Step::Preempt);
+            self.then(id, delay, Step::Preempt(FaultKind::PreemptionDeletes));
         }
-        if self.faults.hits(FaultKind::HostFailure, "instances.run") {
+        if self.faults.may_hit(FaultKind::HostFailure, "instances.run") {
             let delay = self.faults.delay(Duration::from_hours(1));
             self.then(id, delay, Step::HostFails(Aftermath::draw(delay)));
         }

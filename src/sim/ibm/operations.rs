@@ -30,7 +30,8 @@ pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
             message,
         ));
     }
-    let lag = state.faults.hits(FaultKind::ReadLag, ask.operation);
+    let lag = state.faults.may_hit(FaultKind::ReadLag, ask.operation);
+    let shows = lag && lags(state, ask);
     let living = state
         .instances
         .values()
@@ -45,6 +46,9 @@ pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
         .filter(|instance| matches(state, ask, instance));
     let items = in_order(matching.map(|instance| (instance, instance.sequence, instance.id.as_str())));
     let page = page::cut(ask, &mut state.faults, &items)?;
+    if shows {
+        state.faults.note(FaultKind::ReadLag, ask.operation);
+    }
     Ok(page.answer(&state.region, "instances", "instances", |id| {
         let departed = || state.departed.get(id).map(|(_, instance)| instance);
         state
@@ -57,17 +61,18 @@ pub(super) fn list(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
 
 /// `GET /v1/instances/{id}`
 pub(super) fn get(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
-    let lag = state.faults.hits(FaultKind::ReadLag, ask.operation);
+    let lag = state.faults.may_hit(FaultKind::ReadLag, ask.operation);
     let instance = find(state, ask)?;
     if lag && too_new(state, instance) {
-        return Err(not_found(&instance.id));
+        let refusal = not_found(&instance.id);
+        state.faults.note(FaultKind::ReadLag, ask.operation);
+        return Err(refusal);
     }
     Ok(Answer::ok(view::body(state, instance)).with_etag(instance.etag()))
 }
 
 /// `DELETE /v1/instances/{id}`: 204 at once, 404 a while later. A running instance may be deleted.
 pub(super) fn delete(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
-    let conflict = state.faults.hits(FaultKind::DeleteConflict, ask.operation);
     let instance = find(state, ask)?;
     let (id, status) = (instance.id.clone(), instance.status);
     ask.if_match(&instance.etag())?;
@@ -77,7 +82,10 @@ pub(super) fn delete(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
     if status == Status::Deleting && state.options.delete_again == DeleteAgain::NotFound {
         return Err(not_found(&id));
     }
-    if status == Status::Deleting || refused_pending || (conflict && !settled) {
+    let is_refused = status == Status::Deleting
+        || refused_pending
+        || (!settled && state.faults.hits(FaultKind::DeleteConflict, ask.operation));
+    if is_refused {
         let message = format!(
             "The instance '{id}' cannot be deleted while its status is '{}'",
             status.as_str()
@@ -207,6 +215,15 @@ pub(super) fn find<'a>(state: &'a State, ask: &Ask) -> Result<&'a Instance, Refu
 /// 404, in the words that instances have.
 pub(super) fn not_found(id: &str) -> Refusal {
     Refusal::not_found("instance", id)
+}
+
+/// Whether a list that lags is another than one that does not.
+fn lags(state: &State, ask: &Ask) -> bool {
+    let hidden = state.instances.values().filter(|it| too_new(state, it));
+    let departed = state.departed.values().map(|(_, instance)| instance);
+    hidden
+        .chain(departed)
+        .any(|instance| matches(state, ask, instance))
 }
 
 fn too_new(state: &State, instance: &Instance) -> bool {

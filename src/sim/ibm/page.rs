@@ -27,7 +27,8 @@ pub(super) struct Page {
 
 /// Cuts the page that `ask` wants out of `items`, which are in order of their (unique) position.
 pub(super) fn cut(ask: &Ask, faults: &mut Faults, items: &[(u64, String)]) -> Result<Page, Refusal> {
-    let mut limit = limit(ask)?;
+    let most = limit(ask)?;
+    let mut limit = most;
     let after = ask
         .query("start")
         .map(|token| position(token).ok_or_else(|| expired(token)))
@@ -40,10 +41,10 @@ pub(super) fn cut(ask: &Ask, faults: &mut Faults, items: &[(u64, String)]) -> Re
             return Err(Refusal::server(http::StatusCode::INTERNAL_SERVER_ERROR));
         }
     }
-    if faults.hits(FaultKind::SmallPages, ask.operation) {
+    if faults.may_hit(FaultKind::SmallPages, ask.operation) {
         // Of any magnitude alike: evenly drawn up to a hundred, a list of ten would hardly ever have a second page.
-        let most = limit.min(1 << faults.pick(7));
-        limit = faults.pick(most) + 1;
+        let magnitude = most.min(1 << faults.pick(7));
+        limit = faults.pick(magnitude) + 1;
     }
     let mut from = after.map_or(0, |after| items.partition_point(|(at, _)| *at <= after));
     if from > 0 && faults.hits(FaultKind::PageMisses, ask.operation) {
@@ -51,6 +52,9 @@ pub(super) fn cut(ask: &Ask, faults: &mut Faults, items: &[(u64, String)]) -> Re
     }
     let repeat = usize::from(from > 0 && faults.hits(FaultKind::PageRepeats, ask.operation));
     let to = (from + limit).min(items.len());
+    if to < (from + most).min(items.len()) {
+        faults.note(FaultKind::SmallPages, ask.operation);
+    }
     let next = (to < items.len())
         .then(|| to.checked_sub(1).map(|last| token(items[last].0)))
         .flatten();

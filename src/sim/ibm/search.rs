@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::ask::{Answer, Ask};
 use super::errors::Refusal;
+use super::faults::FaultKind;
 use super::fields::{self, Fields};
 use super::ids;
 use super::state::State;
@@ -23,6 +24,15 @@ pub(super) struct Document {
 impl State {
     /// Brings the index up to date for one resource.
     pub(super) fn index_resource(&mut self, crn: &str) {
+        self.unlearned.remove(crn);
+        match self.document(crn) {
+            None => self.index.remove(crn),
+            Some(document) => self.index.insert(crn.to_owned(), document),
+        };
+    }
+
+    /// What an index that is up to date holds of a resource.
+    fn document(&self, crn: &str) -> Option<Document> {
         let id = crn.rsplit(':').next().unwrap_or_default();
         let tags = self.tags.get(crn).cloned().unwrap_or_default();
         let instance = self.instances.get(id).map(|instance| Document {
@@ -39,10 +49,13 @@ impl State {
             resource_group: subnet.resource_group.clone(),
             tags,
         });
-        match instance.or(subnet) {
-            None => self.index.remove(crn),
-            Some(document) => self.index.insert(crn.to_owned(), document),
-        };
+        instance.or(subnet)
+    }
+
+    /// Whether a query finds a resource that it would not find in an index that is up to date, or the other way round.
+    fn is_misled(&self, query: &Query, crn: &str) -> bool {
+        let finds = |document: &Document| query.matches(crn, document);
+        self.index.get(crn).is_some_and(finds) != self.document(crn).as_ref().is_some_and(finds)
     }
 }
 
@@ -69,6 +82,9 @@ pub(super) fn search(state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
         .as_deref()
         .and_then(|cursor| cursor.strip_prefix("after."))
         .unwrap_or_default();
+    if state.unlearned.iter().any(|crn| state.is_misled(&query, crn)) {
+        state.faults.note(FaultKind::SearchLag, ask.operation);
+    }
     let found: Vec<&String> = state
         .index
         .iter()

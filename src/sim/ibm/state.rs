@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) tags: BTreeMap<String, BTreeSet<String>>,
     /// What Global Search knows, by CRN.
     pub(super) index: BTreeMap<String, Document>,
+    /// CRNs of what it is to learn later than usual.
+    pub(super) unlearned: BTreeSet<String>,
     /// How often an instance appeared, changed its status or vanished.
     pub(super) moves: u64,
     events: BTreeMap<(Timestamp, u64), Event>,
@@ -130,6 +132,7 @@ impl State {
             doomed: BTreeMap::new(),
             tags: BTreeMap::new(),
             index: BTreeMap::new(),
+            unlearned: BTreeSet::new(),
             moves: 0,
             events: BTreeMap::new(),
             sequence: 0,
@@ -203,7 +206,8 @@ impl State {
         const LAG: Duration = Duration::from_mins(10);
         let search = self.options.timings.search;
         let usual = self.draw(search);
-        let delay = if self.faults.hits(FaultKind::SearchLag, "search.index") {
+        let delay = if self.faults.may_hit(FaultKind::SearchLag, "search.index") {
+            self.unlearned.insert(crn.to_owned());
             LAG
         } else {
             usual

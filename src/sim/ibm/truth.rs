@@ -225,6 +225,16 @@ impl Cloud {
         self.with(|state| state.add_placement_target(name, TargetKind::DedicatedHostGroup))
     }
 
+    /// Lets a subnet have a tag since long ago, so that search knows of it.
+    pub fn begin_with_tag(&self, id: &str, tag: &str) {
+        self.with(|state| {
+            if let Some(crn) = state.subnets.get(id).map(super::network::Subnet::crn) {
+                state.tags.entry(crn.clone()).or_default().insert(tag.to_owned());
+                state.index_resource(&crn);
+            }
+        });
+    }
+
     /// Tags a subnet, as somebody with a console can; search learns of it in its own time.
     pub fn tag_subnet(&self, id: &str, tag: &str) {
         self.with(|state| {

@@ -7,9 +7,9 @@
 //! What nobody can promise is left out. A pool may have as much as it ever might: somebody may have lowered its limits since.
 //! A machine counts once somebody holds its claim to it: that of a claim that is gone, was forced by somebody else, or has no
 //! allocation on record is the sweep's. What came otherwise than it was ordered is more than anybody wanted. An older
-//! definition drops allocations: a claim that has lost one was not counted by others for a while, and is not counted here
-//! from then on; nobody else is excused for it. And only machines and processors are counted: of those a profile says exactly
-//! how many it has.
+//! definition drops allocations: a claim that has lost one to it was not counted by others for a while, and is not counted
+//! here from then on; nobody else is excused for it, nor whoever takes one off when the definition is right again. And only
+//! machines and processors are counted: of those a profile says exactly how many it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,11 +24,14 @@ use crate::ibm::builtin::find_profile;
 use crate::sim::history::{Entry, What, Who};
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
+use crate::sim::kube::stored::ObjectKey;
 
 /// What is counted.
 const COUNTED: [&str; 2] = ["cpu", "nodes"];
 /// What takes allocations off claims, so that others count without them.
 const FORGETS: &str = "k16-old-definition";
+/// Where a version of the definition of claims says what an allocation is.
+const ALLOCATION: &str = "/schema/openAPIV3Schema/properties/status/properties/allocation";
 
 #[derive(Default)]
 pub(super) struct Ceilings {
@@ -38,14 +41,14 @@ pub(super) struct Ceilings {
     most: BTreeMap<(String, &'static str), Option<i64>>,
     /// The profile that was ordered last for a claim, by its uid.
     ordered: BTreeMap<String, String>,
-    /// Uids of claims that have lost what they were allocated since there was an older definition.
+    /// Uids of claims that have lost what they were allocated while there was an older definition.
     pruned: BTreeSet<String>,
 }
 
 impl Check for Ceilings {
     fn observe(&mut self, entry: &Entry, book: &Book, truth: &Truth<'_>, found: &mut Findings) {
         self.read_pools(truth);
-        self.follow_claims(book);
+        self.follow_claims(book, truth);
         let (What::Request(request), Who::Replica { .. }) = (&entry.what, &entry.who) else {
             return;
         };
@@ -95,15 +98,15 @@ impl Ceilings {
         }
     }
 
-    /// Takes note of claims that lose what they were allocated.
-    fn follow_claims(&mut self, book: &Book) {
+    /// Takes note of claims that lose what they were allocated to an older definition.
+    fn follow_claims(&mut self, book: &Book, truth: &Truth<'_>) {
         if book.strikes(FORGETS) == 0 {
             return;
         }
         let allocated = |claim: &Value| claim["status"]["allocation"].is_object();
         for change in &book.changed.claims {
             let was = change.before.as_deref().is_some_and(allocated);
-            if was && !allocated(&change.after) {
+            if was && !allocated(&change.after) && was_pruned(&change.after, truth) {
                 self.pruned.insert(object::uid(&change.after).to_owned());
             }
         }
@@ -147,9 +150,25 @@ impl Ceilings {
     }
 }
 
+/// Whether the definition had no place for an allocation when a claim was written as it is.
+fn was_pruned(claim: &Value, truth: &Truth<'_>) -> bool {
+    let written = object::meta(claim, "resourceVersion").parse().unwrap_or(u64::MAX);
+    let table = TableKey::of("apiextensions.k8s.io", "customresourcedefinitions");
+    let key = ObjectKey::new("", "nodeclaims.karpenter.sh");
+    let state = truth.kube.state();
+    let definition = match state.store.at(&table, written) {
+        Some(then) => then.get(&key),
+        None => state.store.get(&table, &key),
+    };
+    let definition = definition.map(|stored| stored.value()).unwrap_or_default();
+    let mut versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    versions.any(|version| version.pointer(ALLOCATION).is_none())
+}
+
 #[cfg(test)]
 mod tests {
     use http::Method;
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     use kube::api::{Api, Patch, PatchParams};
     use serde_json::json;
 
@@ -228,10 +247,30 @@ mod tests {
         }
     }
 
+    /// Changes what the definition of claims says of allocations, or takes it out; what it said.
+    async fn define(stage: &Stage, allocation: Option<Value>) -> Option<Value> {
+        let definitions: Api<CustomResourceDefinition> = Api::all(stage.server.admin());
+        let known = definitions.get("nodeclaims.karpenter.sh").await.unwrap();
+        let mut versions = serde_json::to_value(known.spec.versions).unwrap();
+        let status = ALLOCATION.trim_end_matches("/allocation");
+        let status = versions[0].pointer_mut(status).unwrap().as_object_mut().unwrap();
+        let before = match allocation {
+            Some(allocation) => status.insert("allocation".to_owned(), allocation),
+            None => status.remove("allocation"),
+        };
+        let changed = Patch::Merge(json!({"spec": {"versions": versions}}));
+        let params = PatchParams::default();
+        definitions
+            .patch("nodeclaims.karpenter.sh", &params, &changed)
+            .await
+            .unwrap();
+        before
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_is_nobodys_fault_is_not_counted() {
         let excuses = ["refused", "forced", "pruned", "gone"];
-        let none = ["none", "another pruned", "an older form"];
+        let none = ["none", "another pruned", "an older form", "taken off later"];
         for excuse in excuses.into_iter().chain(none) {
             let mut stage = Stage::new().await;
             pool(&mut stage, &json!({"nodes": 1}));
@@ -243,9 +282,14 @@ mod tests {
             stage.hears(0, number, Some(400), "{}");
             match excuse {
                 "forced" => stage.struck("k14-strip-finalizer", "nodeclaims/a"),
-                "pruned" => {
+                "pruned" | "taken off later" => {
                     stage.struck("k16-old-definition", "nodeclaims.karpenter.sh");
+                    let before = define(&stage, None).await;
+                    if excuse == "taken off later" {
+                        define(&stage, before.clone()).await;
+                    }
                     stage.patch("a", json!({"status": {"allocation": null}})).await;
+                    define(&stage, before).await;
                     allocate(&mut stage, "a").await;
                 }
                 "another pruned" => stage.struck("k16-old-definition", "nodeclaims.karpenter.sh"),

@@ -22,14 +22,21 @@ const SYNCED_WITHIN: Duration = Duration::from_mins(1);
 /// How often it is noted how things are.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const LEADER: &str = "karpenter-ibm-leader";
-/// The kinds that decisions rest on.
-const KINDS: [(&str, &str); 6] = [
+/// The kinds that decisions rest on: all that the leader watches.
+const KINDS: [(&str, &str); 13] = [
     ("karpenter.sh", "nodeclaims"),
     ("karpenter.sh", "nodepools"),
     ("karpenter-ibm.sh", "ibmnodeclasses"),
     ("karpenter-ibm.sh", "unavailableofferings"),
     ("", "nodes"),
     ("", "pods"),
+    ("", "namespaces"),
+    ("", "persistentvolumes"),
+    ("", "persistentvolumeclaims"),
+    ("apps", "daemonsets"),
+    ("policy", "poddisruptionbudgets"),
+    ("storage.k8s.io", "csinodes"),
+    ("storage.k8s.io", "storageclasses"),
 ];
 
 /// What replicas were told, and what they must be told.
@@ -179,6 +186,7 @@ mod tests {
 
     use super::super::stage::Stage;
     use super::*;
+    use crate::sim::kube::write;
 
     /// Replica 0 leads, has listed everything, and watches claims.
     async fn leading() -> (Stage, u64) {
@@ -231,6 +239,23 @@ mod tests {
             stage.pass(70).await;
             assert_eq!(stage.blamed().contains(&"L7"), !heard);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_volumes_a_node_can_attach_is_to_be_known_as_well() {
+        let (mut stage, _) = leading().await;
+        stage.judge.healed(Duration::ZERO);
+        write::insert(
+            &stage.server,
+            json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "a"},
+                "spec": {"drivers": []},
+            }),
+        );
+        for _ in 0..3 {
+            stage.pass(70).await;
+        }
+        assert!(stage.blamed().contains(&"L7"));
     }
 
     #[tokio::test(start_paused = true)]

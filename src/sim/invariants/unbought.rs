@@ -1,9 +1,9 @@
 //! S3, of claims that never had a machine: a replica deletes one only when it has come to its end and says so, as where
 //! nothing is left to buy for it. Nobody knows why it did so otherwise, and the pods that it is for wait for nothing.
 //!
-//! Or when it has lived as long as it may, when somebody deletes the Node that has its name, and when its pool says how many
-//! there are to be. What goes with its pool is collected by the API server, and not by replicas. Whatever became of one that
-//! others forced is theirs.
+//! Or when it has lived as long as it may, when somebody deletes its Node, and when its pool says how many there are to be. A
+//! Node of its name that is older than it is that of a claim before it, and no reason. What goes with its pool is collected
+//! by the API server, and not by replicas. Whatever became of one that others forced is theirs.
 
 use http::Method;
 use serde_json::Value;
@@ -42,8 +42,10 @@ impl Check for Unbought {
 
 /// The name of the claim that a request deletes.
 fn deleted(request: &Request) -> Option<String> {
-    let deletes = request.edge == Edge::Kube && request.method == Method::DELETE;
-    let target = Target::parse(&request.path).filter(|it| deletes && it.plural == "nodeclaims");
+    if request.edge != Edge::Kube || request.method != Method::DELETE {
+        return None;
+    }
+    let target = Target::parse(&request.path).filter(|it| it.plural == "nodeclaims");
     target?.name
 }
 
@@ -73,12 +75,23 @@ fn is_due(claim: &Value, book: &Book, truth: &Truth<'_>) -> bool {
     let pool = claim["metadata"]["labels"][NODE_POOL].as_str();
     let pool = pool.and_then(|pool| stored("karpenter.sh", "nodepools", pool, truth));
     let is_of_few = pool.is_some_and(|pool| pool["spec"]["replicas"].is_number());
+    has_expired(claim, truth) || is_of_few || has_lost_its_node(claim, book, truth)
+}
+
+/// Whether somebody deletes its Node, or did: of one that is gone nobody can say whose it was where several claims had the
+/// name.
+fn has_lost_its_node(claim: &Value, book: &Book, truth: &Truth<'_>) -> bool {
     let name = object::name(claim);
-    let goes = match stored("", "nodes", name, truth) {
-        Some(node) => object::is_deleting(&node),
-        None => book.nodes.contains(name),
-    };
-    has_expired(claim, truth) || is_of_few || goes
+    if let Some(node) = stored("", "nodes", name, truth) {
+        return object::is_deleting(&node) && born(&node) >= born(claim);
+    }
+    let namesakes = book.claims.values().filter(|facts| facts.name == name);
+    book.nodes.contains(name) && namesakes.count() == 1
+}
+
+/// Written alike for all, so that the later one is the greater.
+fn born(object: &Value) -> &str {
+    object::meta(object, "creationTimestamp")
 }
 
 fn stored(group: &str, plural: &str, name: &str, truth: &Truth<'_>) -> Option<Value> {
@@ -92,7 +105,7 @@ fn stored(group: &str, plural: &str, name: &str, truth: &Truth<'_>) -> Option<Va
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Node;
-    use kube::api::{Api, DeleteParams, PostParams};
+    use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
     use serde_json::json;
 
     use super::super::stage::Stage;
@@ -120,17 +133,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_has_ended_is_due_or_was_forced_may_go() {
-        for reason in ["told", "node", "static", "forced", "deleted", "no pool", "none"] {
+        for reason in [
+            "told",
+            "node",
+            "node gone",
+            "static",
+            "forced",
+            "deleted",
+            "no pool",
+            "none",
+        ] {
             let mut stage = Stage::new().await;
             let uid = stage.claim("a").await;
             match reason {
                 "told" => stage.conditions("a", &[(LAUNCHED, "False", 1)]).await,
                 "node" => {
-                    let nodes: Api<Node> = Api::all(stage.server.admin());
-                    let node = json!({"metadata": {"name": "a", "finalizers": ["example.com/kept"]}});
-                    let node = serde_json::from_value(node).unwrap();
-                    nodes.create(&PostParams::default(), &node).await.unwrap();
-                    nodes.delete("a", &DeleteParams::default()).await.unwrap();
+                    node(&stage).await;
+                    delete_node(&stage).await;
+                }
+                "node gone" => {
+                    node(&stage).await;
+                    stage.look();
+                    delete_node(&stage).await;
+                    let_node_go(&stage).await;
                 }
                 "static" => {
                     write::insert(
@@ -156,6 +181,46 @@ mod tests {
             deletes(&mut stage, Some(&uid));
             let is_kept = ["no pool", "none"].contains(&reason);
             assert_eq!(stage.blamed() == ["S3"], is_kept, "{reason}");
+        }
+    }
+
+    /// A Node in the name of the claim, which something keeps when it is deleted.
+    async fn node(stage: &Stage) {
+        let nodes: Api<Node> = Api::all(stage.server.admin());
+        let node = json!({"metadata": {"name": "a", "finalizers": ["example.com/kept"]}});
+        let node = serde_json::from_value(node).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    async fn delete_node(stage: &Stage) {
+        let nodes: Api<Node> = Api::all(stage.server.admin());
+        nodes.delete("a", &DeleteParams::default()).await.unwrap();
+    }
+
+    async fn let_node_go(stage: &Stage) {
+        let nodes: Api<Node> = Api::all(stage.server.admin());
+        let let_go = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let params = PatchParams::default();
+        nodes.patch("a", &params, &let_go).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_node_of_a_claim_before_it_is_no_reason() {
+        for gone in [false, true] {
+            let mut stage = Stage::new().await;
+            stage.claim("a").await;
+            node(&stage).await;
+            stage.look();
+            stage.delete("a").await;
+            stage.release("a").await;
+            delete_node(&stage).await;
+            stage.pass(10).await;
+            let uid = stage.claim("a").await;
+            if gone {
+                let_node_go(&stage).await;
+            }
+            deletes(&mut stage, Some(&uid));
+            assert!(stage.blamed().contains(&"S3"), "gone: {gone}");
         }
     }
 

@@ -8,6 +8,7 @@ use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::TryStreamExt;
+use http::request::Parts;
 use http::{HeaderValue, Request, StatusCode, header};
 use serde_json::Value;
 
@@ -41,7 +42,7 @@ struct Inner {
     auditor: Mutex<Option<Arc<dyn Auditor>>>,
 }
 
-/// Sees every request that concerns a kind, as the audit log of a real server does, and what watches deliver.
+/// Sees every request, also one that is refused at once, as the audit log of a real server does, and what watches deliver.
 pub trait Auditor: Send + Sync {
     /// A request was answered. Gives the number under which the lines of a watch are to be shown, if they are.
     fn answered(&self, audit: &Audit<'_>) -> Option<u64>;
@@ -53,13 +54,13 @@ pub trait Auditor: Send + Sync {
 /// A request, answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Audit<'a> {
-    /// Who asked for it.
+    /// Who asked for it; nobody in particular if that could not be believed.
     pub user: &'a User,
     /// How.
     pub method: &'a http::Method,
     /// On what.
     pub uri: &'a http::Uri,
-    /// What it says.
+    /// What it says; nothing if it was refused before that was read.
     pub body: &'a Bytes,
     /// The status of the answer.
     pub status: u16,
@@ -203,24 +204,44 @@ async fn handle(Shared(server): Shared<ApiServer>, request: Request<Body>) -> Re
 
 impl ApiServer {
     async fn answer(&self, request: Request<Body>) -> Response {
-        warning::with_warnings(async {
-            self.try_answer(request)
-                .await
-                .unwrap_or_else(IntoResponse::into_response)
-        })
-        .await
+        warning::with_warnings(self.answer_audited(request)).await
     }
 
-    async fn try_answer(&self, request: Request<Body>) -> Result<Response, Refusal> {
+    async fn answer_audited(&self, request: Request<Body>) -> Response {
         let (parts, body) = request.into_parts();
-        let user = identity::authenticate(self, &parts)?;
-        let Some(ask) = Ask::parse(&parts) else {
-            identity::authorize_path(self, &user, &parts.method, parts.uri.path())?;
-            return discovery::answer(self, &user, &parts);
+        let mut heard = Heard::default();
+        let (user, answer) = match identity::authenticate(self, &parts) {
+            Ok(user) => {
+                let answer = self.try_answer(&user, &parts, body, &mut heard).await;
+                (user, answer)
+            }
+            Err(refusal) => (User::anonymous(), Err(refusal)),
+        };
+        let Some(auditor) = self.auditor() else {
+            return answer.unwrap_or_else(IntoResponse::into_response);
+        };
+        let asked = Asked {
+            user: &user,
+            parts: &parts,
+            heard: &heard,
+        };
+        asked.audited(auditor, answer).await
+    }
+
+    async fn try_answer(
+        &self,
+        user: &User,
+        parts: &Parts,
+        body: Body,
+        heard: &mut Heard,
+    ) -> Result<Response, Refusal> {
+        let Some(ask) = Ask::parse(parts) else {
+            identity::authorize_path(self, user, &parts.method, parts.uri.path())?;
+            return discovery::answer(self, user, parts);
         };
         let mut ask = ask?;
         // Before anything is known about the kind: who may not ask does not learn whether it exists.
-        identity::authorize(self, &user, &ask)?;
+        identity::authorize(self, user, &ask)?;
         let target = &ask.target;
         let kind = self
             .state()
@@ -243,20 +264,12 @@ impl ApiServer {
         if kind.verbs == Verbs::CreateOnly && ask.verb != Verb::Create {
             return Err(Refusal::method_not_allowed());
         }
-        self.record(&user, &ask);
-        let body = to_bytes(body, BODY_BYTES_MAX)
+        self.record(user, &ask);
+        heard.body = to_bytes(body, BODY_BYTES_MAX)
             .await
             .map_err(|_| Refusal::too_large(format!("the body is longer than {BODY_BYTES_MAX} bytes")))?;
-        let answer = self.dispatch(&user, &kind, &mut ask, body.clone()).await;
-        let Some(auditor) = self.auditor() else {
-            return answer;
-        };
-        let asked = Asked {
-            user: &user,
-            parts: &parts,
-            body: &body,
-        };
-        Ok(asked.audited(auditor, ask.verb, answer).await)
+        heard.is_watch = ask.verb == Verb::Watch;
+        self.dispatch(user, &kind, &mut ask, heard.body.clone()).await
     }
 
     fn auditor(&self) -> Option<Arc<dyn Auditor>> {
@@ -301,23 +314,25 @@ impl ApiServer {
     }
 }
 
+/// What was understood of a request by the time it was answered.
+#[derive(Default)]
+struct Heard {
+    body: Bytes,
+    is_watch: bool,
+}
+
 /// A request, as an auditor is told of it.
 struct Asked<'a> {
     user: &'a User,
-    parts: &'a http::request::Parts,
-    body: &'a Bytes,
+    parts: &'a Parts,
+    heard: &'a Heard,
 }
 
 impl Asked<'_> {
     /// Shows the auditor what was asked and answered; the answer is the same afterwards.
-    async fn audited(
-        self,
-        auditor: Arc<dyn Auditor>,
-        verb: Verb,
-        answer: Result<Response, Refusal>,
-    ) -> Response {
+    async fn audited(self, auditor: Arc<dyn Auditor>, answer: Result<Response, Refusal>) -> Response {
         let response = answer.unwrap_or_else(IntoResponse::into_response);
-        if verb == Verb::Watch && response.status().is_success() {
+        if self.heard.is_watch && response.status().is_success() {
             return match self.tell(&*auditor, response.status(), &Bytes::new()) {
                 Some(number) => shown(auditor, self.user.clone(), number, response),
                 None => response,
@@ -335,7 +350,7 @@ impl Asked<'_> {
             user: self.user,
             method: &self.parts.method,
             uri: &self.parts.uri,
-            body: self.body,
+            body: &self.heard.body,
             status: status.as_u16(),
             answer,
         })

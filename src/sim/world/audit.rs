@@ -112,9 +112,11 @@ fn worth(method: &Method, path: &str) -> Worth {
 mod tests {
     use std::time::Duration;
 
+    use axum::body::Body;
     use futures::TryStreamExt;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::api::{Api, PostParams, WatchParams};
+    use tower::ServiceExt;
 
     use super::*;
     use crate::clock::Clock;
@@ -166,6 +168,34 @@ mod tests {
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("user > 1 Kube POST /api/v1/namespaces/default/configmaps"));
         assert!(lines[1].contains("user < 1 201"), "{lines:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_before_it_is_looked_at_is_recorded_too() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let (server, recorder) = audited();
+        for (user, method, path) in [
+            (None, "POST", MAPS),
+            (Some(User::named("nobody", &[])), "POST", MAPS),
+            (Some(User::admin()), "POST", "/apis/example.com/v1/things"),
+            (Some(User::admin()), "PUT", MAPS),
+            (Some(User::admin()), "POST", "/version"),
+            (Some(operator()), "PUT", MAPS),
+        ] {
+            let request = http::Request::builder().method(method).uri(path);
+            let request = match user {
+                Some(user) => request.extension(user),
+                None => request.header("authorization", "Bearer nonsense"),
+            };
+            let request = request.body(Body::empty()).unwrap();
+            server.router().oneshot(request).await.unwrap();
+        }
+        let history = recorder.history();
+        let told = history.entries().filter_map(|entry| match &entry.what {
+            What::Answer(answer) => answer.status,
+            _ => None,
+        });
+        assert_eq!(told.collect::<Vec<u16>>(), [401, 403, 404, 405, 405]);
     }
 
     #[tokio::test(start_paused = true)]

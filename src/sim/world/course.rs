@@ -19,6 +19,7 @@ use super::product::Alarm;
 use super::recorder::Recorder;
 use super::replica::{Outside, Replica};
 use super::steps::{self, Play};
+use super::subnets::Untagged;
 use super::timeline::{Change, timeline};
 use super::{Outcome, QUIET, Setup, Verdict, actors};
 use crate::clock::Clock;
@@ -53,6 +54,8 @@ pub(super) struct World {
     replicas: Arc<Vec<Replica>>,
     play: JoinHandle<Vec<String>>,
     plan: Plan,
+    /// What people tag while search lags.
+    untagged: Untagged,
     quiet: Duration,
     /// Steps that did not happen.
     unmet: Vec<String>,
@@ -76,8 +79,9 @@ pub(super) async fn live(setup: Setup, ear: Ear) -> Result<Outcome, InstallError
 }
 
 impl World {
-    async fn begin(setup: Setup, ear: Ear) -> Result<Self, InstallError> {
+    async fn begin(mut setup: Setup, ear: Ear) -> Result<Self, InstallError> {
         let cluster = Cluster::new(setup.seed, &setup.scenario.region);
+        let untagged = Untagged::prepare(&cluster.cloud, &mut setup.scenario, &setup.plan);
         let recorder = Recorder::new(&cluster.clock, setup.keep, REQUESTS_MAX);
         for observer in setup.observers {
             recorder.trace(observer);
@@ -129,6 +133,7 @@ impl World {
             replicas,
             play: tokio::spawn(play.run()),
             plan: setup.plan,
+            untagged,
             quiet: setup.quiet,
             unmet: Vec::new(),
             on: BTreeSet::new(),
@@ -279,6 +284,9 @@ impl World {
                 }
             }
             _ => self.desk.start(&injection).await,
+        }
+        if let Some(subnet) = self.untagged.tag_for(place, &self.cluster.cloud) {
+            self.recorder.turn(Who::User, format!("tags subnet {subnet}"));
         }
         self.on.insert(place);
     }

@@ -21,6 +21,7 @@ pub mod recorder;
 pub mod replica;
 mod steps;
 pub mod story;
+mod subnets;
 pub mod timeline;
 pub mod workloads;
 

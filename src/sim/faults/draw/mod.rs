@@ -296,6 +296,7 @@ fn is_about_starts(kind: FaultKind) -> bool {
         kind,
         FaultKind::Preemption
             | FaultKind::PreemptionDeletes
+            | FaultKind::HostFailure
             | FaultKind::RenameRefused
             | FaultKind::RenameSlow
     )
@@ -439,7 +440,8 @@ fn kube(kind: KubeKind, rng: &mut Rng) -> KubeFault {
         KubeKind::AdmissionRejects => fault.on("nodeclaims"),
         KubeKind::BookmarksOnly | KubeKind::TimeTravel if rng.bool() => fault.on(resource),
         KubeKind::Coalesced | KubeKind::Reordered => fault.delay(Duration::from_secs(rng.u64(1..30))),
-        KubeKind::Slow => fault.delay(Duration::from_millis(rng.u64(50..20_000))),
+        // Both ways; in all a little less than the half minute after which nobody waits for an answer any more.
+        KubeKind::Slow => fault.delay(Duration::from_millis(rng.u64(50..14_500))),
         _ if rng.u8(..4) == 0 => fault.on("nodeclaims"),
         _ => fault,
     }

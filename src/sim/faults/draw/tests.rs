@@ -116,6 +116,18 @@ fn every_kind_that_is_watched_lags_behind_the_others_in_some_seed() {
 }
 
 #[test]
+fn an_answer_that_is_slow_there_and_back_still_comes() {
+    let drawn = plans().flat_map(|plan| plan.injections);
+    let slow = drawn.filter_map(|injection| match injection.fault {
+        Fault::Kube(fault) if fault.kind == KubeKind::Slow => Some(fault.delay),
+        _ => None,
+    });
+    let longest = slow.max().unwrap_or_default();
+    // The operator waits for half a minute.
+    assert!((Duration::from_secs(10)..Duration::from_secs(15)).contains(&longest));
+}
+
+#[test]
 fn replicas_die_of_an_order_in_some_seeds_and_of_anything_in_more() {
     let crashes = plans().flat_map(|plan| plan.injections);
     let upon: Vec<Upon> = crashes

@@ -13,8 +13,10 @@ use futures::future::BoxFuture;
 use http::Request;
 use tower::{BoxError, Service, ServiceExt};
 
+use super::KubeKind;
 use super::answers::{Asked, Blow, optimistic};
 use crate::sim::faults::desk::Desk;
+use crate::sim::faults::names::FaultName;
 use crate::sim::history::CarriedOut;
 use crate::sim::kube::request::{Target, Verb};
 
@@ -109,7 +111,11 @@ where
     match after {
         Some(Blow::LostAfter) => Err(lost(CarriedOut::Yes)),
         // What the server refused is refused, whatever else goes wrong.
-        Some(Blow::After(instead)) if answer.status().is_success() => Ok(marked(instead, CarriedOut::Yes)),
+        Some(Blow::After(instead)) if answer.status().is_success() => {
+            let told = asked.as_ref().map(Asked::told).unwrap_or_default();
+            desk.strike(FaultName::Kube(KubeKind::ServerErrorAfter), &told);
+            Ok(marked(instead, CarriedOut::Yes))
+        }
         _ => Ok(marked(answer, CarriedOut::Yes)),
     }
 }

@@ -161,6 +161,18 @@ async fn a_server_error_after_the_effect_is_not_one_before() {
         .await;
     let error = bench.configs().create(&params, &config("a")).await.unwrap_err();
     assert!(code(&error) >= 500 && bench.stored("a").await, "{error}");
+    // What is refused anyway is, and nothing else has gone wrong.
+    bench.start(KubeFault::new(KubeKind::ServerErrorAfter)).await;
+    let error = bench.configs().create(&params, &config("a")).await.unwrap_err();
+    assert_eq!(code(&error), 409, "{error}");
+    let told = bench.told.lock().unwrap().clone();
+    assert_eq!(
+        told,
+        [
+            "k4-server-error create configmaps",
+            "k4-server-error-after create configmaps"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]

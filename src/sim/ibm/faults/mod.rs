@@ -443,6 +443,18 @@ impl Faults {
 
     /// The fault that strikes this operation now, if it does.
     pub(super) fn strike(&mut self, kind: FaultKind, operation: &str) -> Option<Fault> {
+        let struck = self.draw(kind, operation)?;
+        self.note(kind, operation);
+        Some(struck)
+    }
+
+    /// Like [`Faults::hits`], where it does not show yet whether anything comes of it: it is not told as a strike until
+    /// [`Faults::note`].
+    pub(super) fn may_hit(&mut self, kind: FaultKind, operation: &str) -> bool {
+        self.draw(kind, operation).is_some()
+    }
+
+    fn draw(&mut self, kind: FaultKind, operation: &str) -> Option<Fault> {
         let fault = self.on.get_mut(&kind).filter(|fault| fault.covers(operation))?;
         let chance = self.streams.get_mut(&kind).unwrap_or(&mut self.rng);
         if chance.f64() >= fault.probability {
@@ -456,11 +468,11 @@ impl Faults {
                 self.on.remove(&kind);
             }
         }
-        self.note(kind, operation);
         Some(struck)
     }
 
-    fn note(&mut self, kind: FaultKind, operation: &str) {
+    /// Tells of a strike.
+    pub(super) fn note(&mut self, kind: FaultKind, operation: &str) {
         if self.strikes.len() == STRIKES_KEPT {
             self.strikes.pop_front();
         }
@@ -513,5 +525,7 @@ impl Faults {
     }
 }
 
+#[cfg(test)]
+mod strikes;
 #[cfg(test)]
 mod tests;

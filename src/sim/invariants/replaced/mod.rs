@@ -133,6 +133,7 @@ impl Disturbed {
 #[derive(Default)]
 pub(super) struct Replaced {
     losses: BTreeMap<String, Loss>,
+    /// Those that are down and about which nothing more is to be said.
     judged: BTreeSet<String>,
     looked: Option<Duration>,
     /// By what keeps the operator from seeing or from being obeyed.
@@ -199,7 +200,11 @@ impl Replaced {
         if is_blind || lacks_a_class(book, truth, is_usable) {
             self.unsupplied.goes_on(now);
         }
-        for machine in truth.cloud.instances_down() {
+        let down = truth.cloud.instances_down();
+        // One that came back may be taken back later.
+        self.judged
+            .retain(|id| down.iter().any(|machine| machine.id == *id));
+        for machine in down {
             if machine.class != Class::Spot
                 || self.judged.contains(&machine.id)
                 || self.losses.contains_key(&machine.id)

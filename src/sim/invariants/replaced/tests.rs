@@ -1,9 +1,11 @@
+use http::Method;
 use serde_json::json;
 
 use super::super::stage::Stage;
 use super::*;
 use crate::api::names::{NODE_REGISTERED, NOMINATED_PODS};
 use crate::sim::history::Who;
+use crate::sim::ibm::HostFailure;
 use crate::sim::kube::watching::{Delivery, Who as Watcher};
 use crate::sim::kube::write;
 
@@ -86,6 +88,27 @@ async fn a_node_that_is_taken_back_is_given_up_within_a_poll() {
         stage.pass(15).await;
         assert_eq!(is_late(&stage), !given_up);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_came_back_after_its_host_had_failed_is_taken_back_like_any_other() {
+    let mut stage = joined().await;
+    let machine = stage.cloud.instances()[0].clone();
+    stage
+        .cloud
+        .fail_host(&machine.name, Some(HostFailure::Stop))
+        .unwrap();
+    stage.pass(2).await;
+    let actions = format!("/v1/instances/{}/actions", machine.id);
+    stage
+        .cloud_says(Method::POST, &actions, r#"{"type":"start"}"#)
+        .await;
+    stage.pass(200).await;
+    assert!(!is_late(&stage), "that was no preemption");
+    taken_back(&mut stage).await;
+    stage.pass(50).await;
+    stage.pass(15).await;
+    assert!(is_late(&stage));
 }
 
 #[tokio::test(start_paused = true)]

@@ -155,7 +155,9 @@ pub(super) fn let_go(pod: &Pod) -> Option<Act> {
 
 /// Lets go of pods that no job will count: theirs is gone, going or finished.
 pub(super) fn let_go_of_strays(view: &View) -> impl Iterator<Item = Act> {
-    let strays = view.pods.values().filter(move |pod| !is_counted_on(view, pod));
+    // Few pods are held, and that is told without looking for their jobs.
+    let held = view.pods.values().filter(|pod| is_held(pod));
+    let strays = held.filter(move |pod| !is_counted_on(view, pod));
     strays.filter_map(|pod| let_go(pod))
 }
 

@@ -20,6 +20,10 @@ use crate::sim::kube::{ApiServer, Options};
 mod lasting;
 mod older;
 
+/// What people do in the account by, and what the operator begins with.
+const PEOPLES_KEY: &str = "demo-api-key";
+const FIRST_KEY: &str = "operators-key";
+
 struct Town {
     server: ApiServer,
     cloud: Cloud,
@@ -41,17 +45,19 @@ impl Town {
             let definition = serde_json::from_value(definition.object).unwrap();
             kinds.create(&PostParams::default(), &definition).await.unwrap();
         }
-        let cloud = Cloud::new(ibm::Options::new("us-south", 1, clock.clone()));
+        let mut account = ibm::Options::new("us-south", 1, clock.clone());
+        account.api_keys = [PEOPLES_KEY, FIRST_KEY].map(str::to_owned).into();
+        let cloud = Cloud::new(account);
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&told);
-        let key_file = KeyFile::new("demo-api-key").unwrap();
+        let key_file = KeyFile::new(FIRST_KEY).unwrap();
         let desk = Desk::new(Parts {
             server: server.clone(),
             cloud: cloud.clone(),
             operator: "operator".to_owned(),
             clocks: Vec::new(),
             oddities: Oddities::default(),
-            api_key: "demo-api-key".to_owned(),
+            api_key: PEOPLES_KEY.to_owned(),
             key_file: Some(key_file.clone()),
             sink: Arc::new(move |what| {
                 if let What::Fault { name, detail } = what {
@@ -124,7 +130,7 @@ async fn a_key_is_rotated_and_the_file_says_so_when_that_is_over() {
     assert!(keys[1].starts_with("rotated-"), "{}", keys[1]);
     // What people do in the account goes on with their own.
     let mut served = Vec::new();
-    for key in ["demo-api-key", &keys[1], &keys[2]] {
+    for key in [PEOPLES_KEY, FIRST_KEY, &keys[1]] {
         let form = format!("grant_type=urn%3Aibm%3Aparams%3Aoauth%3Agrant-type%3Aapikey&apikey={key}");
         let request = http::Request::post("https://iam/identity/token")
             .body(form.into())
@@ -133,7 +139,7 @@ async fn a_key_is_rotated_and_the_file_says_so_when_that_is_over() {
         served.push(answer.status().as_u16());
     }
     // The same stream draws the same key.
-    assert_eq!((served, &keys[1]), (vec![200, 200, 200], &keys[2]));
+    assert_eq!((served, &keys[1]), (vec![200, 400, 200], &keys[2]));
 }
 
 #[tokio::test(start_paused = true)]

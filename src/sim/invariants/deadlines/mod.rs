@@ -38,6 +38,9 @@ const SLACK: Duration = Duration::from_mins(1);
 /// From an order to a node that takes pods, at its slowest: 15 s pending, 165 starting, 40 booting, 15 until its network
 /// is up.
 const BOOT: Duration = Duration::from_secs(15 + 165 + 40 + 15);
+/// Until a volume is where a pod is that was in use on a Node that went: six minutes pass before anybody takes it off, then
+/// five seconds each to detach and to attach it.
+const UNMOUNTED: Duration = Duration::from_secs(6 * 60 + 5 + 5);
 
 /// The classes of pods that leave after all others.
 const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
@@ -52,9 +55,21 @@ struct Lack {
     subject: String,
     /// What it is in words, as `pod shop-1`.
     name: String,
-    /// How long it may take from now.
-    within: Duration,
+    /// The claim or the pod; nothing for a machine.
+    object: Value,
     message: String,
+}
+
+impl Lack {
+    /// How long it may take from now.
+    fn within(&self, truth: &Truth<'_>) -> Duration {
+        match self.id {
+            "L2" => LEAK,
+            "L3" => drained_within(&self.object, truth) + DELETION + LATE_ORDER + SLACK + RECOVERY,
+            _ if pods::waits_for_a_volume(&self.object, truth) => BOOT + UNMOUNTED + SLACK + RECOVERY,
+            _ => BOOT + SLACK + RECOVERY,
+        }
+    }
 }
 
 impl Check for Deadlines {
@@ -65,7 +80,8 @@ impl Check for Deadlines {
         let mut deadlines = BTreeMap::new();
         for lack in lacks(book, truth) {
             let key = (lack.id, lack.subject.clone());
-            let deadline = self.0.get(&key).copied().unwrap_or(now + lack.within);
+            let known = self.0.get(&key).copied();
+            let deadline = known.unwrap_or_else(|| now + lack.within(truth));
             if now > deadline {
                 let message = format!("{}, which was to end by {deadline:?}", lack.message);
                 found.blame(lack.id, now, &message);
@@ -103,7 +119,7 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
         id: "L2",
         name: subject.clone(),
         subject,
-        within: LEAK,
+        object: Value::Null,
         message,
     });
     let going = claims.iter().filter(|claim| object::is_deleting(claim));
@@ -111,7 +127,7 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
         id: "L3",
         subject: object::uid(claim).to_owned(),
         name: format!("claim {}", object::name(claim)),
-        within: drained_within(claim, truth) + DELETION + LATE_ORDER + SLACK + RECOVERY,
+        object: claim.clone(),
         message: format!("claim {} is still being deleted", object::name(claim)),
     });
     let waiting = pods::waiting(truth).into_iter();
@@ -122,8 +138,8 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
             id: "L1",
             subject: object::uid(&pod).to_owned(),
             name: format!("pod {}", object::name(&pod)),
-            within: BOOT + SLACK + RECOVERY,
             message: format!("pod {} still waits", object::name(&pod)),
+            object: pod,
         });
     leaks.chain(going).chain(waiting).collect()
 }
@@ -207,182 +223,4 @@ fn is_held(pod: &Value, claims: &[Value], healed: Timestamp) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::stage::Stage;
-    use super::*;
-    use crate::sim::kube::write;
-
-    /// What is blamed when it is looked at every ten seconds for so long.
-    async fn looked_for(stage: &mut Stage, seconds: u64) -> Vec<&'static str> {
-        for _ in 0..seconds / 10 {
-            stage.looks();
-            stage.pass(10).await;
-        }
-        stage.looks();
-        let mut blamed = stage.blamed();
-        blamed.retain(|id| id.starts_with('L'));
-        blamed
-    }
-
-    const NOTHING: [&str; 0] = [];
-
-    #[tokio::test(start_paused = true)]
-    async fn a_machine_without_a_claim_is_gone_within_five_minutes() {
-        let mut stage = Stage::new().await;
-        let uid = stage.claim("a").await;
-        stage.machine(&stage.name_of(&uid)).await;
-        stage.delete("a").await;
-        stage.release("a").await;
-        assert_eq!(looked_for(&mut stage, 300).await, NOTHING);
-        assert_eq!(looked_for(&mut stage, 10).await, ["L2"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_that_goes_has_its_grace_the_clouds_time_and_a_little_more() {
-        let mut stage = Stage::new().await;
-        stage.claim("a").await;
-        stage.delete("a").await;
-        assert_eq!(looked_for(&mut stage, 260).await, NOTHING);
-        assert_eq!(looked_for(&mut stage, 20).await, ["L3"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_node_that_nothing_holds_is_left_as_soon_as_its_pods_can() {
-        for held in ["nothing", "budget", "wish"] {
-            let mut stage = Stage::new().await;
-            stage.claim("a").await;
-            write::insert(
-                &stage.server,
-                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}),
-            );
-            let mut there = pod("web", &json!({}));
-            there["spec"]["nodeName"] = json!("a");
-            there["spec"]["terminationGracePeriodSeconds"] = json!(50);
-            there["status"] = json!({"phase": "Running"});
-            if held == "wish" {
-                there["metadata"]["annotations"] = json!({DO_NOT_DISRUPT: "true"});
-            }
-            write::insert(&stage.server, there);
-            if held == "budget" {
-                write::insert(
-                    &stage.server,
-                    json!({
-                        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-                        "metadata": {"name": "web", "namespace": "default"}, "spec": {"maxUnavailable": 0},
-                    }),
-                );
-            }
-            stage.delete("a").await;
-            assert_eq!(looked_for(&mut stage, 310).await, NOTHING, "{held}");
-            let blamed: &[&str] = if held == "nothing" { &["L3"] } else { &NOTHING };
-            assert_eq!(looked_for(&mut stage, 20).await, blamed, "{held}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_pod_that_a_pool_is_open_to_runs_as_soon_as_a_machine_can() {
-        let mut stage = Stage::new().await;
-        add_pool_and_pod(&stage);
-        assert_eq!(looked_for(&mut stage, 340).await, NOTHING);
-        assert_eq!(looked_for(&mut stage, 20).await, ["L1"]);
-    }
-
-    fn add_pool_and_pod(stage: &Stage) {
-        let pool = json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
-            "spec": {"template": {"spec": {
-                "requirements": [], "nodeClassRef": {"group": "karpenter-ibm.sh", "kind": "IBMNodeClass", "name": "d"},
-            }}},
-        });
-        for object in [pool, pod("a", &json!({}))] {
-            write::insert(&stage.server, object);
-        }
-    }
-
-    fn pod(name: &str, labels: &Value) -> Value {
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "labels": labels},
-            "spec": {"containers": [{"name": "a", "image": "a"}]}, "status": {"phase": "Pending"},
-        })
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_waits_too_long_beside_a_bad_object_is_kept_waiting_by_it() {
-        let mut stage = Stage::new().await;
-        add_pool_and_pod(&stage);
-        write::insert(&stage.server, pod("giant", &json!({"hopeless": "yes"})));
-        assert_eq!(looked_for(&mut stage, 340).await, NOTHING);
-        assert_eq!(looked_for(&mut stage, 20).await, ["L1", "L9"]);
-        // And a machine that stays.
-        let mut stage = Stage::new().await;
-        let uid = stage.claim("a").await;
-        stage.machine(&stage.name_of(&uid)).await;
-        stage.delete("a").await;
-        stage.release("a").await;
-        stage.claim("of-no-class").await;
-        assert_eq!(looked_for(&mut stage, 300).await, NOTHING);
-        assert_eq!(looked_for(&mut stage, 10).await, ["L2", "L9"]);
-    }
-
-    /// The last word about the pod.
-    fn tell(stage: &Stage, message: &str) {
-        let name = format!("a.{}", message.len());
-        write::insert(
-            &stage.server,
-            json!({
-                "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
-                "involvedObject": {"kind": "Pod", "uid": stage.uid_of_pod("a")}, "reason": "FailedScheduling",
-                "message": message, "source": {"component": "karpenter-ibm"},
-            }),
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_waits_too_long_for_what_is_withheld_no_more_was_forgotten() {
-        let withheld = "bxf-2x8 in us-south-1 as spot is withheld until 2026-11-16T10:03:00Z: Shortage";
-        for (words, until, blamed) in [
-            (&[withheld][..], "2026-11-16T10:03:00Z", &["L1", "L8"][..]),
-            (&[withheld], "2026-11-16T10:55:00Z", &["L1"]),
-            (
-                &[withheld, "no instance type has all of it"],
-                "2026-11-16T10:03:00Z",
-                &["L1"],
-            ),
-        ] {
-            let mut stage = Stage::new().await;
-            add_pool_and_pod(&stage);
-            write::insert(
-                &stage.server,
-                json!({
-                    "apiVersion": "karpenter-ibm.sh/v1alpha1", "kind": "UnavailableOffering",
-                    "metadata": {"name": "spot.all"},
-                    "spec": {"key": "spot:*:*", "reason": "Quota", "since": "2026-11-16T10:00:00Z", "until": until},
-                }),
-            );
-            for word in words {
-                tell(&stage, word);
-            }
-            assert_eq!(looked_for(&mut stage, 340).await, NOTHING);
-            assert_eq!(looked_for(&mut stage, 20).await, blamed, "{words:?} {until}");
-        }
-    }
-
-    #[test]
-    fn a_machine_that_was_ordered_under_faults_keeps_its_pods_until_it_joins_or_is_given_up() {
-        let pod = json!({"metadata": {"uid": "p"}});
-        let healed = "2026-11-16T10:00:00Z".parse().unwrap();
-        let is_held = |made: &str, registered: &str| {
-            let claim = json!({
-                "metadata": {"annotations": {NOMINATED_PODS: "o,p"}, "creationTimestamp": made},
-                "status": {"conditions": [{"type": NODE_REGISTERED, "status": registered}]},
-            });
-            is_held(&pod, &[claim], healed)
-        };
-        assert!(is_held("2026-11-16T09:59:00Z", "Unknown"));
-        assert!(!is_held("2026-11-16T09:59:00Z", "True"));
-        assert!(!is_held("2026-11-16T10:01:00Z", "Unknown"));
-    }
-}
+mod tests;
