@@ -68,6 +68,13 @@ pub enum CastError {
     },
 }
 
+impl Cast {
+    /// Whether what people do is drawn, and not written by somebody.
+    fn is_drawn(&self) -> bool {
+        [CHURN, WORKLOADS].contains(&self.scenario_name.as_str())
+    }
+}
+
 /// Draws from the seed whatever is not given.
 pub fn cast(ask: &Ask) -> Result<Cast, CastError> {
     let (world, demand) = (world_of(ask.seed), demand(ask));
@@ -179,6 +186,7 @@ pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<P
         outcome.violations.extend(compare(&calm.counts, &outcome));
         if cast.mutant.is_none() {
             breaches = calm.breaches;
+            breaches.retain(|breach| cast.is_drawn() || !is_unmet(breach));
         }
     }
     Ok(Played {
@@ -186,6 +194,11 @@ pub fn play(ask: &Ask, keep: Keep, observers: Vec<Observer>) -> anyhow::Result<P
         outcome,
         calm: breaches,
     })
+}
+
+/// Whether something is blamed for not having happened: in a story that somebody wrote it may be what its faults bring.
+fn is_unmet(breach: &Breach) -> bool {
+    world::Verdict::Unmet.lack() == Some(breach.id.as_str())
 }
 
 /// The play of the same world in which nothing goes wrong.
@@ -272,6 +285,22 @@ fn deeds(counts: &Counts) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_written_story_expects_is_not_asked_of_it_without_its_faults() {
+        let breach = |id: &str| Breach {
+            id: id.to_owned(),
+            at_seconds: 1,
+            message: String::new(),
+        };
+        assert!(is_unmet(&breach("unmet")));
+        assert!(!is_unmet(&breach("unfinished")) && !is_unmet(&breach("S1")));
+        let mut ask = Ask::seed(5);
+        for (scenario, is_drawn) in [("churn", true), ("workloads", true), ("preempted", false)] {
+            ask.scenario = Some(scenario.to_owned());
+            assert_eq!(cast(&ask).unwrap().is_drawn(), is_drawn, "{scenario}");
+        }
+    }
 
     #[test]
     fn what_is_not_given_is_drawn_from_the_seed() {
