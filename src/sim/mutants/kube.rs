@@ -12,6 +12,8 @@ use tower::BoxError;
 
 use super::hearsay::{said, through};
 
+const NODES: &str = "/api/v1/nodes";
+
 /// Writes, deletions and evictions without resourceVersions. Leases are left alone: whoever cannot renew the one that it holds by
 /// cannot lead, and does no harm at all.
 pub(super) fn without_resource_versions(inner: Client) -> Client {
@@ -40,27 +42,44 @@ fn unconditional(body: &Bytes) -> Bytes {
     whole.to_string().into()
 }
 
-/// Consistent lists show what the first of them showed. Watches, and the lists in pages that begin them, are left alone.
-pub(super) fn with_stale_lists(inner: Client) -> Client {
-    let first: Arc<Mutex<BTreeMap<String, Bytes>>> = Arc::default();
+/// What sweeps have read.
+#[derive(Default)]
+struct Past {
+    /// The first list of each kind.
+    first: BTreeMap<String, Bytes>,
+    /// Whether the last list was one of Nodes: the next is the sweep's.
+    follows_nodes: bool,
+}
+
+/// The lists that follow one of Nodes, as those of sweeps do, show what the first of them showed. Others do not: whoever
+/// finds no intent of its own in a list buys nothing, and does no harm at all.
+pub(super) fn with_stale_sweeps(inner: Client) -> Client {
+    let past: Arc<Mutex<Past>> = Arc::default();
     through(inner, move |inner, request| {
-        let first = Arc::clone(&first);
+        let past = Arc::clone(&past);
         async move {
             let Some(collection) = consistent_list(&request) else {
                 return inner.send(request).await.map_err(BoxError::from);
             };
-            let known = |first: &Mutex<BTreeMap<String, Bytes>>| {
-                let first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                first.get(&collection).cloned()
+            let is_sweep = {
+                let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::replace(&mut past.follows_nodes, collection == NODES)
             };
-            if let Some(body) = known(&first) {
+            if !is_sweep {
+                return inner.send(request).await.map_err(BoxError::from);
+            }
+            let known = |past: &Mutex<Past>| {
+                let past = past.lock().unwrap_or_else(PoisonError::into_inner);
+                past.first.get(&collection).cloned()
+            };
+            if let Some(body) = known(&past) {
                 return Ok(Response::new(Body::from(body)));
             }
             let (head, body) = inner.send(request).await?.into_parts();
             let body = body.collect_bytes().await?;
             if head.status.is_success() {
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                first.insert(collection, body.clone());
+                let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
+                past.first.insert(collection, body.clone());
             }
             Ok(Response::from_parts(head, Body::from(body)))
         }
@@ -85,7 +104,6 @@ mod tests {
     use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
     use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-    use kube::core::ObjectList;
     use serde_json::json;
 
     use super::*;
@@ -153,18 +171,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_shows_the_past_and_a_read_does_not() {
+    async fn a_sweep_shows_the_past_and_no_other_list_does() {
         let server = server();
-        let stale: Api<Node> = Api::all(with_stale_lists(server.admin()));
-        let count = |nodes: ObjectList<Node>| nodes.items.len();
-        assert_eq!(count(stale.list(&ListParams::default()).await.unwrap()), 0);
-        let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
-        stale.create(&PostParams::default(), &node).await.unwrap();
-        assert_eq!(count(stale.list(&ListParams::default()).await.unwrap()), 0);
-        assert_eq!(
-            count(stale.list(&ListParams::default().limit(9)).await.unwrap()),
-            1
+        let client = with_stale_sweeps(server.admin());
+        let (nodes, configs) = (
+            Api::<Node>::all(client.clone()),
+            Api::<ConfigMap>::all(client.clone()),
         );
-        assert!(stale.get_opt("n").await.unwrap().is_some());
+        let sweep = async || {
+            nodes.list(&ListParams::default()).await.unwrap();
+            configs.list(&ListParams::default()).await.unwrap().items.len()
+        };
+        let before = sweep().await;
+        let mut config = ConfigMap::default();
+        config.metadata.name = Some("a".to_owned());
+        let own: Api<ConfigMap> = Api::default_namespaced(client.clone());
+        own.create(&PostParams::default(), &config).await.unwrap();
+        assert_eq!(sweep().await, before);
+        let listed = configs.list(&ListParams::default()).await.unwrap();
+        assert_eq!(listed.items.len(), before + 1);
+        assert_eq!(sweep().await, before);
     }
 }

@@ -316,7 +316,7 @@ impl Mutant {
             Self::FirstPageOnly => edges.ibm.cloud = exchange::first_page_only(edges.ibm.cloud),
             Self::IgnoredRetryAfter => edges.ibm.cloud = exchange::without_retry_after(edges.ibm.cloud),
             Self::NoResourceVersion => edges.kube = kube::without_resource_versions(edges.kube),
-            Self::StaleList => edges.kube = kube::with_stale_lists(edges.kube),
+            Self::StaleList => edges.kube = kube::with_stale_sweeps(edges.kube),
             Self::LimitsUnread => edges.kube = hearsay::without_limits(edges.kube),
             Self::AnyAddress => edges.kube = hearsay::with_any_address(edges.kube),
             Self::RepeatedWrites => edges.kube = hearsay::with_repeated_writes(edges.kube),

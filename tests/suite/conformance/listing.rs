@@ -8,6 +8,11 @@ use super::widgets::widget;
 
 /// Five ConfigMaps with labels to select by.
 async fn five(lab: &mut Lab) {
+    // Each namespace has the cluster's root certificate in one; a real cluster takes a moment to put it there.
+    lab.get("configmaps/kube-root-ca.crt")
+        .eventually()
+        .is("200")
+        .await;
     for (name, labels) in [
         ("a", json!({"app": "x", "tier": "front"})),
         ("b", json!({"app": "x"})),
@@ -20,11 +25,6 @@ async fn five(lab: &mut Lab) {
             .is("201")
             .await;
     }
-    // Each namespace has the cluster's root certificate in one; a real cluster takes a moment to put it there.
-    lab.get("configmaps/kube-root-ca.crt")
-        .eventually()
-        .is("200")
-        .await;
 }
 
 #[tokio::test]
