@@ -68,7 +68,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::IgnoredRetryAfter, "S15", 6),
     at(Mutant::LimitsUnread, "S4", 24),
     at(Mutant::AnyAddress, "S17", 6),
-    at(Mutant::TakenAsOrdered, "S21", 19),
+    at(Mutant::TakenAsOrdered, "S21", 31),
     at(Mutant::ClusterBlind, "S2", 0),
     at(Mutant::RepeatedWrites, "S14", 0),
     at(Mutant::RestlessTimes, "S13", 0),
