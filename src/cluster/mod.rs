@@ -5,6 +5,7 @@
 //! writes count at once, the newer revision winning, so a loop always sees what it has written.
 
 mod follow;
+mod foreseen;
 mod holds;
 mod index;
 mod kept;

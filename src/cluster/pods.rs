@@ -7,17 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::ResourceExt;
 
+use super::foreseen::is_foreseeable;
 use super::store::{Revision, Store, Told};
 use crate::api::names::NODE_POOL;
 use crate::drain::{Protection, protection};
 use crate::model::pod::{ClassId, Interned, InvalidPod, Pod};
 
 /// The scheduler takes milliseconds for a pod that it has a node for. One that is without a node after so long has none, or
-/// stands in a queue: at fifty writes a second, its usual limit, the last of a thousand pods is refused after twenty seconds.
+/// stands in a queue.
 const PLACED_WITHIN: SignedDuration = SignedDuration::from_secs(1);
-
-/// Others may let pods wait on purpose.
-const USUAL_SCHEDULER: &str = "default-scheduler";
 
 /// A pod that matters: it waits for a node, or is on one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +26,8 @@ pub struct Seen {
     pub name: String,
     /// When it was created.
     pub created: Option<Timestamp>,
+    /// The how manieth it was that came to wait; 0 if it has a node.
+    pub came: u64,
     /// What it asks for.
     pub class: ClassId,
     /// Where it stands.
@@ -60,7 +60,7 @@ pub enum Place {
 /// What the scheduler has said of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing yet.
+    /// Nothing yet, and what it will say can be foreseen.
     None,
     /// That it finds no node for it.
     Refused,
@@ -102,14 +102,29 @@ impl Seen {
     /// Whether it has waited long enough to be planned for. A clock of ours that is ahead makes that sooner, one that is behind
     /// no later than the scheduler's own verdict.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        let is_old = |created: Timestamp| now.duration_since(created) >= PLACED_WITHIN;
-        match &self.place {
-            Place::Waiting { verdict, .. } => *verdict == Verdict::Refused || self.created.is_none_or(is_old),
-            Place::On { .. } => false,
+        match self.verdict() {
+            Some(Verdict::Refused) => true,
+            Some(Verdict::None) => self.due_in(now).is_none(),
+            None => false,
         }
     }
 
-    /// Whether it waits as it did before, but for the scheduler's word, which its coming has foretold.
+    /// How long it is left to the scheduler from now on; `None` for a pod that is not, or no longer.
+    fn due_in(&self, now: Timestamp) -> Option<SignedDuration> {
+        let created = self.created.filter(|_| self.verdict() == Some(Verdict::None))?;
+        let left = PLACED_WITHIN - now.duration_since(created);
+        left.is_positive().then_some(left)
+    }
+
+    /// What the scheduler has said of it, if it waits.
+    fn verdict(&self) -> Option<Verdict> {
+        match &self.place {
+            Place::Waiting { verdict, .. } => Some(*verdict),
+            Place::On { .. } => None,
+        }
+    }
+
+    /// Whether it waits as it did before, but for the scheduler's word.
     fn waits_as(&self, before: &Self) -> bool {
         let preempting = |seen: &Self| match &seen.place {
             Place::Waiting { preempting, .. } => Some(preempting.clone()),
@@ -147,6 +162,26 @@ pub struct Pods {
     classes: Interned,
     waiting: BTreeSet<String>,
     on_nodes: BTreeMap<String, BTreeSet<String>>,
+    /// How many have come to wait so far, and which of them wait still.
+    came: u64,
+    arrivals: BTreeSet<u64>,
+    /// When the last pass began.
+    pass: Option<Pass>,
+}
+
+/// The beginning of a pass over the pods that wait.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    at: Timestamp,
+    /// How many had come by then.
+    came: u64,
+}
+
+impl Pass {
+    /// Whether a pod was planned for in it.
+    fn saw(&self, seen: &Seen) -> bool {
+        seen.came <= self.came && seen.is_due(self.at)
+    }
 }
 
 /// What a change of a pod means.
@@ -185,6 +220,7 @@ impl Pods {
             namespace: pod.namespace().unwrap_or_default(),
             name: pod.name_any(),
             created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            came: self.order_of(uid, &place),
             place,
             keeper: keeper(pod),
             // At the beginning of time no protection is over yet.
@@ -192,15 +228,16 @@ impl Pods {
             // The last that is read: it is counted there.
             class: self.classes.enter(pod),
         };
-        let class = seen.class;
+        let (class, came) = (seen.class, seen.came);
         match self.store.apply(uid, revision, seen) {
             Told::Nothing => {
                 self.classes.leave(class);
                 Meaning::Nothing
             }
             Told::New(before) => {
+                self.came = self.came.max(came);
                 let known = self.store.get(uid).zip(before.as_ref());
-                let is_no_news = known.is_some_and(|(now, before)| now.waits_as(before));
+                let is_no_news = known.is_some_and(|(now, before)| self.is_no_news(now, before));
                 if let Some(before) = before {
                     self.forget(uid, &before);
                 }
@@ -210,6 +247,47 @@ impl Pods {
                 }
             }
         }
+    }
+
+    /// The how manieth a pod is that came to wait. One that waits already keeps its place.
+    fn order_of(&self, uid: &str, place: &Place) -> u64 {
+        match place {
+            Place::On { .. } => 0,
+            Place::Waiting { .. } => {
+                let known = self.store.get(uid).map(|seen| seen.came);
+                known.filter(|came| *came > 0).unwrap_or(self.came + 1)
+            }
+        }
+    }
+
+    /// Whether a pod waits as before. That the scheduler refuses it is no news of one that was planned for before that.
+    fn is_no_news(&self, now: &Seen, before: &Seen) -> bool {
+        let was_planned = self.pass.is_some_and(|pass| pass.saw(before));
+        now.waits_as(before) && (now.verdict() == before.verdict() || was_planned)
+    }
+
+    /// A pass over the pods that wait begins.
+    pub fn begin_pass(&mut self, now: Timestamp) {
+        self.pass = Some(Pass {
+            at: now,
+            came: self.came,
+        });
+    }
+
+    /// Whether the scheduler has had its time with a pod that waits, since the last pass began.
+    pub fn is_newly_due(&self, seen: &Seen, now: Timestamp) -> bool {
+        let is_new = self.pass.is_none_or(|pass| !pass.saw(seen));
+        is_new && seen.verdict() == Some(Verdict::None) && seen.is_due(now)
+    }
+
+    /// After how long the next pod will be due that is left to the scheduler now.
+    pub fn next_due(&self, now: Timestamp) -> Option<SignedDuration> {
+        self.waiting().filter_map(|(_, seen)| seen.due_in(now)).min()
+    }
+
+    /// The how manieth the last is that came to wait and waits still; 0 if nobody does.
+    pub fn last_arrival(&self) -> u64 {
+        self.arrivals.last().copied().unwrap_or_default()
     }
 
     /// A pod is there, and nothing more can be said of it.
@@ -232,25 +310,32 @@ impl Pods {
     }
 
     fn remember(&mut self, uid: &str) -> Meaning {
-        match self.store.get(uid).map(|seen| &seen.place) {
-            Some(Place::Waiting { .. }) => {
+        let Some(seen) = self.store.get(uid) else {
+            return Meaning::Nothing;
+        };
+        match &seen.place {
+            Place::Waiting { verdict, .. } => {
                 self.waiting.insert(uid.to_owned());
-                Meaning::Demand
+                self.arrivals.insert(seen.came);
+                match verdict {
+                    Verdict::Refused => Meaning::Demand,
+                    Verdict::None => Meaning::Nothing,
+                }
             }
-            Some(Place::On { node, .. }) => {
+            Place::On { node, .. } => {
                 self.on_nodes
                     .entry(node.clone())
                     .or_default()
                     .insert(uid.to_owned());
                 Meaning::Load
             }
-            None => Meaning::Nothing,
         }
     }
 
     fn forget(&mut self, uid: &str, seen: &Seen) {
         self.classes.leave(seen.class);
         self.waiting.remove(uid);
+        self.arrivals.remove(&seen.came);
         if let Some(node) = seen.node()
             && let Some(pods) = self.on_nodes.get_mut(node)
         {
@@ -278,9 +363,9 @@ impl Pods {
             .filter_map(|uid| Some((uid, self.store.get(uid)?)))
     }
 
-    /// How many wait.
-    pub fn count_waiting(&self) -> usize {
-        self.waiting.len()
+    /// How many wait that are not left to the scheduler any more.
+    pub fn count_due(&self, now: Timestamp) -> usize {
+        self.waiting().filter(|(_, seen)| seen.is_due(now)).count()
     }
 
     /// Whether any waits.
@@ -331,26 +416,17 @@ fn place(pod: &ApiPod) -> Option<Place> {
     })
 }
 
-/// What the scheduler has said of a pod without a node; `None` if nobody is to place it now, or somebody of whom it is not
-/// known how fast he is.
+/// What the scheduler has said of a pod without a node; `None` if it is the scheduler's to say something first.
 fn verdict(pod: &ApiPod, spec: &PodSpec) -> Option<Verdict> {
     let conditions = pod
         .status
         .iter()
         .flat_map(|status| status.conditions.iter().flatten());
     let mut said = conditions.filter(|it| it.type_ == "PodScheduled");
-    if let Some(said) = said.next() {
-        return (said.reason.as_deref() == Some("Unschedulable")).then_some(Verdict::Refused);
+    match said.next() {
+        Some(said) => (said.reason.as_deref() == Some("Unschedulable")).then_some(Verdict::Refused),
+        None => is_foreseeable(spec).then_some(Verdict::None),
     }
-    let is_usual = spec
-        .scheduler_name
-        .as_deref()
-        .is_none_or(|name| name == USUAL_SCHEDULER);
-    let is_held = spec
-        .scheduling_gates
-        .as_ref()
-        .is_some_and(|gates| !gates.is_empty());
-    (is_usual && !is_held).then_some(Verdict::None)
 }
 
 fn keeper(pod: &ApiPod) -> Keeper {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod as ApiPod};
 
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
@@ -21,6 +22,15 @@ pub struct Marks {
     pub demand: u64,
     /// What they could be placed on, and what says so.
     pub supply: u64,
+    /// The how manieth pod is the last that came to wait and waits still; 0 if nobody waits.
+    pub last_arrival: u64,
+}
+
+impl Marks {
+    /// Whether a plan may be another than when it was like this.
+    pub fn are_news_to(self, before: Self) -> bool {
+        (self.demand, self.supply) != (before.demand, before.supply)
+    }
 }
 
 /// The cluster, as far as decisions look at it.
@@ -51,20 +61,31 @@ pub struct Index {
     /// Disruption budgets, by namespace and name.
     pub budgets: Store<Budget>,
     pub(super) memo: Memo,
-    marks: Marks,
+    demand: u64,
+    supply: u64,
 }
 
 impl Index {
     /// How often something has changed.
     pub fn marks(&self) -> Marks {
-        self.marks
+        Marks {
+            demand: self.demand,
+            supply: self.supply,
+            last_arrival: self.pods.last_arrival(),
+        }
     }
 
     /// A pod is as it says.
     pub fn apply_pod(&mut self, pod: &ApiPod) {
         if self.pods.apply(pod) == Meaning::Demand {
-            self.marks.demand += 1;
+            self.demand += 1;
         }
+    }
+
+    /// A pass over the pods that wait begins; says what is known then.
+    pub fn begin_pass(&mut self, now: Timestamp) -> Marks {
+        self.pods.begin_pass(now);
+        self.marks()
     }
 
     /// A pod is gone.
@@ -76,7 +97,7 @@ impl Index {
     pub fn apply<K: Kept>(&mut self, object: &K) {
         let (key, revision) = (key(object.meta()), Revision::of(object.meta()));
         if K::store(self).apply(&key, revision, object.value()) != Told::Nothing {
-            self.marks.supply += 1;
+            self.supply += 1;
         }
     }
 
@@ -89,7 +110,7 @@ impl Index {
     pub fn remove<K: Kept>(&mut self, object: &K) {
         let (key, revision) = (key(object.meta()), Revision::of(object.meta()));
         if K::store(self).remove(&key, revision).is_some() {
-            self.marks.supply += 1;
+            self.supply += 1;
         }
     }
 
@@ -101,7 +122,7 @@ impl Index {
     /// The list is over.
     pub fn finish<K: Kept>(&mut self) {
         if !K::store(self).finish().is_empty() {
-            self.marks.supply += 1;
+            self.supply += 1;
         }
     }
 
@@ -118,7 +139,7 @@ impl Index {
         let all = list.items.iter().map(listed).collect();
         let changed = K::store(self).settle(revision, all);
         if changed {
-            self.marks.supply += 1;
+            self.supply += 1;
         }
         changed
     }

@@ -39,16 +39,20 @@ fn node(revision: u64, beat: &str) -> Node {
 fn a_pod_that_waits_is_demand_and_is_forgotten_when_it_is_placed_and_gone() {
     let mut index = Index::default();
     index.apply_pod(&pod("p", 1, json!({}), json!({"phase": "Pending"})));
-    assert_eq!((index.marks().demand, index.pods.any_waiting()), (1, true));
+    let foreseen = Marks {
+        last_arrival: 1,
+        ..Marks::default()
+    };
+    assert_eq!(index.marks(), foreseen, "the scheduler may place it");
     index.apply_pod(&pod("p", 2, json!({}), unschedulable()));
-    assert_eq!(index.marks().demand, 1, "that nobody places it is no news");
+    assert_eq!(index.marks().demand, 1);
     index.apply_pod(&pod(
         "p",
         3,
         json!({"nodeName": "n"}),
         json!({"phase": "Running"}),
     ));
-    assert!(!index.pods.any_waiting());
+    assert_eq!(index.marks().last_arrival, 0);
     assert_eq!(index.pods.on("n").count(), 1);
     index.apply_pod(&pod(
         "p",
@@ -57,6 +61,45 @@ fn a_pod_that_waits_is_demand_and_is_forgotten_when_it_is_placed_and_gone() {
         json!({"phase": "Succeeded"}),
     ));
     assert_eq!(index.pods.size(), (0, 0, 0));
+}
+
+#[test]
+fn that_a_pod_is_refused_is_no_news_once_it_was_planned_for() {
+    let mut index = Index::default();
+    let unseen = |index: &mut Index, uid: &str, revision| {
+        index.apply_pod(&pod(uid, revision, json!({}), json!({"phase": "Pending"})));
+    };
+    unseen(&mut index, "early", 1);
+    let known = index.begin_pass(Timestamp::UNIX_EPOCH);
+    unseen(&mut index, "late", 2);
+    assert!(!index.marks().are_news_to(known), "it may get a node");
+    index.apply_pod(&pod("early", 3, json!({}), unschedulable()));
+    assert!(!index.marks().are_news_to(known), "this was foreseen");
+    index.apply_pod(&pod("late", 4, json!({}), unschedulable()));
+    assert!(index.marks().are_news_to(known), "nobody has planned for it");
+}
+
+#[test]
+fn the_last_arrival_is_the_last_of_those_that_wait_still() {
+    let mut index = Index::default();
+    for (uid, revision) in [("a", 1), ("b", 2), ("c", 3)] {
+        index.apply_pod(&pod(uid, revision, json!({}), json!({"phase": "Pending"})));
+    }
+    assert_eq!(index.marks().last_arrival, 3);
+    let placed = |uid, revision| {
+        pod(
+            uid,
+            revision,
+            json!({"nodeName": "n"}),
+            json!({"phase": "Running"}),
+        )
+    };
+    index.apply_pod(&placed("c", 4));
+    assert_eq!(index.marks().last_arrival, 2);
+    index.apply_pod(&placed("a", 5));
+    assert_eq!(index.marks().last_arrival, 2);
+    index.remove_pod(&pod("b", 6, json!({}), json!({})));
+    assert_eq!(index.marks().last_arrival, 0);
 }
 
 #[test]

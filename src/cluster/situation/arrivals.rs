@@ -23,7 +23,7 @@ fn is_planned_for(pod: &ApiPod) -> bool {
     let situation = index.situation(&Types::new(), &BTreeSet::new(), now());
     assert_eq!(situation.snapshot.pending.members.len(), usize::from(needy));
     assert_eq!(
-        index.expects_needy(now()),
+        index.pods.next_due(now()).is_some(),
         !needy,
         "it will be, unless it gets a node"
     );
@@ -51,4 +51,30 @@ fn a_pod_for_which_the_scheduler_has_a_node_in_mind_is_not_planned_for_while_tha
     let node = json!({"metadata": {"name": "n", "resourceVersion": "1"}, "spec": {}});
     index.apply(&serde_json::from_value::<k8s_openapi::api::core::v1::Node>(node).unwrap());
     assert!(!index.has_needy(now(), &BTreeSet::new()));
+}
+
+#[test]
+fn a_pod_is_new_once_the_scheduler_had_its_time_and_until_a_pass_has_seen_it() {
+    let mut index = index(&[came(1, &json!({"phase": "Pending"}))], &[]);
+    let (but, later) = (BTreeSet::new(), now() + SignedDuration::from_secs(1));
+    assert!(!index.has_newly_needy(now() - SignedDuration::from_secs(1), &but));
+    assert!(index.has_newly_needy(now(), &but));
+    index.begin_pass(now() - SignedDuration::from_secs(1));
+    assert!(
+        index.has_newly_needy(now(), &but),
+        "that pass left it to the scheduler"
+    );
+    index.begin_pass(now());
+    assert!(!index.has_newly_needy(later, &but));
+    assert!(index.has_needy(later, &but), "it is as needy as before");
+}
+
+#[test]
+fn a_clock_that_is_ahead_makes_no_pod_one_that_was_planned_for_before_it_came() {
+    let mut index = index(&[came(60, &json!({"phase": "Pending"}))], &[]);
+    index.begin_pass(now());
+    let mut other = came(60, &json!({"phase": "Pending"}));
+    other.metadata.uid = Some("b".to_owned());
+    index.apply_pod(&other);
+    assert!(index.has_newly_needy(now(), &BTreeSet::new()));
 }

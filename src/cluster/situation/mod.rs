@@ -39,23 +39,31 @@ impl Index {
     /// nobody; whether its node has come with room for all that it is to keep is not looked at, as this is asked at every
     /// change.
     pub fn has_needy(&self, now: Timestamp, but: &BTreeSet<String>) -> bool {
-        let holds = self.holds();
-        let leaving: BTreeSet<&str> = leaving(self).map(String::as_str).collect();
-        let is_held = |uid: &str| {
-            let holder = holds.holder(uid, now);
-            holder.is_some_and(|claim| !leaving.contains(claim))
-        };
-        let is_needy =
-            |uid: &str| !but.contains(uid) && !is_held(uid) && self.gives_up(&holds, uid, now).is_none();
+        let is_needy = self.neediness(now, but);
         self.pods
             .waiting()
             .any(|(uid, seen)| self.counts(seen, now) && is_needy(uid))
             || self.left_behind(now).any(is_needy)
     }
 
-    /// Whether pods have come that will need a place unless the scheduler finds one for them at once.
-    pub fn expects_needy(&self, now: Timestamp) -> bool {
-        self.pods.waiting().any(|(_, seen)| !seen.is_due(now))
+    /// Whether any of them has come to need one since the last pass began because the scheduler found none in its time, and
+    /// said nothing.
+    pub fn has_newly_needy(&self, now: Timestamp, but: &BTreeSet<String>) -> bool {
+        let is_needy = self.neediness(now, but);
+        self.pods
+            .waiting()
+            .any(|(uid, seen)| self.pods.is_newly_due(seen, now) && self.counts(seen, now) && is_needy(uid))
+    }
+
+    /// Tells of pods, by uid, whether nobody looks after them.
+    fn neediness<'a>(&'a self, now: Timestamp, but: &'a BTreeSet<String>) -> impl Fn(&str) -> bool + 'a {
+        let holds = self.holds();
+        let leaving: BTreeSet<&str> = leaving(self).map(String::as_str).collect();
+        move |uid| {
+            let holder = holds.holder(uid, now);
+            let is_held = holder.is_some_and(|claim| !leaving.contains(claim));
+            !but.contains(uid) && !is_held && self.gives_up(&holds, uid, now).is_none()
+        }
     }
 
     /// The cluster at `now`, given the types of each pool that can be used. Pods in `but` are left out of it.

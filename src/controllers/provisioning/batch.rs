@@ -1,10 +1,12 @@
 //! When a pass begins: pods that come together are planned for together.
 //!
-//! The first pod opens a window, which closes when none has come for a while, or after a longer while in any case, or at
-//! once when somebody is in a hurry. Where no pod waits, nothing opens one.
+//! The first pod without a place opens a window, which closes when none has come for a while that waits still, or after a
+//! longer while in any case, or at once when somebody is in a hurry. Where no pod waits, nothing opens one; and whoever gets
+//! a node at once holds up nobody.
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -16,7 +18,7 @@ use crate::controllers::context::Context;
 /// Who is in a hurry has written what makes pods wait; the watch shows it a moment later.
 const HURRY: Duration = Duration::from_secs(2);
 
-/// How long pods that have just come are left to the scheduler before it is looked whether it has found a node for them.
+/// Pods that are left to the scheduler are looked at again after this at the latest, however wrong a clock is.
 const LEFT_TO_OTHERS: Duration = Duration::from_secs(1);
 
 /// What a pass is wanted for.
@@ -27,8 +29,6 @@ pub(super) struct Wanted<'a> {
     pub(super) again_at: Option<Instant>,
     /// What is not looked at for a while: when that is over, a pass is due.
     pub(super) but: &'a Quarantine,
-    /// Whether the last one left pods to the scheduler that had just come.
-    pub(super) coming: bool,
 }
 
 /// What is due.
@@ -45,28 +45,28 @@ pub(super) enum Due {
 pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut Doubt) -> Due {
     let mut state = context.cluster.subscribe();
     let mut hurried: Option<Instant> = None;
-    let mut coming = wanted.coming;
+    let (mut seen, mut again_at) = (wanted.seen, wanted.again_at);
+    // Whether there was a moment at which nobody needed anything: whoever does now has come since.
+    let mut was_idle = false;
+    let mut arrivals = Arrivals::default();
     // The sender is the context's own: it does not go while we wait.
     _ = state.wait_for(State::is_whole).await;
     loop {
         let known = state.borrow_and_update().marks;
         let now = context.clock.instant();
+        arrivals.note(known.last_arrival, now);
         let is_hurried =
             hurried.is_some_and(|at| now.saturating_duration_since(at) < context.clock.real(HURRY));
-        let news = wanted.seen != Some(known);
-        let is_time = wanted.again_at.is_some_and(|at| at <= now);
-        let (wall, but) = (context.clock.now(), wanted.but.at(now));
-        let (needy, pending) = context
-            .cluster
-            .with(|index| (index.has_needy(wall, &but), index.pods.count_waiting()));
-        let have_come = coming && needy;
-        coming = context.cluster.with(|index| index.expects_needy(wall));
-        context.metrics.pending(pending);
-        if !needy {
+        let need = need(context, wanted.but);
+        context.metrics.pending(need.pending);
+        if !need.is_there {
             context.metrics.nothing_to_plan();
+            (seen, again_at, was_idle) = (Some(known), None, true);
         }
+        let is_changed = seen.is_none_or(|seen| known.are_news_to(seen));
+        let is_time = again_at.is_some_and(|at| at <= now);
         // Before any look: who hurries is told once, and a look would forget it.
-        if needy && is_hurried {
+        if need.is_there && is_hurried {
             return Due::Pass;
         }
         let look_at = context
@@ -76,20 +76,20 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut D
             doubt.begin_anew();
             return Due::Look;
         }
-        if needy && is_time || have_come && !news {
+        if need.is_there && is_time {
             return Due::Pass;
         }
-        if (needy || coming) && news {
-            window(context, &mut state).await;
-            let (wall, but) = (context.clock.now(), wanted.but.at(context.clock.instant()));
-            if context.cluster.with(|index| index.has_needy(wall, &but)) {
-                return Due::Pass;
+        if need.is_there && (is_changed || need.is_new || was_idle) {
+            let opened = (is_changed || !need.is_new).then_some(now);
+            match window(context, &mut state, &mut arrivals, opened).await {
+                Closed::Hurried => hurried = Some(context.clock.instant()),
+                Closed::Quiet if self::need(context, wanted.but).is_there => return Due::Pass,
+                Closed::Quiet => {}
             }
             continue;
         }
-        let patience = if coming { LEFT_TO_OTHERS } else { super::AGAIN };
-        let next = now + context.clock.real(patience);
-        let again = wanted.again_at.filter(|at| *at > now).unwrap_or(next).min(next);
+        let next = now + context.clock.real(need.next_in.unwrap_or(super::AGAIN));
+        let again = again_at.filter(|at| *at > now).unwrap_or(next).min(next);
         let again = look_at.unwrap_or(again).min(again);
         tokio::select! {
             biased;
@@ -100,23 +100,113 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut D
     }
 }
 
-async fn window(context: &Context, state: &mut watch::Receiver<State>) {
+/// What pods need now.
+struct Need {
+    /// Whether any needs a place.
+    is_there: bool,
+    /// Whether any has come to need one without a word of the scheduler.
+    is_new: bool,
+    /// After how long the next might.
+    next_in: Option<Duration>,
+    /// How many wait, those included that have a claim on its way.
+    pending: usize,
+}
+
+fn need(context: &Context, but: &Quarantine) -> Need {
+    let (wall, but) = (context.clock.now(), but.at(context.clock.instant()));
+    let left_to_others =
+        |left: SignedDuration| Duration::try_from(left).unwrap_or_default().min(LEFT_TO_OTHERS);
+    context.cluster.with(|index| Need {
+        is_there: index.has_needy(wall, &but),
+        is_new: index.has_newly_needy(wall, &but),
+        next_in: index.pods.next_due(wall).map(left_to_others),
+        pending: index.pods.count_due(wall),
+    })
+}
+
+/// When those came who wait still. The last is what counts; when it finds a place, the one before it.
+#[derive(Debug, Default)]
+struct Arrivals {
+    /// The how manieth pod, and when it had come at the latest; both only grow.
+    came: Vec<(u64, Instant)>,
+}
+
+impl Arrivals {
+    fn note(&mut self, last: u64, now: Instant) {
+        let mut at = now;
+        while let Some((_, came_at)) = self.came.pop_if(|(number, _)| *number > last) {
+            at = came_at;
+        }
+        if self.came.last().map_or(0, |(number, _)| *number) < last {
+            self.came.push((last, at));
+        }
+    }
+
+    fn last_at(&self) -> Option<Instant> {
+        self.came.last().map(|(_, at)| *at)
+    }
+}
+
+/// Why a window is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closed {
+    /// Nobody came for a while, or it was open for long enough.
+    Quiet,
+    /// Somebody is in a hurry.
+    Hurried,
+}
+
+/// Waits for whoever comes along. Where something has changed, which may be the first of many changes, the window opens then;
+/// else it is as old as the last arrival.
+async fn window(
+    context: &Context,
+    state: &mut watch::Receiver<State>,
+    arrivals: &mut Arrivals,
+    opened: Option<Instant>,
+) -> Closed {
     let (clock, settings) = (&context.clock, &context.settings.batch);
     let closes = clock.instant() + clock.real(settings.max);
-    let mut demand = state.borrow_and_update().marks.demand;
-    let mut quiet = clock.instant() + clock.real(settings.idle);
     loop {
+        let quiet = arrivals.last_at().max(opened);
+        let quiet = quiet.map_or(closes, |last| last + clock.real(settings.idle));
         tokio::select! {
             biased;
-            () = context.hurry.notified() => return,
+            () = context.hurry.notified() => return Closed::Hurried,
             _ = state.changed() => {
-                let now = state.borrow_and_update().marks.demand;
-                if now != demand {
-                    demand = now;
-                    quiet = clock.instant() + clock.real(settings.idle);
-                }
+                let known = state.borrow_and_update().marks;
+                arrivals.note(known.last_arrival, clock.instant());
             }
-            () = tokio::time::sleep_until(quiet.min(closes)) => return,
+            () = tokio::time::sleep_until(quiet.min(closes)) => return Closed::Quiet,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_finds_a_place_is_no_arrival_any_more() {
+        let began = Instant::now();
+        let mut arrivals = Arrivals::default();
+        assert_eq!(arrivals.last_at(), None);
+        let story = [
+            // (after so many seconds, the last that waits, came after so many seconds)
+            (1, 3, Some(1)),
+            (2, 3, Some(1)),
+            (3, 5, Some(3)),
+            (4, 3, Some(1)),
+            (5, 9, Some(5)),
+            // The eighth came with the ninth at the latest.
+            (6, 8, Some(5)),
+            (7, 2, Some(1)),
+            (8, 0, None),
+            (9, 10, Some(9)),
+        ];
+        for (after, last, at) in story {
+            arrivals.note(last, began + Duration::from_secs(after));
+            let at = at.map(|seconds| began + Duration::from_secs(seconds));
+            assert_eq!(arrivals.last_at(), at, "after {after} s");
         }
     }
 }

@@ -133,8 +133,6 @@ struct Provisioner {
     seen: Option<Marks>,
     /// When to look again although nothing has changed.
     again_at: Option<Instant>,
-    /// Whether pods had just come when the last pass began, and were left to the scheduler.
-    coming: bool,
 }
 
 impl Provisioner {
@@ -147,7 +145,6 @@ impl Provisioner {
             doubt: Doubt::default(),
             seen: None,
             again_at: None,
-            coming: false,
             context,
         }
     }
@@ -159,11 +156,7 @@ impl Provisioner {
                 continue;
             }
             let now = self.context.clock.now();
-            let known = self
-                .context
-                .cluster
-                .with(|index| (index.marks(), index.expects_needy(now)));
-            (self.seen, self.coming) = (Some(known.0), known.1);
+            self.seen = Some(self.context.cluster.with(|index| index.begin_pass(now)));
             // On the heap: it holds a plan.
             let wait = match Box::pin(self.pass()).await {
                 Ok(rest) => {
@@ -185,7 +178,6 @@ impl Provisioner {
             seen: self.seen,
             again_at: self.again_at,
             but: &self.quarantine,
-            coming: self.coming,
         };
         batch::gather(&self.context, &wanted, &mut self.doubt).await
     }

@@ -42,6 +42,18 @@ impl World {
 
     /// A pod that the scheduler has found no node for. Its owner makes it anew.
     pub(super) async fn waiting(&self, name: &str, spec: Value) {
+        self.coming(name, spec).await;
+        let refused = json!({"status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+        let params = PatchParams::default();
+        self.pods()
+            .patch_status(name, &params, &Patch::Merge(refused))
+            .await
+            .unwrap();
+    }
+
+    /// A pod that the scheduler has not come to yet. Its owner makes it anew.
+    pub(super) async fn coming(&self, name: &str, spec: Value) {
         let owner = json!([{
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": self.owner().await, "controller": true,
         }]);
@@ -50,15 +62,8 @@ impl World {
             "spec": {"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
         });
         json_patch::merge(&mut pod["spec"], &spec);
-        let pods = self.pods();
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        pods.create(&PostParams::default(), &pod).await.unwrap();
-        let refused = json!({"status": {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
-        let params = PatchParams::default();
-        pods.patch_status(name, &params, &Patch::Merge(refused))
-            .await
-            .unwrap();
+        self.pods().create(&PostParams::default(), &pod).await.unwrap();
     }
 
     /// The claim that a pod `a` gets from a pool `default`, once its machine runs.

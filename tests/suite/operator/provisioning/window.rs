@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use karpenter_ibm::api::{NodeClaim, names};
 use karpenter_ibm::operator;
 use karpenter_ibm::sim::ibm::{Fault, FaultKind};
@@ -17,16 +18,32 @@ const MOMENT: Duration = Duration::from_millis(100);
 
 /// Plays `step` every `every` from the first pod's arrival on, and says after how long the first claim was there and
 /// for how many pods.
-async fn first_claim(world: &World, every: Duration, mut step: impl AsyncFnMut(usize)) -> (Duration, usize) {
-    world.pool("default", json!({})).await;
-    // Until the class is resolved and what is sold was read.
-    world.clock.sleep(Duration::from_secs(30)).await;
+async fn first_claim(world: &World, every: Duration, step: impl AsyncFnMut(usize)) -> (Duration, usize) {
+    ready(world).await;
     world.waiting("first", json!({})).await;
+    until_claim(world, every, step).await
+}
+
+/// There is a pool, its class is resolved, and what is sold was read.
+async fn ready(world: &World) {
+    world.pool("default", json!({})).await;
+    world.clock.sleep(Duration::from_secs(30)).await;
+}
+
+/// After how long there is another claim than those there are, and for how many pods.
+async fn until_claim(world: &World, every: Duration, mut step: impl AsyncFnMut(usize)) -> (Duration, usize) {
     let (began, mut steps) = (world.clock.instant(), 0);
+    let old: Vec<String> = world
+        .all_claims()
+        .await
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
     loop {
         world.clock.sleep(MOMENT).await;
         let passed = world.clock.instant() - began;
-        let claims = world.all_claims().await;
+        let mut claims = world.all_claims().await;
+        claims.retain(|claim| !old.contains(&claim.name_any()));
         if !claims.is_empty() {
             let named = |claim: &NodeClaim| claim.annotations()[names::NOMINATED_PODS].split(',').count();
             return (passed, claims.iter().map(named).sum());
@@ -79,6 +96,29 @@ async fn a_pod_that_comes_meanwhile_is_waited_for_and_planned_for_together() {
     .await;
 }
 
+/// Long after the last plan nobody is planned for alone either.
+#[tokio::test(start_paused = true)]
+async fn pods_that_come_after_a_quiet_time_are_planned_for_together() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            first_claim(&world, Duration::from_mins(1), async |_| ()).await;
+            world.clock.sleep(Duration::from_mins(1)).await;
+            world.waiting("second", json!({})).await;
+            let (took, pods) = until_claim(&world, Duration::from_millis(600), async |step| {
+                if step == 1 {
+                    world.waiting("third", json!({})).await;
+                }
+            })
+            .await;
+            assert_about(took, Duration::from_millis(1600));
+            assert_eq!(pods, 2);
+        }),
+    )
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn more_news_of_the_same_pod_is_not_waited_for() {
     let world = World::new();
@@ -98,6 +138,63 @@ async fn more_news_of_the_same_pod_is_not_waited_for() {
             })
             .await;
             assert_about(took, Duration::from_secs(1));
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_get_a_node_at_once_keep_nobody_waiting() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            let (took, pods) = first_claim(&world, Duration::from_millis(300), async |step| {
+                let name = format!("job-{step}");
+                world.coming(&name, json!({})).await;
+                world.bind(&name, "elsewhere").await;
+            })
+            .await;
+            assert_about(took, Duration::from_secs(1));
+            assert_eq!(pods, 1);
+        }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_the_scheduler_does_not_come_to_is_planned_for_as_soon_as_one_that_it_refuses() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            ready(&world).await;
+            world.coming("first", json!({})).await;
+            let (took, _) = until_claim(&world, Duration::from_mins(1), async |_| ()).await;
+            assert_about(took, Duration::from_secs(1));
+        }),
+    )
+    .await;
+}
+
+/// The scheduler may give up what it prefers, and put it on a node that is there.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_prefers_something_is_planned_for_once_the_scheduler_has_refused_it() {
+    let world = World::new();
+    let alone = json!({"weight": 1, "podAffinityTerm": {
+        "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}});
+    let picky = json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [alone]}}});
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            ready(&world).await;
+            world.coming("first", picky.clone()).await;
+            world.clock.sleep(Duration::from_secs(20)).await;
+            assert_eq!(world.all_claims().await.len(), 0);
+            world.waiting("second", picky).await;
+            let (took, pods) = until_claim(&world, Duration::from_mins(1), async |_| ()).await;
+            assert_about(took, Duration::from_secs(1));
+            assert_eq!(pods, 1);
         }),
     )
     .await;
@@ -186,20 +283,13 @@ fn is_short(claim: &NodeClaim) -> bool {
 #[tokio::test(start_paused = true)]
 async fn who_is_in_a_hurry_closes_the_window_at_once() {
     let world = World::new();
-    let hurry = Arc::new(Mutex::new(None));
-    let kept = hurry.clone();
-    let keep = move |context: operator::Context| {
-        *kept.lock().unwrap() = Some(context.hurry.clone());
-        context
-    };
-    let replica = audited::factory_of(World::settings("one"), |edges| edges, keep)(world.edges());
+    let (replica, hurry) = replica_in_a_hurry(&world);
     while_working(
         replica,
         Box::pin(async {
             let (took, _) = first_claim(&world, 4 * MOMENT, async |step| {
                 if step == 1 {
-                    let hurry = hurry.lock().unwrap().clone();
-                    hurry.unwrap().notify_one();
+                    hurry();
                 }
             })
             .await;
@@ -207,4 +297,41 @@ async fn who_is_in_a_hurry_closes_the_window_at_once() {
         }),
     )
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_in_a_hurry_is_heard_also_while_pods_come_that_may_get_a_node() {
+    let world = World::new();
+    let (replica, hurry) = replica_in_a_hurry(&world);
+    while_working(
+        replica,
+        Box::pin(async {
+            ready(&world).await;
+            world.coming("first", json!({})).await;
+            let (took, _) = until_claim(&world, MOMENT, async |step| match step {
+                2 => hurry(),
+                3 => world.waiting("second", json!({})).await,
+                _ => (),
+            })
+            .await;
+            assert_about(took, 4 * MOMENT);
+        }),
+    )
+    .await;
+}
+
+/// A replica, and what somebody in it does who is in a hurry.
+fn replica_in_a_hurry(world: &World) -> (BoxFuture<'static, ()>, impl Fn()) {
+    let hurry = Arc::new(Mutex::new(None));
+    let kept = hurry.clone();
+    let keep = move |context: operator::Context| {
+        *kept.lock().unwrap() = Some(context.hurry.clone());
+        context
+    };
+    let replica = audited::factory_of(World::settings("one"), |edges| edges, keep)(world.edges());
+    let notify = move || {
+        let hurry = hurry.lock().unwrap().clone();
+        hurry.unwrap().notify_one();
+    };
+    (replica, notify)
 }
