@@ -324,7 +324,7 @@ fn measure(kind: Kind, pods: usize) -> Row {
     let (workload, options) = (kind.build(pods), kind.options());
     let memory = peak(&snapshot(&workload), options);
     let best = fastest(&workload, options, ROUNDS);
-    let findings = audit::plan(&best.snapshot, &best.plan);
+    let findings = audit::plan_under(options.min_values, &best.snapshot, &best.plan);
     println!(
         "{:<14} {pods:>7} {:>10.2} {:>8} {:>7} {:>12.4} {:>8} {:>7.1} {:>7}",
         kind.name(),

@@ -114,6 +114,7 @@ const ONLY: &[Only] = &[
             "scheduling::Destination",
             "scheduling::LeftOut",
             "scheduling::MinValues",
+            "scheduling::MinValuesPolicy",
             "scheduling::NewClaim",
             "scheduling::Placement",
             "scheduling::Plan",

@@ -11,7 +11,7 @@ use karpenter_ibm::ibm::Transports;
 use karpenter_ibm::ibm::secret::Secret;
 use karpenter_ibm::model::Snapshot;
 use karpenter_ibm::operator::{self, ClusterAccess, Edges, Factory, PriceSource, RawSettings, Settings};
-use karpenter_ibm::scheduling::Plan;
+use karpenter_ibm::scheduling::{MinValuesPolicy, Plan};
 use karpenter_ibm::sim::ibm::Cloud;
 use karpenter_ibm::sim::kube::identity::Keys;
 use karpenter_ibm::sim::kube::{ApiServer, Options, write};
@@ -85,9 +85,9 @@ pub(crate) fn edges(kube: &ApiServer, cloud: &Cloud, clock: &Clock) -> Edges {
     }
 }
 
-/// The plans that a replica makes. They are looked at when nothing is measured any more.
+/// The plans that a replica makes, and under which policy. They are looked at when nothing is measured any more.
 #[derive(Clone, Default)]
-pub(crate) struct Plans(Arc<Mutex<Vec<(Snapshot, Plan)>>>);
+pub(crate) struct Plans(Arc<Mutex<Vec<(MinValuesPolicy, Snapshot, Plan)>>>);
 
 impl Plans {
     /// A replica whose plans are kept.
@@ -97,10 +97,10 @@ impl Plans {
             settings,
             |edges| edges,
             move |mut context| {
-                let plans = plans.clone();
+                let (plans, policy) = (plans.clone(), context.settings.planning.min_values);
                 context.compute = context.compute.then(move |snapshot, plan| {
                     if let Ok(mut kept) = plans.0.lock() {
-                        kept.push((snapshot.clone(), plan.clone()));
+                        kept.push((policy, snapshot.clone(), plan.clone()));
                     }
                     plan
                 });
@@ -112,8 +112,8 @@ impl Plans {
     /// Audits every plan; how many there were.
     pub(crate) fn look_again(&self) -> Result<usize> {
         let plans = self.0.lock().map_err(|_| anyhow::anyhow!("a plan was lost"))?;
-        for (snapshot, plan) in plans.iter() {
-            let findings = audit::plan(snapshot, plan);
+        for (policy, snapshot, plan) in plans.iter() {
+            let findings = audit::plan_under(*policy, snapshot, plan);
             ensure!(findings.is_empty(), "a plan is not legal: {findings:?}");
         }
         Ok(plans.len())

@@ -3,8 +3,9 @@
 //! [`plan`] replays a plan pod by pod and looks at everything anew: whether every pod is there once, fits, tolerates its
 //! node, is where its labels, volumes and ports allow it, and is near to, far from and spread among others as they ask of
 //! each other; whether limits hold; and whether each claim can be bought as planned, by whichever of its types launch may
-//! choose. It is naive on purpose: it knows the data types of snapshots and plans, and has its own few lines on what
-//! requirements, selectors, tolerations and volumes mean, so that a mistake in the solver's is not repeated here.
+//! choose. [`plan_under`] is told besides whether `minValues` may be given up. It is naive on purpose: it knows the data types
+//! of snapshots and plans, and has its own few lines on what requirements, selectors, tolerations and volumes mean, so that a
+//! mistake in the solver's is not repeated here.
 //!
 //! Spreads are judged as the kube-scheduler will: over the nodes that are there once everything planned is bought.
 
@@ -20,7 +21,7 @@ mod volumes;
 use std::fmt;
 
 use crate::model::{Pod, Snapshot};
-use crate::scheduling::{Destination, Plan};
+use crate::scheduling::{Destination, MinValuesPolicy, Plan};
 use others::Census;
 use place::Place;
 
@@ -62,7 +63,7 @@ pub enum Rule {
     Limit,
     /// A claim can be bought as planned, and every type it names fits.
     Purchase,
-    /// As many different values stay possible as the pool asks for.
+    /// As many different values stay possible as the pool asks for, unless the claim gives that up and may.
     MinValues,
 }
 
@@ -77,23 +78,29 @@ impl fmt::Display for Finding {
 #[error("the plan is not legal, which is a mistake in this program: {0}")]
 pub struct Illegal(pub Finding);
 
-/// Refuses a plan that is not legal, by the first that is found.
-pub fn ensure_legal(snapshot: &Snapshot, made: &Plan) -> Result<(), Illegal> {
-    match plan(snapshot, made).into_iter().next() {
+/// Refuses a plan that is not legal under this policy, by the first that is found.
+pub fn ensure_legal(policy: MinValuesPolicy, snapshot: &Snapshot, made: &Plan) -> Result<(), Illegal> {
+    match plan_under(policy, snapshot, made).into_iter().next() {
         None => Ok(()),
         Some(found) => Err(Illegal(found)),
     }
 }
 
-/// Everything in a plan that is not as it must be; nothing if the plan is legal.
+/// Everything in a plan that is not as it must be; nothing if the plan is legal. For whoever does not know under which
+/// policy it was made: claims may give up `minValues`.
 pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
+    plan_under(MinValuesPolicy::BestEffort, snapshot, plan)
+}
+
+/// The same of a plan that was made under this policy.
+pub fn plan_under(policy: MinValuesPolicy, snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
     let mut findings = totals::every_pod_once(snapshot, plan);
     // Where numbers point nowhere, looking further makes no sense.
     if !findings.is_empty() {
         return findings;
     }
     findings.extend(totals::limits(snapshot, plan));
-    findings.extend(purchase::claims(snapshot, plan));
+    findings.extend(purchase::claims(policy, snapshot, plan));
     let mut places = place::all(snapshot, plan);
     let mut census = Census::new(snapshot, &places);
     for placement in &plan.placements {

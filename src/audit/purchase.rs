@@ -9,10 +9,10 @@ use crate::api::names::{CAPACITY_TYPE, ZONE};
 use crate::model::{InstanceType, Pod, Pool, Snapshot, Values};
 use crate::money::Price;
 use crate::resources::Resources;
-use crate::scheduling::{MinValues, NewClaim, Plan};
+use crate::scheduling::{MinValues, MinValuesPolicy, NewClaim, Plan};
 
 /// Claims that cannot be bought as planned.
-pub(super) fn claims(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
+pub(super) fn claims(policy: MinValuesPolicy, snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (at, claim) in plan.claims.iter().enumerate() {
         let pool = &snapshot.pools[claim.pool];
@@ -22,8 +22,8 @@ pub(super) fn claims(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
             .or_else(|| asked(snapshot, claim))
             .or_else(|| missed(snapshot, claim, pool));
         findings.extend(broken.map(|found| finding(Rule::Purchase, &name, found)));
-        let few = too_few(claim, pool).filter(|_| claim.min_values == MinValues::Kept);
-        findings.extend(few.map(|found| finding(Rule::MinValues, &name, found)));
+        let values = starved(policy, claim, pool);
+        findings.extend(values.map(|found| finding(Rule::MinValues, &name, found)));
     }
     findings
 }
@@ -172,6 +172,18 @@ fn asked(snapshot: &Snapshot, claim: &NewClaim) -> Option<String> {
     amounts
         .find(|(name, amount)| claim.requests.get(name) < **amount)
         .map(|(name, amount)| format!("its pods ask for {amount} of {name}, and it asks for less"))
+}
+
+/// What is wrong with how many values stay possible. A claim may say that it gives some up only where the policy allows it,
+/// whether or not it really does.
+fn starved(policy: MinValuesPolicy, claim: &NewClaim, pool: &Pool) -> Option<String> {
+    match (claim.min_values, policy) {
+        (MinValues::Kept, _) => too_few(claim, pool),
+        (MinValues::Relaxed, MinValuesPolicy::BestEffort) => None,
+        (MinValues::Relaxed, MinValuesPolicy::Strict) => {
+            Some("values are given up, and the policy is strict".to_owned())
+        }
+    }
 }
 
 /// A label of which fewer values stay possible than the pool asks for.

@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let options = args.options();
     let plan = solve(snapshot, options, &|| true);
-    audit::ensure_legal(snapshot, &plan)?;
+    audit::ensure_legal(options.min_values, snapshot, &plan)?;
     output::data(told(snapshot, options, &plan).trim_end())?;
     match plan.pods_left_out() {
         0 => Ok(()),

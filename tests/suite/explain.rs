@@ -281,9 +281,41 @@ fn pods_that_refuse_all_pools_or_make_room_for_themselves_are_told_so() {
     );
     let (said, _) = explain(&simulator, &["p"]);
     assert!(
-        said.contains("waits for pods of less priority to leave node n1"),
+        said.contains("pod default/p is about to be put on node n1 by its scheduler"),
         "{said}"
     );
+    let mut refused = refused_by_the_scheduler();
+    refused["conditions"][0]["lastTransitionTime"] = "2026-11-16T10:00:05Z".into();
+    pod_status(&simulator, "p", &refused);
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains(
+            "pod default/p waits for pods of less priority to leave node n1; its scheduler finds no place for it since \
+             2026-11-16T10:00:05Z"
+        ),
+        "{said}"
+    );
+}
+
+/// The kube-scheduler's silence may count after a second; how fast others are is not known.
+#[test]
+fn a_pod_of_another_scheduler_that_has_said_nothing_yet_is_told_that_it_must() {
+    const AWAITED: &str = "No node is bought for it before its scheduler other has said that it finds none.";
+    let simulator = cluster();
+    let others = json!({"schedulerName": "other", "tolerations": [{"operator": "Exists"}]});
+    write::insert(&simulator.cluster, pod("p", "3", &others));
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(
+        said.contains("can have a new node of NodePool red: a spot "),
+        "{said}"
+    );
+    assert!(said.contains(AWAITED), "{said}");
+    pod_status(&simulator, "p", &refused_by_the_scheduler());
+    let (said, _) = explain(&simulator, &["p"]);
+    assert!(!said.contains("No node is bought"), "{said}");
+    write::insert(&simulator.cluster, pod("usual", "3", &tolerant()));
+    let (said, _) = explain(&simulator, &["usual"]);
+    assert!(!said.contains("No node is bought"), "{said}");
 }
 
 #[test]

@@ -303,6 +303,38 @@ fn values_of_every_label_are_counted_among_what_can_be_had() {
 }
 
 #[test]
+fn values_are_given_up_only_where_the_policy_allows_it() {
+    let under = |policy: MinValuesPolicy, snapshot: &Snapshot, made: &Plan| -> BTreeSet<Rule> {
+        let found = plan_under(policy, snapshot, made).into_iter();
+        found.map(|found| found.rule).collect()
+    };
+    let enough = two_of("family");
+    let mut made = legal(&enough);
+    assert_eq!(under(MinValuesPolicy::Strict, &enough, &made), BTreeSet::new());
+    made.claims[0].min_values = MinValues::Relaxed;
+    let strict = under(MinValuesPolicy::Strict, &enough, &made);
+    assert_eq!(strict, [Rule::MinValues].into(), "it says that it gives some up");
+
+    let few = with_types(&enough, |types| {
+        for offering in &mut types[1].offerings {
+            offering.availability = withheld();
+        }
+    });
+    let best_effort = Options {
+        min_values: MinValuesPolicy::BestEffort,
+        ..Options::default()
+    };
+    let made = solve(&few, best_effort, &|| true);
+    assert_eq!(made.claims[0].min_values, MinValues::Relaxed);
+    assert_eq!(under(MinValuesPolicy::BestEffort, &few, &made), BTreeSet::new());
+    assert_eq!(
+        under(MinValuesPolicy::Strict, &few, &made),
+        [Rule::MinValues].into()
+    );
+    assert!(ensure_legal(MinValuesPolicy::Strict, &few, &made).is_err());
+}
+
+#[test]
 fn values_that_a_claim_rules_out_are_not_counted() {
     let mut snapshot = two_of("family");
     let made = legal(&snapshot);

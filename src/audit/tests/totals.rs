@@ -31,8 +31,9 @@ fn numbers_that_point_nowhere_are_found() {
 #[test]
 fn a_plan_that_is_not_legal_is_refused_by_the_first_that_is_found() {
     let snapshot = snapshot(&[("a", json!({}))]);
-    assert_eq!(ensure_legal(&snapshot, &legal(&snapshot)), Ok(()));
-    let refused = ensure_legal(&snapshot, &Plan::default()).unwrap_err();
+    let ensure = |made: &Plan| ensure_legal(MinValuesPolicy::Strict, &snapshot, made);
+    assert_eq!(ensure(&legal(&snapshot)), Ok(()));
+    let refused = ensure(&Plan::default()).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "the plan is not legal, which is a mistake in this program: Once: default/a: is in the plan 0 times"

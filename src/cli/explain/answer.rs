@@ -1,7 +1,7 @@
 //! What is to be said about a pod, from what the cluster had.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 
@@ -10,7 +10,7 @@ use crate::api::names::{LAUNCHED, NODE_INITIALIZED, NODE_REGISTERED};
 use crate::api::{IBMNodeClass, NodeClaim};
 use crate::audit::{self, Illegal};
 use crate::cli::objects::{expand, sold};
-use crate::cluster::GivenUp;
+use crate::cluster::{GivenUp, Index};
 use crate::controllers::node_pool::readiness;
 use crate::model::{DiscountFactors, InstanceType, Node, NodeKind, Snapshot, Stage, Withheld};
 use crate::scheduling::{
@@ -92,7 +92,7 @@ fn decided(
         lines.extend(node.map(|node| waits(live, node, name)));
     } else if let Some(at) = snapshot.pending.members.iter().position(|it| it.uid == uid) {
         let plan = solve(snapshot, options, &|| true);
-        audit::ensure_legal(snapshot, &plan)?;
+        audit::ensure_legal(options.min_values, snapshot, &plan)?;
         let placed = plan.placements.iter().find(|placement| placement.pod == at);
         match placed.map(|placement| placement.on) {
             Some(Destination::Existing(node)) => lines.push(waits(live, &snapshot.nodes[node], name)),
@@ -110,6 +110,9 @@ fn decided(
     }
     let apart = apart.into_iter();
     lines.extend(apart.map(|(pool, why)| format!("  NodePool {pool} has no part in it: {why}")));
+    if !seen.situation.held.contains_key(uid) {
+        lines.extend(awaited(pod));
+    }
     lines.push(grounds(options));
     Ok(lines)
 }
@@ -139,17 +142,46 @@ fn given_up(it: &GivenUp) -> String {
     }
 }
 
-/// Why a pod that waits is not counted among those that a node could be bought for.
+/// Why a pod that waits is not counted among those that a node could be bought for. A scheduler names a node where it
+/// removes others for the pod, which it has refused before, and also where it is about to put the pod there.
 fn not_counted(pod: &Pod) -> String {
-    let preempting = pod
+    let nominated = pod
         .status
         .as_ref()
         .and_then(|status| status.nominated_node_name.as_deref())
         .filter(|node| !node.is_empty());
-    preempting.map_or_else(
-        || "wants no node of any NodePool, so none is bought for it".to_owned(),
-        |node| format!("waits for pods of less priority to leave node {node}"),
-    )
+    match (nominated, verdict(pod)) {
+        (None, _) => "wants no node of any NodePool, so none is bought for it".to_owned(),
+        (Some(node), None) => format!("is about to be put on node {node} by its scheduler"),
+        (Some(node), Some(said)) => {
+            let since = said.last_transition_time.as_ref();
+            let since = since.map_or_else(String::new, |since| {
+                format!("; its scheduler finds no place for it since {}", since.0)
+            });
+            format!("waits for pods of less priority to leave node {node}{since}")
+        }
+    }
+}
+
+/// What the scheduler has said of a pod that has no node, if anything.
+fn verdict(pod: &Pod) -> Option<&PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|it| it.type_ == "PodScheduled")
+}
+
+/// What a purchase for a pod waits for besides, if it does: a scheduler's word, where its silence does not count as a refusal
+/// after a second.
+fn awaited(pod: &Pod) -> Option<String> {
+    let mut alone = Index::default();
+    alone.apply_pod(pod);
+    if alone.pods.any_waiting() {
+        return None;
+    }
+    let scheduler = pod.spec.as_ref()?.scheduler_name.as_deref();
+    let scheduler = scheduler.map_or_else(String::new, |name| format!(" {name}"));
+    Some(format!(
+        "No node is bought for it before its scheduler{scheduler} has said that it finds none."
+    ))
 }
 
 /// What the answer rests on that the controller may know better.

@@ -77,7 +77,8 @@ pub(in crate::cli) fn stateful(
     (all, claims)
 }
 
-/// As it is once the kube-scheduler has found no node for it, if nothing else keeps it: only then it counts.
+/// As it is once its scheduler has found no node for it, if nothing else keeps it: then it counts, however young it is and
+/// whoever places it.
 pub(in crate::cli) fn refused(mut pod: Pod) -> Pod {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     let has_node = node.is_some_and(|node| !node.is_empty());

@@ -48,8 +48,9 @@ impl Alarm {
 
     /// The same context, every plan of which is looked at a second time.
     fn watch(self, mut context: Context) -> Context {
+        let policy = context.settings.planning.min_values;
         context.compute = context.compute.then(move |snapshot, plan| {
-            for finding in audit::plan(snapshot, &plan) {
+            for finding in audit::plan_under(policy, snapshot, &plan) {
                 (self.0)(&finding);
             }
             plan

@@ -27,8 +27,9 @@ pub(crate) fn factory_of(
             move |given| edges(given),
             move |context| {
                 let (mut context, found) = (change(context), found.clone());
+                let policy = context.settings.planning.min_values;
                 context.compute = context.compute.then(move |snapshot, plan| {
-                    for finding in audit::plan(snapshot, &plan) {
+                    for finding in audit::plan_under(policy, snapshot, &plan) {
                         _ = found.send(finding.to_string());
                     }
                     plan
