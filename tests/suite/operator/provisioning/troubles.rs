@@ -142,17 +142,29 @@ async fn limits_that_allow_nothing_make_nothing_and_delete_nothing() {
         Box::pin(async {
             let claim = world.launched_for_a_pod().await;
             let pools: Api<NodePool> = Api::all(world.kube.admin());
+            let limit = async |limits: &Value| {
+                let patch = Patch::Merge(json!({"spec": {"limits": limits}}));
+                let params = PatchParams::default();
+                pools.patch("default", &params, &patch).await.unwrap();
+            };
+            let within = async || {
+                let status = pools.get("default").await.unwrap().status.unwrap();
+                let mut conditions = status.conditions.unwrap().into_iter();
+                let it = conditions.find(|it| it.type_ == names::WITHIN_LIMITS).unwrap();
+                (it.status, it.message.unwrap_or_default())
+            };
+            assert_eq!(within().await, ("True".to_owned(), String::new()));
             let all = [
-                json!({"cpu": "0"}),
-                json!({"cpu": "1"}),
-                json!({"cpu": null, "example.com/unicorn": "0"}),
+                (json!({"cpu": "0"}), "cpu", "0"),
+                (json!({"cpu": "1"}), "cpu", "1"),
+                (
+                    json!({"cpu": null, "example.com/unicorn": "0"}),
+                    "example.com/unicorn",
+                    "0",
+                ),
             ];
-            for (number, limits) in all.into_iter().enumerate() {
-                let patch = json!({"spec": {"limits": limits}});
-                pools
-                    .patch("default", &PatchParams::default(), &Patch::Merge(patch))
-                    .await
-                    .unwrap();
+            for (number, (limits, reached, most)) in all.into_iter().enumerate() {
+                limit(&limits).await;
                 world
                     .waiting(
                         &format!("b{number}"),
@@ -167,7 +179,15 @@ async fn limits_that_allow_nothing_make_nothing_and_delete_nothing() {
                     claims.iter().any(|it| it.name_any() == claim.name_any()),
                     "{limits}"
                 );
+                let (status, message) = within().await;
+                assert_eq!(status, "False", "{limits}");
+                let begin = format!("nothing more is bought that has {reached}: ");
+                let whole = message.starts_with(&begin) && message.ends_with(&format!(" of {most} is used"));
+                assert!(whole, "{limits}: {message}");
             }
+            limit(&Value::Null).await;
+            world.clock.sleep(Duration::from_mins(1)).await;
+            assert_eq!(within().await.0, "True", "nothing is limited any more");
         }),
     )
     .await;
