@@ -1,6 +1,6 @@
 //! From the last pod's arrival to the last NodeClaim, on the embedded cluster, in real time.
 //!
-//! `cargo bench --bench provisioning -- [--pods 1000] [--require 8]`: half of the pods ask for 900m and 3100Mi, half for 3500m
+//! `cargo bench --bench provisioning -- [--pods 1000] [--require 5]`: half of the pods ask for 900m and 3100Mi, half for 3500m
 //! and 28Gi. Prints how long it took beyond the batch window, how many times as long that is as the API server alone takes to
 //! make as many claims for the same client, how many writes it took, and the most memory that this process, API server and
 //! cloud included, has used. Where a ratio is required, the exit status is 1 unless one round in three keeps it.

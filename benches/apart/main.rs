@@ -10,23 +10,20 @@ mod nodes;
 mod place;
 mod process;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use karpenter_ibm::api::NodeClaim;
 use karpenter_ibm::clock::Clock;
+use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, ResourceExt};
 use place::{Place, Scheduler};
 use process::Operator;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -157,7 +154,6 @@ async fn drain(place: &Place, operator: &Operator, count: usize) -> Result<()> {
 async fn from_pods(place: &Place, operator: &Operator, count: usize, spread: Spread) -> Result<()> {
     place.pool().await?;
     let clock = Clock::system();
-    let told = tokio::spawn(all_told(place.client.clone(), count));
     let (first, before) = (clock.instant(), operator.cpu_seconds()?);
     let made = stream::iter(0..count).map(|number| pod(place, number, spread));
     made.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
@@ -173,38 +169,17 @@ async fn from_pods(place: &Place, operator: &Operator, count: usize, spread: Spr
         }
         ensure!(first.elapsed() < PATIENCE, "{} claims", last.0);
     }
-    let told = told.await??;
     say(&format!(
-        "{count} pods: {} claims, the last {:.1} s after the first pod, {:.1} s after the last, and {:.1} s after the last \
-         was told that there is no node for it; {:.1} s of CPU for that, {}",
+        "{count} pods: {} claims, the last {:.1} s after the first pod and {:.1} s after the last; {:.1} s of CPU for that, \
+         {}",
         last.0,
         (last.1 - first).as_secs_f64(),
         last.1.saturating_duration_since(last_pod).as_secs_f64(),
-        last.1.saturating_duration_since(told).as_secs_f64(),
         operator.cpu_seconds()? - before,
         operator.cost()?,
     ))?;
     again::look(place, count).await?;
     say("every pod has its place, and the audit finds nothing")
-}
-
-/// When the last of so many pods was told by the scheduler that there is no node for it: from then on it counts.
-async fn all_told(client: Client, count: usize) -> Result<Instant> {
-    let is_told = |pod: &Pod| {
-        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-        let mut conditions = conditions.into_iter().flatten();
-        conditions.any(|it| it.type_ == "PodScheduled" && it.reason.as_deref() == Some("Unschedulable"))
-    };
-    let pods: Api<Pod> = Api::default_namespaced(client);
-    let mut seen = pin!(watcher(pods, watcher::Config::default()).applied_objects());
-    let mut told = BTreeSet::new();
-    while told.len() < count {
-        let pod = seen.try_next().await?.context("the watch ended")?;
-        if is_told(&pod) {
-            told.insert(pod.name_any());
-        }
-    }
-    Ok(Clock::system().instant())
 }
 
 /// Half of them are small, and may be spread over hostnames; half are large.
