@@ -6,7 +6,8 @@
 //! check in turn. Safety (S) is judged at once; liveness (L) when the world has been healed and has had its time.
 //!
 //! S12, that two overlapping leaders break nothing, is blamed beside what they broke. What belongs to voluntary
-//! disruption (S5, S10, S19, L6, L12) comes with it. A1 is the second look at plans for pods.
+//! disruption (S5, S10, S19, L12, and of L6 the half that is about drift) comes with it. A1 is the second look at plans for
+//! pods.
 
 mod book;
 mod ceilings;
@@ -20,6 +21,7 @@ mod leftovers;
 mod limits;
 mod machine;
 mod manners;
+mod overdue;
 mod overlap;
 mod ownership;
 mod plans;
@@ -186,6 +188,7 @@ impl Judge {
                 Box::new(manners::Manners::new(&settings)),
                 Box::new(trust::Trust),
                 Box::new(leftovers::Leftovers),
+                Box::new(overdue::Overdue),
                 Box::new(pods::Pods),
                 Box::new(deadlines::Deadlines::default()),
                 Box::new(poison::Poison),

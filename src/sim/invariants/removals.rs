@@ -165,7 +165,8 @@ pub(super) fn has_expired(claim: &Value, truth: &Truth<'_>) -> bool {
         .is_some_and(|(lives, born)| truth.now >= later(born, lives))
 }
 
-fn time(value: &Value) -> Option<Timestamp> {
+/// The time that an object says, if it says one.
+pub(super) fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 

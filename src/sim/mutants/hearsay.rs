@@ -27,16 +27,44 @@ pub(super) fn without_limits(inner: Client) -> Client {
     )
 }
 
-/// Lists of claims show what is held only of machines that were seen to run.
+/// Claims are read without how long they may live, alone and in lists. Watches tell of it, but nobody asks them.
+pub(super) fn without_expiry(inner: Client) -> Client {
+    heard(
+        inner,
+        |path| path.ends_with("/nodeclaims") || path.contains("/nodeclaims/"),
+        |read| {
+            let claims = read.get_mut("items").and_then(Value::as_array_mut);
+            for claim in claims.into_iter().flatten() {
+                may_live_for_ever(claim);
+            }
+            may_live_for_ever(read);
+        },
+    )
+}
+
+fn may_live_for_ever(claim: &mut Value) {
+    if let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("expireAfter");
+    }
+}
+
+/// Lists of claims show what is held only of machines that were seen to run, and of the last that one is to be bought for:
+/// whoever asks has just written that, and buys nothing if it is not there.
 pub(super) fn without_what_is_in_flight(inner: Client) -> Client {
     heard(
         inner,
         |path| path.ends_with("/nodeclaims"),
         |list| {
-            for claim in list["items"].as_array_mut().into_iter().flatten() {
-                let runs = claim["status"]["providerID"].is_string();
-                let status = claim.get_mut("status").and_then(Value::as_object_mut);
-                if let Some(status) = status.filter(|_| !runs) {
+            let claims = list["items"].as_array_mut();
+            let mut claims: Vec<&mut Value> = claims
+                .into_iter()
+                .flatten()
+                .filter(|claim| !claim["status"]["providerID"].is_string())
+                .collect();
+            let since = |claim: &Value| claim["status"]["allocation"]["since"].as_str().map(str::to_owned);
+            let last = claims.iter().filter_map(|claim| since(claim)).max();
+            for claim in claims.iter_mut().filter(|claim| since(claim) != last) {
+                if let Some(status) = claim.get_mut("status").and_then(Value::as_object_mut) {
                     status.remove("allocation");
                 }
             }

@@ -120,6 +120,8 @@ pub enum Mutant {
     Impatient,
     /// Claims that wait for their machine are given up.
     Fickle,
+    /// Claims live for ever.
+    Ageless,
 }
 
 /// There is no such mutant.
@@ -129,7 +131,7 @@ pub struct UnknownMutant(String);
 
 impl Mutant {
     /// Those that a campaign must catch.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::ErrorAsAbsence,
         Self::FirstPageOnly,
         Self::NoNameLookUp,
@@ -178,6 +180,7 @@ impl Mutant {
         Self::Belated,
         Self::Impatient,
         Self::Fickle,
+        Self::Ageless,
     ];
 
     /// Those whose harm is shown in a story of its own, and that no campaign hunts for, as their harm is undone before a
@@ -236,6 +239,7 @@ impl Mutant {
             Self::Belated => "belated",
             Self::Impatient => "impatient",
             Self::Fickle => "fickle",
+            Self::Ageless => "ageless",
         }
     }
 
@@ -307,6 +311,7 @@ impl Mutant {
                 "takes a machine that is being deleted for gone, and buys another under another name"
             }
             Self::Fickle => "deletes the first claim of its life as soon as a machine is to be bought for it",
+            Self::Ageless => "never reads how long a claim may live, so none expires",
         }
     }
 
@@ -318,6 +323,7 @@ impl Mutant {
             Self::NoResourceVersion => edges.kube = kube::without_resource_versions(edges.kube),
             Self::StaleList => edges.kube = kube::with_stale_sweeps(edges.kube),
             Self::LimitsUnread => edges.kube = hearsay::without_limits(edges.kube),
+            Self::Ageless => edges.kube = hearsay::without_expiry(edges.kube),
             Self::AnyAddress => edges.kube = hearsay::with_any_address(edges.kube),
             Self::RepeatedWrites => edges.kube = hearsay::with_repeated_writes(edges.kube),
             Self::RestlessTimes => {
