@@ -19,6 +19,7 @@ macro_rules! fault_names {
         machine { $($machine:ident = $machine_name:literal, $machine_what:literal;)* }
         later_meddling { $($later_meddling:ident = $later_meddling_name:literal, $later_meddling_what:literal;)* }
         later_cloud { $($later_cloud:ident = $later_cloud_name:literal;)* }
+        later_machine { $($later_machine:ident = $later_machine_name:literal, $later_machine_what:literal;)* }
     ) => {
         /// What goes wrong between the operator and its API server.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,6 +48,7 @@ macro_rules! fault_names {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum MachineKind {
             $(#[doc = $machine_what] $machine,)*
+            $(#[doc = $later_machine_what] $later_machine,)*
         }
 
         /// A kind of fault, whoever makes it.
@@ -73,6 +75,7 @@ macro_rules! fault_names {
                 $(Self::Machine(MachineKind::$machine),)*
                 $(Self::Cloud(FaultKind::$later_cloud),)*
                 $(Self::Meddling(MeddlingKind::$later_meddling),)*
+                $(Self::Machine(MachineKind::$later_machine),)*
             ];
 
             /// The name in plans and reports.
@@ -85,6 +88,7 @@ macro_rules! fault_names {
                     $(Self::Cloud(FaultKind::$cloud) => $cloud_name,)*
                     $(Self::Cloud(FaultKind::$later_cloud) => $later_cloud_name,)*
                     $(Self::Machine(MachineKind::$machine) => $machine_name,)*
+                    $(Self::Machine(MachineKind::$later_machine) => $later_machine_name,)*
                 }
             }
 
@@ -97,6 +101,7 @@ macro_rules! fault_names {
                     $(Self::$world => $world_what,)*
                     Self::Cloud(kind) => kind.description(),
                     $(Self::Machine(MachineKind::$machine) => $machine_what,)*
+                    $(Self::Machine(MachineKind::$later_machine) => $later_machine_what,)*
                 }
             }
         }
@@ -227,6 +232,10 @@ fault_names! {
         DeleteFails = "c12-delete-fails";
         WrongContentType = "c18-wrong-content-type";
     }
+    later_machine {
+        LessDisk = "n2-less-disk", "a machine has less disk than was paid for";
+        FewerPods = "n2-fewer-pods", "the kubelet of a machine takes fewer pods than it was told to";
+    }
 }
 
 impl MachineKind {
@@ -237,6 +246,8 @@ impl MachineKind {
             Behavior::JoinsLate { .. } => Self::JoinsLate,
             Behavior::LessMemory { .. } => Self::LessMemory,
             Behavior::Flaps { .. } => Self::Flaps,
+            Behavior::LessDisk { .. } => Self::LessDisk,
+            Behavior::FewerPods { .. } => Self::FewerPods,
         }
     }
 }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use jiff::fmt::serde::unsigned_duration::friendly::compact;
 use serde::{Deserialize, Serialize};
 
-use super::kube::KubeFault;
+use super::draw::watched;
+use super::kube::{KubeFault, watches};
 use super::names::{FaultName, MachineKind};
 use super::third_parties::Meddling;
+use crate::ibm::builtin::{REGIONS, find_profile};
 use crate::sim::actors::kubelet::behavior::Behavior;
-use crate::sim::ibm;
+use crate::sim::ibm::{self, FaultKind};
 
 /// Something that goes wrong for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,8 +140,15 @@ impl Fault {
     /// Refuses what would do nothing, or something else than it says: the field, and what is wrong with it.
     fn check(&self, replicas: usize) -> Result<(), (&'static str, String)> {
         match self {
-            Self::Kube(fault) => within_hundred("kube.percent", fault.percent),
-            Self::Cloud(fault) => probable("cloud.probability", fault.probability),
+            Self::Kube(fault) => {
+                within_hundred("kube.percent", fault.percent)?;
+                watched_by_somebody(fault)
+            }
+            Self::Cloud(fault) => {
+                probable("cloud.probability", fault.probability)?;
+                asked_by_somebody(fault.operation.as_deref())?;
+                withdrawable(fault.kind, fault.target.as_deref())
+            }
             Self::Crash {
                 replica,
                 after_effects,
@@ -178,6 +187,49 @@ fn probable(field: &'static str, probability: f64) -> Result<(), (&'static str, 
         return Ok(());
     }
     Err((field, format!("is {probability}, and must be from 0 to 1")))
+}
+
+/// What watches tell of a resource that the operator does not watch meets nobody.
+fn watched_by_somebody(fault: &KubeFault) -> Result<(), (&'static str, String)> {
+    match fault.resource.as_deref() {
+        Some(resource) if watches::is_about_watches(fault.kind) && watched().all(|it| it != resource) => {
+            Err((
+                "kube.resource",
+                format!("is {resource:?}, and must be what the operator watches, such as nodeclaims"),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn asked_by_somebody(operation: Option<&str>) -> Result<(), (&'static str, String)> {
+    match operation {
+        Some(operation) if !ibm::operation_names().contains(&operation) => Err((
+            "cloud.operation",
+            format!("is {operation:?}, and must be an operation of the cloud, such as instances.create"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Only what is withdrawn has a target. Which ids images have is up to the world.
+fn withdrawable(kind: FaultKind, target: Option<&str>) -> Result<(), (&'static str, String)> {
+    let Some(target) = target else { return Ok(()) };
+    let wanted = match kind {
+        FaultKind::ProfileWithdrawn if find_profile(target).is_none() => "be a profile, such as bxf-4x16",
+        FaultKind::ZoneWithdrawn if !is_zone(target) => "be a zone, such as us-south-1",
+        FaultKind::ProfileWithdrawn
+        | FaultKind::ZoneWithdrawn
+        | FaultKind::ImageDeprecated
+        | FaultKind::ImageDeleted => return Ok(()),
+        _ => "stand beside a withdrawal only",
+    };
+    Err(("cloud.target", format!("is {target:?}, and must {wanted}")))
+}
+
+fn is_zone(name: &str) -> bool {
+    let mut zones = REGIONS.iter().flat_map(|region| ibm::zones(region.name));
+    zones.any(|zone| zone == name)
 }
 
 fn one_of(replicas: usize, field: &'static str, replica: usize) -> Result<(), (&'static str, String)> {
@@ -346,6 +398,26 @@ injections:
                 "kube: {kind: k11-duplicates, percent: 101}",
                 "kube.percent: is 101, and must be from 0 to 100",
             ),
+            (
+                "kube: {kind: k8-lag, resource: nodeclaim}",
+                "kube.resource: is \"nodeclaim\", and must be what the operator watches",
+            ),
+            (
+                "cloud: {kind: slow, probability: 1.0, operation: instances.buy}",
+                "cloud.operation: is \"instances.buy\", and must be an operation of the cloud",
+            ),
+            (
+                "cloud: {kind: slow, probability: 1.0, target: bxf-4x16}",
+                "cloud.target: is \"bxf-4x16\", and must stand beside a withdrawal only",
+            ),
+            (
+                "cloud: {kind: profile-withdrawn, probability: 1.0, target: bxf-4x17}",
+                "cloud.target: is \"bxf-4x17\", and must be a profile",
+            ),
+            (
+                "cloud: {kind: zone-withdrawn, probability: 1.0, target: us-south-4}",
+                "cloud.target: is \"us-south-4\", and must be a zone",
+            ),
         ];
         for (fault, said) in table {
             let refused = plan(fault).unwrap().check(2).unwrap_err().to_string();
@@ -358,6 +430,12 @@ injections:
             "crash: {replica: 1, upon: order}",
             "pause: {replica: 0, upon: {effects: 3}}",
             "skew: {seconds: 1}",
+            "kube: {kind: k8-lag, resource: certificatesigningrequests, delay: 20s}",
+            "kube: {kind: k4-slow, resource: leases, delay: 1s}",
+            "cloud: {kind: slow, probability: 1.0, operation: instances}",
+            "cloud: {kind: profile-withdrawn, probability: 1.0, target: bxf-4x16}",
+            "cloud: {kind: zone-withdrawn, probability: 1.0, target: eu-de-3}",
+            "cloud: {kind: image-deleted, probability: 1.0, target: r006-a}",
         ];
         for fault in fine {
             assert_eq!(plan(fault).unwrap().check(2), Ok(()), "{fault}");

@@ -22,8 +22,10 @@ const SYNCED_WITHIN: Duration = Duration::from_mins(1);
 /// How often it is noted how things are.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const LEADER: &str = "karpenter-ibm-leader";
+/// Whose certificate requests are watched: those of kubelets that join, and none of another signer.
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// The kinds that decisions rest on: all that the leader watches.
-const KINDS: [(&str, &str); 13] = [
+const KINDS: [(&str, &str); 14] = [
     ("karpenter.sh", "nodeclaims"),
     ("karpenter.sh", "nodepools"),
     ("karpenter-ibm.sh", "ibmnodeclasses"),
@@ -37,6 +39,7 @@ const KINDS: [(&str, &str); 13] = [
     ("policy", "poddisruptionbudgets"),
     ("storage.k8s.io", "csinodes"),
     ("storage.k8s.io", "storageclasses"),
+    ("certificates.k8s.io", "certificatesigningrequests"),
 ];
 
 /// What replicas were told, and what they must be told.
@@ -140,7 +143,8 @@ impl Synced {
         let changed = KINDS.map(|(group, plural)| {
             let table = TableKey::of(group, plural);
             match plural {
-                "pods" => living(&state.store, &table),
+                "pods" => newest(&state.store, &table, is_living),
+                "certificatesigningrequests" => newest(&state.store, &table, is_of_a_kubelet),
                 _ => state.store.changed_at(&table),
             }
         });
@@ -171,11 +175,19 @@ impl Synced {
     }
 }
 
-/// When a pod that has not ended was last written. Those that have are not watched, so nobody is told when they go.
-fn living(store: &Store, table: &TableKey) -> u64 {
-    let ended = |pod: &Stored| matches!(pod.field("status.phase"), "Succeeded" | "Failed");
-    let pods = store.list(table, None).filter(|pod| !ended(pod));
-    pods.map(|pod| pod.revision).max().unwrap_or_default()
+/// When one of those of a kind that are watched was last written. Nobody is told of the others, also when they go.
+fn newest(store: &Store, table: &TableKey, is_watched: impl Fn(&Stored) -> bool) -> u64 {
+    let watched = store.list(table, None).filter(|stored| is_watched(stored));
+    watched.map(|stored| stored.revision).max().unwrap_or_default()
+}
+
+/// Whether a pod has not ended.
+fn is_living(pod: &Stored) -> bool {
+    !matches!(pod.field("status.phase"), "Succeeded" | "Failed")
+}
+
+fn is_of_a_kubelet(request: &Stored) -> bool {
+    request.field("spec.signerName") == SIGNER
 }
 
 #[cfg(test)]
@@ -256,6 +268,26 @@ mod tests {
             stage.pass(70).await;
         }
         assert!(stage.blamed().contains(&"L7"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_kubelets_ask_to_be_signed_is_to_be_known_and_no_other_request() {
+        for (signer, blamed) in [(SIGNER, true), ("example.com/other", false)] {
+            let (mut stage, _) = leading().await;
+            stage.judge.healed(Duration::ZERO);
+            write::insert(
+                &stage.server,
+                json!({
+                    "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+                    "metadata": {"name": "a"},
+                    "spec": {"request": "", "signerName": signer, "usages": ["client auth"]},
+                }),
+            );
+            for _ in 0..3 {
+                stage.pass(70).await;
+            }
+            assert_eq!(stage.blamed().contains(&"L7"), blamed, "{signer}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

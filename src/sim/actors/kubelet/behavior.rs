@@ -19,6 +19,21 @@ pub enum Behavior {
     LessMemory { percent: u8 },
     /// It is ready for `every` seconds, then not ready for `lasts` seconds, and so on.
     Flaps { every: u64, lasts: u64 },
+    /// It has this many percent less disk than usual.
+    LessDisk { percent: u8 },
+    /// It takes this many percent fewer pods than it was told to.
+    FewerPods { percent: u8 },
+}
+
+/// How many percent are missing of what a machine was to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Of its memory.
+    pub memory: u8,
+    /// Of its disk.
+    pub disk: u8,
+    /// Of the pods that it takes.
+    pub pods: u8,
 }
 
 /// A behavior, how many machines in a hundred have it, and how many at most.
@@ -95,19 +110,27 @@ pub fn joins_after(behaviors: &[Behavior]) -> Option<Duration> {
         match behavior {
             Behavior::NeverJoins => return None,
             Behavior::JoinsLate { seconds } => wait = Duration::from_secs(*seconds),
-            Behavior::LessMemory { .. } | Behavior::Flaps { .. } => {}
+            Behavior::LessMemory { .. }
+            | Behavior::Flaps { .. }
+            | Behavior::LessDisk { .. }
+            | Behavior::FewerPods { .. } => {}
         }
     }
     Some(wait)
 }
 
-/// How many percent of the memory are missing.
-pub fn memory_missing(behaviors: &[Behavior]) -> u8 {
-    let missing = behaviors.iter().map(|behavior| match behavior {
-        Behavior::LessMemory { percent } => *percent,
-        _ => 0,
-    });
-    missing.max().unwrap_or(0).min(100)
+/// What is missing of a machine.
+pub fn missing(behaviors: &[Behavior]) -> Missing {
+    let mut missing = Missing::default();
+    for behavior in behaviors {
+        match behavior {
+            Behavior::LessMemory { percent } => missing.memory = missing.memory.max(*percent),
+            Behavior::LessDisk { percent } => missing.disk = missing.disk.max(*percent),
+            Behavior::FewerPods { percent } => missing.pods = missing.pods.max(*percent),
+            Behavior::NeverJoins | Behavior::JoinsLate { .. } | Behavior::Flaps { .. } => {}
+        }
+    }
+    missing
 }
 
 /// For how long a node is ready and then not.
@@ -188,6 +211,32 @@ mod tests {
         assert_eq!(joins_after(&[late]), Some(Duration::from_mins(1)));
         assert_eq!(joins_after(&[late, Behavior::NeverJoins]), None);
         assert_eq!(joins_after(&[]), Some(Duration::ZERO));
-        assert_eq!(memory_missing(&[Behavior::LessMemory { percent: 7 }, late]), 7);
+    }
+
+    #[test]
+    fn what_is_missing_most_counts() {
+        let (late, less) = (
+            Behavior::JoinsLate { seconds: 60 },
+            Behavior::LessMemory { percent: 7 },
+        );
+        assert_eq!(missing(&[late]), Missing::default());
+        let memory = Missing {
+            memory: 7,
+            ..Missing::default()
+        };
+        assert_eq!(
+            missing(&[less, late, Behavior::LessMemory { percent: 3 }]),
+            memory
+        );
+        let all = Missing {
+            memory: 7,
+            disk: 30,
+            pods: 50,
+        };
+        let others = [
+            Behavior::LessDisk { percent: 30 },
+            Behavior::FewerPods { percent: 50 },
+        ];
+        assert_eq!(missing(&[others[0], less, others[1]]), all);
     }
 }

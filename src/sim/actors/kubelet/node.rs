@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::behavior::Missing;
 use super::machine::Machine;
 use super::settings::Settings;
 use crate::quantity::Quantity;
@@ -29,16 +30,27 @@ pub struct Capacity {
 impl Capacity {
     /// The capacity of a machine of which `missing` percent of the memory are missing.
     pub fn of(machine: &Machine, settings: &Settings, missing: u8) -> Self {
+        let missing = Missing {
+            memory: missing,
+            ..Missing::default()
+        };
+        Self::lacking(machine, settings, missing)
+    }
+
+    /// The capacity of a machine of which so much is missing.
+    pub fn lacking(machine: &Machine, settings: &Settings, missing: Missing) -> Self {
         let profile = machine.profile;
         let memory = visible_memory(i64::from(profile.memory_gib) * 1024 * MIB);
-        let memory = memory / 100 * i64::from(100 - missing.min(100));
+        let memory = memory / 100 * left(missing.memory);
         // What a file system leaves of a volume.
         let storage = i64::try_from(machine.storage_gb).unwrap_or(0) * 1_000_000_000 / 100 * 95;
+        let storage = storage / 100 * left(missing.disk);
+        let pods = i64::from(settings.pods_max) * left(missing.pods) / 100;
         let mut total: Amounts = [
             ("cpu", i64::from(profile.vcpu) * 1000),
             ("memory", memory / 1024 * 1024),
             ("ephemeral-storage", storage / 1024 * 1024),
-            ("pods", i64::from(settings.pods_max)),
+            ("pods", pods),
             ("hugepages-1Gi", 0),
             ("hugepages-2Mi", 0),
         ]
@@ -56,6 +68,11 @@ impl Capacity {
         let allocatable = allocatable(&total, settings);
         Self { total, allocatable }
     }
+}
+
+/// How many percent are left without so many.
+fn left(missing: u8) -> i64 {
+    i64::from(100 - missing.min(100))
 }
 
 fn visible_memory(promised: i64) -> i64 {
@@ -244,6 +261,31 @@ pub(super) mod tests {
         let usual = Capacity::of(&machine("bxf-2x8"), &settings(""), 0).total["memory"];
         let less = Capacity::of(&machine("bxf-2x8"), &settings(""), 10).total["memory"];
         assert!(less <= usual / 10 * 9 + 1024 && less > usual / 10 * 8);
+    }
+
+    #[test]
+    fn a_machine_can_have_less_disk_than_it_should_and_take_fewer_pods() {
+        let (machine, settings) = (machine("bxf-2x8"), settings("--max-pods=110"));
+        let usual = Capacity::of(&machine, &settings, 0);
+        let lacking = |disk, pods| {
+            let missing = Missing {
+                disk,
+                pods,
+                ..Missing::default()
+            };
+            Capacity::lacking(&machine, &settings, missing)
+        };
+        assert_eq!(lacking(0, 0), usual);
+        let less = lacking(40, 85);
+        for amounts in [&less.total, &less.allocatable] {
+            assert_eq!(amounts["pods"], 16);
+        }
+        let disk = |capacity: &Capacity| capacity.total["ephemeral-storage"];
+        assert!(disk(&less) <= disk(&usual) / 10 * 6 + 1024 && disk(&less) > disk(&usual) / 10 * 5);
+        for whole in ["cpu", "memory"] {
+            assert_eq!(less.total[whole], usual.total[whole], "{whole}");
+        }
+        assert_eq!(lacking(200, 200).total["pods"], 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 
-use super::behavior::{flapping, memory_missing};
+use super::behavior::{flapping, missing};
 use super::heartbeat::{Health, Heartbeat, conditions, flap};
 use super::join::{self, Credential};
 use super::node::{Capacity, facts, own_labels, registration};
@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Lives until the power goes.
 pub(super) async fn serve(guest: &mut Guest, settings: &Settings, credential: Credential) {
-    let capacity = Capacity::of(&guest.machine, settings, memory_missing(&guest.behaviors));
+    let capacity = Capacity::lacking(&guest.machine, settings, missing(&guest.behaviors));
     while let Err(error) = register(guest, settings, &capacity, &credential.client).await {
         guest.say(&format!(
             "kubelet: unable to register node with API server: {error}"

@@ -60,8 +60,8 @@ impl Side {
     }
 }
 
-/// The kinds that watches show and lists hide, any of which may lag behind the others.
-pub(super) const WATCHED: [&str; 11] = [
+/// The kinds that watches show and lists hide, any of which may lag behind the others,
+const WATCHED: [&str; 11] = [
     "nodeclaims",
     "nodes",
     "ibmnodeclasses",
@@ -74,6 +74,13 @@ pub(super) const WATCHED: [&str; 11] = [
     "persistentvolumeclaims",
     "csinodes",
 ];
+/// and those of which that came to mind later.
+const WATCHED_LATER: [&str; 3] = ["certificatesigningrequests", "storageclasses", "namespaces"];
+
+/// All kinds that watches show the operator.
+pub(super) fn watched() -> impl Iterator<Item = &'static str> {
+    WATCHED.into_iter().chain(WATCHED_LATER)
+}
 
 /// What is bought in drawn worlds: what else is withdrawn, nobody misses.
 const BOUGHT: [&str; 3] = ["bxf-4x16", "bxf-8x32", "bx2-4x16"];
@@ -143,6 +150,7 @@ fn is_its_turn(name: FaultName, own: &mut Rng) -> bool {
             MeddlingKind::OldVersion | MeddlingKind::ClassDeleted | MeddlingKind::StolenProviderId,
         ) => own.u8(..3) == 1,
         FaultName::Meddling(MeddlingKind::StartupTaintStays) => own.bool(),
+        FaultName::Machine(MachineKind::LessDisk | MachineKind::FewerPods) => own.u8(..3) == 2,
         _ => true,
     }
 }
@@ -409,6 +417,13 @@ fn behavior(kind: MachineKind, rng: &mut Rng) -> Behavior {
             every: rng.u64(30..240),
             lasts: rng.u64(5..90),
         },
+        MachineKind::LessDisk => Behavior::LessDisk {
+            percent: rng.u8(5..=60),
+        },
+        // Of 110 at least 16 are left: fewer than fit by what they ask for, and enough for daemons and some more.
+        MachineKind::FewerPods => Behavior::FewerPods {
+            percent: rng.u8(5..=85),
+        },
     }
 }
 
@@ -436,7 +451,10 @@ fn kube(kind: KubeKind, rng: &mut Rng) -> KubeFault {
     match kind {
         // One kind lags behind the others, half of the time that of claims.
         KubeKind::Lag if rng.bool() => fault.on("nodeclaims").delay(Duration::from_secs(rng.u64(1..40))),
-        KubeKind::Lag => fault.on(resource).delay(Duration::from_secs(rng.u64(1..40))),
+        KubeKind::Lag => {
+            let resource = lagging(resource, rng);
+            fault.on(resource).delay(Duration::from_secs(rng.u64(1..40)))
+        }
         KubeKind::AdmissionRejects => fault.on("nodeclaims"),
         KubeKind::BookmarksOnly | KubeKind::TimeTravel if rng.bool() => fault.on(resource),
         KubeKind::Coalesced | KubeKind::Reordered => fault.delay(Duration::from_secs(rng.u64(1..30))),
@@ -444,6 +462,17 @@ fn kube(kind: KubeKind, rng: &mut Rng) -> KubeFault {
         KubeKind::Slow => fault.delay(Duration::from_millis(rng.u64(50..14_500))),
         _ if rng.u8(..4) == 0 => fault.on("nodeclaims"),
         _ => fault,
+    }
+}
+
+/// What lags where this was drawn: in one of four cases a kind that came to mind later. From a copy of the chance, so that
+/// nothing else changes by it.
+fn lagging(drawn: &'static str, rng: &Rng) -> &'static str {
+    let mut own = rng.clone().fork();
+    if own.u8(..4) == 0 {
+        WATCHED_LATER[own.usize(..WATCHED_LATER.len())]
+    } else {
+        drawn
     }
 }
 

@@ -365,7 +365,7 @@ async fn claim(bench: &Bench) -> NodeClaim {
 async fn whatever_may_lag_is_known_to_the_server() {
     let bench = Bench::new();
     claim(&bench).await;
-    for plural in crate::sim::faults::draw::WATCHED {
+    for plural in crate::sim::faults::draw::watched() {
         let table = watches::table(plural);
         let state = bench.server.state();
         let kind = state.registry.by_plural(&table.group, &table.plural);

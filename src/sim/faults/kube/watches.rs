@@ -62,6 +62,19 @@ pub fn start(server: &ApiServer, user: &str, fault: &KubeFault, rng: &mut Rng) -
     Some(rules)
 }
 
+/// Whether a fault of that kind is about what watches tell, so that it meets nobody where nobody watches.
+pub fn is_about_watches(kind: KubeKind) -> bool {
+    matches!(
+        kind,
+        KubeKind::WatchClosed
+            | KubeKind::WatchExpired
+            | KubeKind::BookmarksOnly
+            | KubeKind::Lag
+            | KubeKind::Coalesced
+            | KubeKind::Duplicates
+    )
+}
+
 /// Each kind is late by a time of its own.
 fn reorder(server: &ApiServer, user: &str, most: Duration, rng: &mut Rng) -> Vec<RuleId> {
     let delays = SHUFFLED.iter().map(|plural| (plural, most.mul_f64(rng.f64())));
@@ -89,6 +102,7 @@ pub fn table(plural: &str) -> TableKey {
         "poddisruptionbudgets" => "policy",
         "daemonsets" => "apps",
         "csinodes" | "storageclasses" => "storage.k8s.io",
+        "certificatesigningrequests" => "certificates.k8s.io",
         _ => "",
     };
     TableKey::of(group, plural)

@@ -3,8 +3,8 @@
 //! Deployments that spread over zones and nodes, with a disruption budget, that keep away from themselves, near others or
 //! off each other's ports, a StatefulSet with volumes, a DaemonSet, and pods that nobody can serve; NodePools that buy
 //! spot, on demand or both, one of which may have little only, with weights of their own or all the same. Workloads grow and
-//! shrink, down to nothing, IBM takes a machine back, nodes expire, a pool is deleted. No more than some forty pods at a
-//! time: a world costs what happens in it.
+//! shrink, down to nothing, IBM takes a machine back, nodes expire, a pool is deleted, one is edited and reverted, daemons are
+//! added and grow. No more than some forty pods at a time: a world costs what happens in it.
 
 mod manifests;
 
@@ -32,6 +32,22 @@ const EXPIRY_ENDS: Duration = Duration::from_mins(8);
 /// After this all of them have, and their pods run elsewhere.
 const EXPIRED_BY: Duration = Duration::from_mins(35);
 
+/// In one world of so many a DaemonSet is added, and in one of as many a pool is edited.
+const ONE_IN: u8 = 4;
+/// What the pods of that DaemonSet ask for, in thousandths of a processor, and what they do when they have grown. It fits
+/// beside whatever else is on a node: one that does not fit would only wait.
+const PROBE_MILLIS: [u32; 2] = [25, 75];
+/// They grow this soon.
+const GROWN_WITHIN: Duration = Duration::from_mins(5);
+
+/// A pool is edited between these, when whatever expires was settled,
+const EDITED_FROM: Duration = Duration::from_mins(9);
+const EDITED_UNTIL: Duration = Duration::from_mins(13);
+/// and reverted so much later. Whether nodes have drifted is looked at every five minutes: some looks come between, and at
+/// least three before everything is put right, so that then there is nothing left to find out.
+const REVERTED_AFTER: Duration = Duration::from_mins(2);
+const REVERTED_WITHIN: Duration = Duration::from_mins(7);
+
 /// What people run in the world of a seed, and what becomes of it, for so long.
 pub fn draw(seed: u64, lasts: Duration) -> Scenario {
     // Not the seed itself: the servers and the plan draw from that too.
@@ -46,6 +62,11 @@ pub fn draw(seed: u64, lasts: Duration) -> Scenario {
     }
     steps.extend(changes(&pools, lasts, &mut rng));
     steps.extend(down_to_nothing(lasts, &mut late));
+    // And for each thing that came later still.
+    let mut added = Rng::with_seed(seed ^ 0xa54f_f53a_5f1d_36f1);
+    steps.extend(more_daemons(lasts, &mut added));
+    let mut edited = Rng::with_seed(seed ^ 0x9b05_688c_2b3e_6c1f);
+    steps.extend(second_thoughts(&pools, lasts, &mut edited));
     steps.sort_by_key(|step| step.at);
     Scenario {
         name: format!("workloads-{seed}"),
@@ -181,6 +202,36 @@ fn down_to_nothing(lasts: Duration, rng: &mut Rng) -> Vec<Step> {
     steps
 }
 
+/// In some worlds somebody adds a DaemonSet while everything else runs, and half of the time its pods soon ask for more.
+fn more_daemons(lasts: Duration, rng: &mut Rng) -> Vec<Step> {
+    if rng.u8(..ONE_IN) != 0 {
+        return Vec::new();
+    }
+    let [first, grown] = PROBE_MILLIS.map(|millis| Action::Apply(vec![manifests::probe(millis)]));
+    let at = moment(rng, LAUNCHING_FROM.min(lasts), lasts);
+    let mut steps = vec![step(at, first)];
+    if rng.bool() {
+        let by = lasts.min(at + GROWN_WITHIN);
+        steps.push(step(moment(rng, at, by), grown));
+    }
+    steps
+}
+
+/// In some worlds somebody has nodes of the pool that serves everybody labeled, and thinks better of it minutes later.
+fn second_thoughts(pools: &Pools, lasts: Duration, rng: &mut Rng) -> Vec<Step> {
+    if rng.u8(..ONE_IN) != 0 || lasts < EXPIRED_BY {
+        return Vec::new();
+    }
+    let at = moment(rng, EDITED_FROM, EDITED_UNTIL);
+    let reverted = moment(rng, at + REVERTED_AFTER, at + REVERTED_WITHIN);
+    let general = pools.general(None);
+    let edited = manifests::labeled(general.clone());
+    vec![
+        step(at, Action::Apply(vec![edited])),
+        step(reverted, Action::Apply(vec![general])),
+    ]
+}
+
 /// What becomes of it.
 fn changes(pools: &Pools, lasts: Duration, rng: &mut Rng) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -306,6 +357,66 @@ mod tests {
             weights.len() > 1 && weights.iter().all(|weight| *weight == weights[0])
         };
         assert!(some.contains(&worlds.iter().filter(is_level).count()));
+    }
+
+    /// What is applied under that name, in order.
+    fn applied<'a>(scenario: &'a Scenario, name: &str) -> Vec<(Duration, &'a Value)> {
+        let steps = scenario.steps.iter().filter_map(|step| match &step.action {
+            Action::Apply(manifests) => Some((step.at, &manifests[0])),
+            _ => None,
+        });
+        steps
+            .filter(|(_, manifest)| manifest["metadata"]["name"] == name)
+            .collect()
+    }
+
+    #[test]
+    fn in_some_worlds_small_daemons_are_added_and_in_some_of_those_they_grow() {
+        let worlds: Vec<Scenario> = (0..100).map(|seed| draw(seed, LASTS)).collect();
+        let probes: Vec<_> = worlds.iter().map(|world| applied(world, "probe")).collect();
+        let in_worlds = |count: usize| probes.iter().filter(|probes| probes.len() == count).count();
+        assert_eq!(in_worlds(0) + in_worlds(1) + in_worlds(2), worlds.len());
+        assert!((5..30).contains(&in_worlds(1)), "{}", in_worlds(1));
+        assert!((5..30).contains(&in_worlds(2)), "{}", in_worlds(2));
+        let asked = |(_, probe): &(Duration, &Value)| {
+            probe["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone()
+        };
+        for probes in probes.iter().filter(|probes| !probes.is_empty()) {
+            assert!(probes.iter().all(|(at, _)| *at >= LAUNCHING_FROM));
+            assert_eq!(asked(&probes[0]), "25m");
+            assert!(probes.get(1).is_none_or(|grown| asked(grown) == "75m"));
+        }
+    }
+
+    #[test]
+    fn in_some_worlds_a_pool_is_edited_and_left_as_it_was_long_before_the_end() {
+        let label = |pool: &Value| pool["spec"]["template"]["metadata"]["labels"].is_object();
+        let mut edits = 0;
+        for seed in 0..100 {
+            let world = draw(seed, LASTS);
+            let written = applied(&world, "general");
+            let Some(edit) = written.iter().position(|(_, pool)| label(pool)) else {
+                continue;
+            };
+            edits += 1;
+            assert_eq!(written.len(), edit + 2, "seed {seed}");
+            let ((edited, labeled), (reverted, plain)) = (written[edit], written[edit + 1]);
+            assert_eq!(*labeled, manifests::labeled(plain.clone()), "seed {seed}");
+            assert!(reverted >= edited + REVERTED_AFTER, "seed {seed}");
+            assert!(reverted + Duration::from_mins(15) <= LASTS, "seed {seed}");
+            let before = written[..edit].last().map(|(_, pool)| *pool);
+            let before = before.or_else(|| {
+                world
+                    .objects
+                    .iter()
+                    .find(|it| it["metadata"]["name"] == "general")
+            });
+            assert_eq!(before, Some(plain), "seed {seed}: it is as it was");
+            let short = draw(seed, Duration::from_mins(20));
+            let edited = applied(&short, "general").iter().any(|(_, pool)| label(pool));
+            assert!(!edited, "seed {seed}: nobody is sure to notice in time");
+        }
+        assert!((15..60).contains(&edits), "{edits}");
     }
 
     #[test]
