@@ -59,7 +59,7 @@ pub const HUNTS: &[Hunt] = &[
     at(Mutant::FirstPageOnly, "L2", 18),
     at(Mutant::NoNameLookUp, "L11", 5),
     at(Mutant::NoResourceVersion, "S7", 3),
-    at(Mutant::StaleList, "S3", 0),
+    at(Mutant::StaleList, "S3", 7),
     at(Mutant::FinalizerFirst, "S8", 0),
     with(Mutant::CreateTwiceAfterCrash, "S1", "dies-upon-an-order"),
     with(Mutant::OwnNames, "S12", "stands-still-upon-an-order"),
