@@ -19,7 +19,7 @@
 //! drain/        which pods leave a node next
 //! model/        what decisions see
 //! api/          what users write: the CRDs and their validation
-//! clock entropy hash money quantity resources secret wake    small values
+//! clock entropy hash money panics quantity resources secret wake    small values
 //! ```
 
 pub mod allocation;
@@ -39,6 +39,7 @@ pub mod lifecycle;
 pub mod model;
 pub mod money;
 pub mod operator;
+pub mod panics;
 pub mod quantity;
 pub mod resources;
 pub mod scheduling;

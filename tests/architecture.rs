@@ -53,6 +53,7 @@ const ORDER: &[&str] = &[
     "hash",
     "secret",
     "entropy",
+    "panics",
     "wake",
     "clock",
 ];
@@ -102,6 +103,7 @@ const ONLY: &[Only] = &[
             "money",
             "hash",
             "entropy",
+            "panics",
             "wake",
             "clock",
         ],

@@ -21,4 +21,5 @@ pub use kept::{Kept, key_in};
 pub use places::Types;
 pub use pods::{Ending, Keeper, Place, Seen, Verdict};
 pub use situation::Situation;
+pub use situation::unharmed::{Unfit, named};
 pub use store::{Revision, Store, Told};

@@ -8,11 +8,12 @@ use kube::ResourceExt;
 
 use super::index::Index;
 use super::pods::{Keeper, Seen};
+use super::situation::unharmed::{Unfit, unharmed};
 use crate::api::{NodeClaim, names};
 use crate::lifecycle::facts::Facts;
 use crate::model::node::Arrived;
 use crate::model::storage::Storage;
-use crate::model::{InstanceType, Node, Pod, Requirements, Stage, Standing, Values};
+use crate::model::{InstanceType, Node, NodeKind, Pod, Requirements, Stage, Standing, Values};
 use crate::resources::{CPU, MEMORY, Resources};
 
 /// The types that machines of a pool can be of, by pool.
@@ -21,39 +22,68 @@ pub type Types = BTreeMap<String, Arc<Vec<InstanceType>>>;
 /// One pod of every DaemonSet that can be read, by its namespace and name.
 type Daemons<'a> = BTreeMap<(&'a str, &'a str), Arc<Pod>>;
 
-/// Every node and every claim in flight.
-pub(super) fn places(index: &Index, types: &Types, storage: &Storage) -> Vec<Node> {
+/// Every node and every claim in flight. Of those that cannot be looked at nothing is left but their names, where nobody is to
+/// be placed, and `unfit` hears of them.
+pub(super) fn places(index: &Index, types: &Types, storage: &Storage, unfit: &mut Vec<Unfit>) -> Vec<Node> {
     let daemons = daemons(index);
     let mut all = Vec::new();
     for (name, claim) in index.claims.iter() {
-        // A Node is believed to be the claim's once it was matched with its machine, and not because it says so.
-        let node = index.nodes.get(name);
-        let joined = node.filter(|_| claim.is(names::NODE_REGISTERED));
-        let mut place = Node::from_api(joined, Some(claim));
-        let types = place.pool.as_ref().and_then(|pool| types.get(pool));
-        let types = types.map_or(&[][..], |types| types.as_slice());
-        foresee_volumes(&mut place, claim, types);
-        if joined.is_none() {
-            foresee(&mut place, claim, types);
-            if is_limited(index, &place) {
-                place.capacity = place.capacity.larger(&least(claim, &place.allocatable, types));
-            }
-        }
-        if leaves(Some(claim), node) {
-            place.standing = Standing::Leaving;
-        }
-        all.push(laden(index, storage, &daemons, place));
+        let look = || laden(index, storage, &daemons, claimed(index, types, name, claim));
+        all.push(unharmed(name, look).unwrap_or_else(|panicked| {
+            unfit.push(Unfit::claim(name, panicked));
+            outline(name, claim.labels(), NodeKind::ClaimInFlight)
+        }));
     }
     for (name, node) in index.nodes.iter() {
         if index.claims.get(name).is_none() {
-            let mut place = Node::from_api(Some(node), None);
-            if leaves(None, Some(node)) {
-                place.standing = Standing::Leaving;
-            }
-            all.push(laden(index, storage, &daemons, place));
+            let look = || laden(index, storage, &daemons, unclaimed(node));
+            all.push(unharmed(name, look).unwrap_or_else(|panicked| {
+                unfit.push(Unfit::node(name, panicked));
+                outline(name, node.labels(), NodeKind::Node)
+            }));
         }
     }
     all
+}
+
+/// What a claim is, or will be.
+fn claimed(index: &Index, types: &Types, name: &str, claim: &NodeClaim) -> Node {
+    // A Node is believed to be the claim's once it was matched with its machine, and not because it says so.
+    let node = index.nodes.get(name);
+    let joined = node.filter(|_| claim.is(names::NODE_REGISTERED));
+    let mut place = Node::from_api(joined, Some(claim));
+    let types = place.pool.as_ref().and_then(|pool| types.get(pool));
+    let types = types.map_or(&[][..], |types| types.as_slice());
+    foresee_volumes(&mut place, claim, types);
+    if joined.is_none() {
+        foresee(&mut place, claim, types);
+        if is_limited(index, &place) {
+            place.capacity = place.capacity.larger(&least(claim, &place.allocatable, types));
+        }
+    }
+    if leaves(Some(claim), node) {
+        place.standing = Standing::Leaving;
+    }
+    place
+}
+
+/// What a node is that no claim is known of.
+fn unclaimed(node: &ApiNode) -> Node {
+    let mut place = Node::from_api(Some(node), None);
+    if leaves(None, Some(node)) {
+        place.standing = Standing::Leaving;
+    }
+    place
+}
+
+fn outline(name: &str, labels: &BTreeMap<String, String>, kind: NodeKind) -> Node {
+    Node {
+        name: name.to_owned(),
+        kind,
+        pool: labels.get(names::NODE_POOL).cloned(),
+        standing: Standing::Leaving,
+        ..Node::default()
+    }
 }
 
 /// The names of the nodes and claims that go.

@@ -3,8 +3,6 @@
 //!
 //! A plan that ends in a panic is an error like any other: whoever asked for it hears of it, and nobody else does.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::model::Snapshot;
+use crate::panics::{Panicked, caught};
 use crate::scheduling::{self, Budget, Hands, Options, Plan};
 
 /// Makes a plan from a snapshot; asks from time to time whether there is time left.
@@ -44,11 +43,6 @@ impl Place {
         }
     }
 }
-
-/// A decision that ended in a panic, with what it said.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a mistake in this program: {0}")]
-pub struct Panicked(pub String);
 
 impl Compute {
     /// The solver, computed there.
@@ -109,18 +103,4 @@ fn plan(
     let budget = || clock.instant() < ends;
     // Nothing that a panic could leave half done outlives it.
     caught(|| planner(snapshot, options, &budget))
-}
-
-/// What `decide` says, or what its panic said.
-pub fn caught<T>(decide: impl FnOnce() -> T) -> Result<T, Panicked> {
-    catch_unwind(AssertUnwindSafe(decide)).map_err(|panic| Panicked(words(panic.as_ref())))
-}
-
-/// What a panic said.
-pub fn words(panic: &(dyn Any + Send)) -> String {
-    let said = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    said.unwrap_or_else(|| "it did not say what".to_owned())
 }

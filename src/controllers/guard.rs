@@ -13,13 +13,13 @@ use futures::future::BoxFuture;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 
-use super::compute::{Panicked, words};
 use super::context::Context;
 use super::events::{Kind, Story};
 use super::metrics::Metrics;
 use super::pace::Pace;
 use crate::api::names;
 use crate::clock::Clock;
+use crate::panics::{Panicked, words};
 
 /// A loop that has run for so long without a panic is well again.
 const WELL_AFTER: Duration = Duration::from_mins(10);

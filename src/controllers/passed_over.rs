@@ -12,11 +12,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::compute::{Panicked, words};
 use super::events::{Events, Kind, Story};
 use super::metrics::Metrics;
 use crate::api::names;
 use crate::clock::Clock;
+use crate::panics::{Panicked, words};
 
 /// What is unreadable is one object or another; if it is all of a kind, a hundred of them say what there is to say.
 const WAITING_MAX: usize = 100;

@@ -1,6 +1,8 @@
 //! The cluster at one moment, as the solver wants it: pools and places, the pods that need a place, and those that have
 //! one or are promised one.
 
+pub(super) mod unharmed;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -16,6 +18,7 @@ use crate::model::budget::forbid;
 use crate::model::pod::{ClassId, Member};
 use crate::model::storage::Storage;
 use crate::model::{Node, NodeKind, Pod, PodSet, Pool, Snapshot, Standing};
+use unharmed::{Unfit, unharmed};
 
 /// The cluster at one moment.
 #[derive(Debug, Default)]
@@ -32,6 +35,16 @@ pub struct Situation {
     pub in_vain: BTreeMap<String, u32>,
     /// The pods that need a place and that no node is bought for, since so many were made for them in vain, by uid.
     pub given_up: BTreeMap<String, GivenUp>,
+    /// What could not be looked at, and is left out.
+    pub unfit: Vec<Unfit>,
+}
+
+/// What was done for a pod before.
+struct Past {
+    /// Why no node is bought for it any more, if so.
+    given_up: Option<GivenUp>,
+    /// How many nodes were made in vain.
+    in_vain: u32,
 }
 
 impl Index {
@@ -42,46 +55,57 @@ impl Index {
         let is_needy = self.neediness(now, but);
         self.pods
             .waiting()
-            .any(|(uid, seen)| self.counts(seen, now) && is_needy(uid))
-            || self.left_behind(now).any(is_needy)
+            .any(|(uid, seen)| is_needy(uid, &|| self.counts(seen, now)))
+            || self
+                .on_leaving_nodes()
+                .any(|(node, uid, seen)| is_needy(uid, &|| self.is_left_behind(node, seen, now)))
     }
 
     /// Whether any of them has come to need one since the last pass began because the scheduler found none in its time, and
     /// said nothing.
     pub fn has_newly_needy(&self, now: Timestamp, but: &BTreeSet<String>) -> bool {
         let is_needy = self.neediness(now, but);
+        let is_new = |seen: &Seen| self.pods.is_newly_due(seen, now) && self.counts(seen, now);
         self.pods
             .waiting()
-            .any(|(uid, seen)| self.pods.is_newly_due(seen, now) && self.counts(seen, now) && is_needy(uid))
+            .any(|(uid, seen)| is_needy(uid, &|| is_new(seen)))
     }
 
-    /// Tells of pods, by uid, whether nobody looks after them.
-    fn neediness<'a>(&'a self, now: Timestamp, but: &'a BTreeSet<String>) -> impl Fn(&str) -> bool + 'a {
+    /// Tells of pods, by uid, whether they want a place and nobody looks after them. One that cannot be looked at is needy: the
+    /// pass that this leads to finds out and leaves it out.
+    fn neediness<'a>(
+        &'a self,
+        now: Timestamp,
+        but: &'a BTreeSet<String>,
+    ) -> impl Fn(&str, &dyn Fn() -> bool) -> bool + 'a {
         let holds = self.holds();
         let leaving: BTreeSet<&str> = leaving(self).map(String::as_str).collect();
-        move |uid| {
-            let holder = holds.holder(uid, now);
-            let is_held = holder.is_some_and(|claim| !leaving.contains(claim));
-            !but.contains(uid) && !is_held && self.gives_up(&holds, uid, now).is_none()
+        move |uid, wants| {
+            let look = || {
+                let holder = holds.holder(uid, now);
+                let is_held = holder.is_some_and(|claim| !leaving.contains(claim));
+                wants() && !is_held && self.gives_up(&holds, uid, now).is_none()
+            };
+            !but.contains(uid) && unharmed(uid, look).unwrap_or(true)
         }
     }
 
     /// The cluster at `now`, given the types of each pool that can be used. Pods in `but` are left out of it.
     pub fn situation(&self, types: &Types, but: &BTreeSet<String>, now: Timestamp) -> Situation {
         let storage = self.storage();
-        let mut nodes = places(self, types, &storage);
+        let mut unfit = Vec::new();
+        let mut nodes = places(self, types, &storage, &mut unfit);
         let holds = self.holds();
         let held = self.kept_promises(&holds, now, &mut nodes, &storage);
-        let mut needy = self.needy(&held, but, now);
-        let given_up = needy
-            .iter()
-            .filter_map(|uid| Some((uid.clone(), self.gives_up(&holds, uid, now)?)));
-        let given_up: BTreeMap<String, GivenUp> = given_up.collect();
-        needy.retain(|uid| !given_up.contains_key(uid));
-        let in_vain = needy
-            .iter()
-            .map(|uid| (uid.clone(), self.made_in_vain(&holds, uid)));
+        let all = self.needy(&holds, &held, but, now, &mut unfit);
+        let (given_up, needy): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(_, past)| past.given_up.is_some());
+        let given_up = given_up
+            .into_iter()
+            .filter_map(|(uid, past)| Some((uid, past.given_up?)));
+        let in_vain = needy.iter().map(|(uid, past)| (uid.clone(), past.in_vain));
         let in_vain = in_vain.filter(|(_, nodes)| *nodes > 0).collect();
+        let needy: BTreeSet<String> = needy.into_keys().collect();
         let bound = self.bound(&nodes, &held, &needy);
         let (pools, written) = self.usable_pools(types);
         let daemons = self.daemons.iter();
@@ -110,7 +134,8 @@ impl Index {
             daemons: daemon_sets,
             held,
             in_vain,
-            given_up,
+            given_up: given_up.collect(),
+            unfit,
         }
     }
 
@@ -131,13 +156,17 @@ impl Index {
         }
     }
 
-    /// The pods on nodes that go, of which others will need a place.
-    fn left_behind(&self, now: Timestamp) -> impl Iterator<Item = &str> {
-        leaving(self).flat_map(move |name| {
-            let pods = self.pods.on(name).filter(move |(_, seen)| seen.comes_back(now));
-            let pods = pods.filter(move |(_, seen)| !self.is_held_fast(name, seen));
-            pods.map(|(uid, _)| uid.as_str())
+    /// The pods on nodes that go, each with the node and its uid.
+    fn on_leaving_nodes(&self) -> impl Iterator<Item = (&str, &str, &Seen)> {
+        leaving(self).flat_map(|name| {
+            let pods = self.pods.on(name);
+            pods.map(move |(uid, seen)| (name.as_str(), uid.as_str(), seen))
         })
+    }
+
+    /// Whether another pod will need a place when the node of this one is gone.
+    fn is_left_behind(&self, node: &str, seen: &Seen, now: Timestamp) -> bool {
+        seen.comes_back(now) && !self.is_held_fast(node, seen)
     }
 
     /// Whether budgets keep a pod on a node that goes for good, so that nobody will ever need another place for it. A node
@@ -175,42 +204,79 @@ impl Index {
             let (Some(seen), Some(at)) = (self.pods.get(uid), by_name.get(claim)) else {
                 continue;
             };
-            // It may take long to stop, or for ever where its kubelet is dead: the place is for who comes after it.
-            if seen.is_over() {
-                continue;
+            // Whoever cannot be looked at is promised nothing, and is found to be unfit when it is asked whether it is needy.
+            let keeps = || self.keeps_promise(seen, nodes, &by_name, *at, storage);
+            if unharmed(uid, keeps).unwrap_or(false) {
+                kept.insert(uid.to_owned(), nodes[*at].name.clone());
             }
-            // The scheduler puts pods that are alike wherever it likes: whoever has found a place needs no other.
-            let has_place = seen
-                .node()
-                .and_then(|node| by_name.get(node))
-                .is_some_and(|&on| nodes[on].standing != Standing::Leaving);
-            let place = &mut nodes[*at];
-            let pod = self.pods.class(seen.class).and_then(|read| read.as_ref().ok());
-            let (Some(pod), Standing::Open) = (pod, place.standing) else {
-                continue;
-            };
-            if has_place || !fits(place, pod) {
-                continue;
-            }
-            load(place, seen, pod, storage);
-            kept.insert(uid.to_owned(), place.name.clone());
         }
         kept
     }
 
+    /// Puts a pod on the place that was made for it, if it still needs that and has room there.
+    fn keeps_promise(
+        &self,
+        seen: &Seen,
+        nodes: &mut [Node],
+        by_name: &BTreeMap<String, usize>,
+        at: usize,
+        storage: &Storage,
+    ) -> bool {
+        // It may take long to stop, or for ever where its kubelet is dead: the place is for who comes after it.
+        if seen.is_over() {
+            return false;
+        }
+        // The scheduler puts pods that are alike wherever it likes: whoever has found a place needs no other.
+        let has_place = seen
+            .node()
+            .and_then(|node| by_name.get(node))
+            .is_some_and(|&on| nodes[on].standing != Standing::Leaving);
+        let place = &mut nodes[at];
+        let pod = self.pods.class(seen.class).and_then(|read| read.as_ref().ok());
+        let (Some(pod), Standing::Open) = (pod, place.standing) else {
+            return false;
+        };
+        if has_place || !fits(place, pod) {
+            return false;
+        }
+        load(place, seen, pod, storage);
+        true
+    }
+
+    /// The pods that need a place, by uid.
     fn needy(
         &self,
+        holds: &Holds,
         held: &BTreeMap<String, String>,
         but: &BTreeSet<String>,
         now: Timestamp,
-    ) -> BTreeSet<String> {
-        let waiting = self.pods.waiting().filter(|(_, seen)| self.counts(seen, now));
-        let waiting = waiting.map(|(uid, _)| uid.as_str());
-        waiting
-            .chain(self.left_behind(now))
-            .filter(|uid| !held.contains_key(*uid) && !but.contains(*uid))
-            .map(str::to_owned)
-            .collect()
+        unfit: &mut Vec<Unfit>,
+    ) -> BTreeMap<String, Past> {
+        let mut needy = BTreeMap::new();
+        let mut ask = |uid: &str, seen: &Seen, wants: &dyn Fn() -> bool| {
+            if held.contains_key(uid) || but.contains(uid) {
+                return;
+            }
+            let look = || wants().then(|| self.past(holds, uid, now));
+            match unharmed(uid, look) {
+                Ok(past) => needy.extend(past.map(|past| (uid.to_owned(), past))),
+                Err(panicked) => unfit.push(Unfit::pod(uid, seen, panicked)),
+            }
+        };
+        for (uid, seen) in self.pods.waiting() {
+            ask(uid, seen, &|| self.counts(seen, now));
+        }
+        for (node, uid, seen) in self.on_leaving_nodes() {
+            ask(uid, seen, &|| self.is_left_behind(node, seen, now));
+        }
+        needy
+    }
+
+    fn past(&self, holds: &Holds, uid: &str, now: Timestamp) -> Past {
+        Past {
+            given_up: self.gives_up(holds, uid, now),
+            in_vain: self.made_in_vain(holds, uid),
+        }
     }
 
     /// The pods that are counted where others ask who is near, each with its place.
@@ -289,5 +355,7 @@ mod arrivals;
 mod daemons;
 #[cfg(test)]
 mod pages;
+#[cfg(test)]
+mod poisoned;
 #[cfg(test)]
 mod tests;

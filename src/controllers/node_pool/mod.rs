@@ -18,7 +18,6 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
-use super::compute::{Panicked, words};
 use super::context::Context;
 use super::events::Story;
 use super::guard::Guard;
@@ -26,6 +25,7 @@ use super::pace::Pace;
 use super::provisioning::claim::{Wanted, manifest};
 use crate::api::{IBMNodeClass, NodeClaim, NodePool};
 use crate::cluster::{Index, State};
+use crate::panics::{Panicked, words};
 use health::{Health, Record};
 use unheard::Unheard;
 

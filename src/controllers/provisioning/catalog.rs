@@ -13,12 +13,12 @@ use crate::api::{IBMNodeClass, NodePool};
 use crate::cloud::{self, Subnet};
 use crate::cluster::Types;
 use crate::controllers::capacity;
-use crate::controllers::compute::caught;
 use crate::controllers::context::Context;
 use crate::controllers::node_class::Resolved;
 use crate::controllers::node_pool::readiness::{self, Verdict, judge};
 use crate::model::offerings::types_for;
 use crate::model::{ClassFacts, DiscountFactors, InstanceType, Kind, Withheld};
+use crate::panics::caught;
 
 /// How old the count of free addresses may be: launch counts them once more.
 const FRESH: Duration = Duration::from_secs(10);

@@ -13,9 +13,9 @@ use super::claim::{Wanted, manifest, name_for};
 use super::solve::Solved;
 use super::{Error, timely};
 use crate::api::NodeClaim;
-use crate::controllers::compute::{Panicked, words};
 use crate::controllers::context::Context;
 use crate::controllers::metrics::Metrics;
+use crate::panics::{Panicked, words};
 use crate::scheduling::NewClaim;
 
 /// Claims that are made at once: what an API server answers in a moment, and no more than it takes from one client.

@@ -77,7 +77,7 @@ pub enum Error {
     Unmade(usize),
     /// No plan can be made, whatever is left out.
     #[error(transparent)]
-    Panicked(#[from] super::compute::Panicked),
+    Panicked(#[from] crate::panics::Panicked),
 }
 
 /// Looks after pods that wait, for as long as this is polled.
@@ -203,7 +203,7 @@ impl Provisioner {
                 .cluster
                 .with(|index| index.situation(&sold.types, &but, now));
             situation.snapshot.closed = sold.closed;
-            if situation.snapshot.pending.members.is_empty() {
+            if situation.snapshot.pending.members.is_empty() && situation.unfit.is_empty() {
                 self.telling.keep(&situation, &but);
                 return Ok(Rest::Nothing);
             }

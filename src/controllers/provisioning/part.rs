@@ -11,7 +11,7 @@ use kube::Resource;
 
 use super::poison::{Kept, Kind, Thing};
 use crate::api::{NodeClaim, NodePool};
-use crate::cluster::Situation;
+use crate::cluster::{Situation, named};
 use crate::model::pod::Member;
 use crate::model::{Node, NodeKind, PodSet, Snapshot, Standing};
 
@@ -175,15 +175,5 @@ pub(super) fn pod(pod: &Member) -> ObjectReference {
     ObjectReference {
         uid: Some(pod.uid.clone()),
         ..named::<Pod>(Some(&pod.namespace), &pod.name)
-    }
-}
-
-fn named<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(K::api_version(&()).into_owned()),
-        kind: Some(K::kind(&()).into_owned()),
-        namespace: namespace.map(str::to_owned),
-        name: Some(name.to_owned()),
-        ..ObjectReference::default()
     }
 }

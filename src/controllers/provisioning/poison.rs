@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 
-use crate::controllers::compute::Panicked;
+use crate::panics::Panicked;
 
 /// Plans that are tried for one kind: enough to find ten things among ten thousand (twice the binary logarithm for
 /// each). After that what is together is left out together.

@@ -11,10 +11,10 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::poison::{self, Kept, Kind};
 use super::{Error, part};
-use crate::cluster::Situation;
-use crate::controllers::compute::Panicked;
+use crate::cluster::{Situation, Unfit};
 use crate::controllers::context::Context;
 use crate::model::Snapshot;
+use crate::panics::Panicked;
 use crate::scheduling::{Options, Plan};
 
 /// A situation and the plan for it.
@@ -40,7 +40,8 @@ pub(super) async fn solve(
     situation: Situation,
     out: &BTreeSet<String>,
 ) -> Result<Solved, Error> {
-    let (mut situation, mut poisoned) = (situation, Vec::new());
+    let mut situation = situation;
+    let mut poisoned = unfit(context, std::mem::take(&mut situation.unfit));
     let kept = part::all_but(&situation, out);
     if !out.is_empty() {
         situation = without_others(&situation, &kept);
@@ -54,7 +55,8 @@ pub(super) async fn solve(
         Err(panicked) => {
             context.metrics.panicked("provisioning");
             tracing::error!(%panicked, "planning for pods: looking for what it is about");
-            (situation, poisoned) = without_poison(context, situation).await;
+            let (rest, bad) = without_poison(context, situation).await;
+            (situation, poisoned) = (rest, poisoned.into_iter().chain(bad).collect());
             plan(context, Arc::new(situation.snapshot.clone())).await?
         }
     };
@@ -63,6 +65,21 @@ pub(super) async fn solve(
         plan,
         poisoned,
     })
+}
+
+/// What could not even be put together with everything else: it is not in the situation.
+fn unfit(context: &Context, unfit: Vec<Unfit>) -> Vec<Poisoned> {
+    let told = unfit.into_iter().map(|Unfit { object, panicked }| {
+        let Panicked(said) = panicked;
+        context.metrics.panicked("provisioning");
+        tracing::error!(
+            object = part::key(&object),
+            said,
+            "it cannot be looked at: it is left out"
+        );
+        Poisoned { object, said }
+    });
+    told.collect()
 }
 
 async fn plan(context: &Context, snapshot: Arc<Snapshot>) -> Result<Plan, Panicked> {
@@ -110,5 +127,6 @@ fn without_others(situation: &Situation, kept: &Kept) -> Situation {
         held: situation.held.clone(),
         in_vain: situation.in_vain.clone(),
         given_up: situation.given_up.clone(),
+        unfit: Vec::new(),
     }
 }
