@@ -63,7 +63,8 @@ pub enum Rule {
     Limit,
     /// A claim can be bought as planned, and every type it names fits.
     Purchase,
-    /// As many different values stay possible as the pool asks for, unless the claim gives that up and may.
+    /// As many different values stay possible as the pool asks for, unless the claim gives that up and may; and launch is
+    /// asked for as many, or for no more than there are.
     MinValues,
 }
 

@@ -1,6 +1,6 @@
 //! Whether claims can be bought as planned.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::labels::{Labels, for_sale, options};
 use super::meaning::{allows, telling_states};
@@ -174,21 +174,38 @@ fn asked(snapshot: &Snapshot, claim: &NewClaim) -> Option<String> {
         .map(|(name, amount)| format!("its pods ask for {amount} of {name}, and it asks for less"))
 }
 
-/// What is wrong with how many values stay possible. A claim may say that it gives some up only where the policy allows it,
-/// whether or not it really does.
+/// What is wrong with how many values stay possible, or with how many of them launch is asked for. A claim may say that it
+/// gives some up only where the policy allows it, whether or not it really does; what it still asks for must be there to
+/// choose from.
 fn starved(policy: MinValuesPolicy, claim: &NewClaim, pool: &Pool) -> Option<String> {
+    let (asked, pools) = (claim.requirements.min_values(), pool.requirements.min_values());
     match (claim.min_values, policy) {
-        (MinValues::Kept, _) => too_few(claim, pool),
-        (MinValues::Relaxed, MinValuesPolicy::BestEffort) => None,
+        (MinValues::Kept, _) => too_few(claim, pool, pools).or_else(|| asked_otherwise(asked, pools)),
+        (MinValues::Relaxed, MinValuesPolicy::BestEffort) => too_few(claim, pool, asked),
         (MinValues::Relaxed, MinValuesPolicy::Strict) => {
             Some("values are given up, and the policy is strict".to_owned())
         }
     }
 }
 
-/// A label of which fewer values stay possible than the pool asks for.
-fn too_few(claim: &NewClaim, pool: &Pool) -> Option<String> {
-    for (key, least) in pool.requirements.min_values() {
+/// How many different values of a label must stay possible, by label.
+type Least = BTreeMap<String, u32>;
+
+/// A label of which a claim asks for another number of values than its pool.
+fn asked_otherwise(asked: &Least, pools: &Least) -> Option<String> {
+    let mut keys = asked.keys().chain(pools.keys());
+    let key = keys.find(|key| asked.get(*key) != pools.get(*key))?;
+    let of = |all: &Least| all.get(key).copied().unwrap_or_default();
+    Some(format!(
+        "it asks for {} values of {key}, and its pool for {}",
+        of(asked),
+        of(pools)
+    ))
+}
+
+/// A label of which fewer values stay possible than are asked for.
+fn too_few(claim: &NewClaim, pool: &Pool, asked_for: &Least) -> Option<String> {
+    for (key, least) in asked_for {
         let mut found: BTreeSet<&str> = BTreeSet::new();
         for kind in options(claim, pool) {
             let offerings = kind.offerings.iter().filter(|offering| for_sale(claim, offering));

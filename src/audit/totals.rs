@@ -64,21 +64,22 @@ pub(super) fn limits(snapshot: &Snapshot, plan: &Plan) -> Vec<Finding> {
             let before: i64 = nodes
                 .filter(|node| node.pool.as_deref() == Some(&pool.name))
                 .map(|node| counted(name, node.capacity.get(name)))
-                .sum();
+                .fold(0, i64::saturating_add);
             let claims = || plan.claims.iter().filter(|claim| claim.pool == at);
             let planned = |kind: usize| counted(name, capacity(pool, kind, name));
-            let total: i64 = before
-                + claims()
-                    .map(|claim| planned(claim.cheapest.instance_type))
-                    .sum::<i64>();
-            if total > before && total > *limit {
+            let added: i64 = claims()
+                .map(|claim| planned(claim.cheapest.instance_type))
+                .fold(0, i64::saturating_add);
+            let total = before.saturating_add(added);
+            if added > 0 && total > *limit {
                 let found = format!("{total} of {name} exceeds {limit}");
                 findings.push(finding(Rule::Limit, &pool.name, found));
             }
             for claim in claims() {
                 let now = planned(claim.cheapest.instance_type);
                 let most = claim.options.iter().map(|option| planned(*option as usize)).max();
-                if most.is_some_and(|most| most > now && total - now + most > *limit) {
+                let with = |most: i64| total.saturating_sub(now).saturating_add(most);
+                if most.is_some_and(|most| most > now && with(most) > *limit) {
                     let found = format!("a claim names a type with which {name} exceeds {limit}");
                     findings.push(finding(Rule::Limit, &pool.name, found));
                 }

@@ -13,7 +13,7 @@ use crate::api::{NodeClaim, names};
 use crate::lifecycle::facts::Facts;
 use crate::model::node::Arrived;
 use crate::model::storage::Storage;
-use crate::model::{InstanceType, Node, NodeKind, Pod, Requirements, Stage, Standing, Values};
+use crate::model::{InstanceType, Node, Pod, Requirements, Stage, Standing, Values};
 use crate::resources::{CPU, MEMORY, Resources};
 
 /// The types that machines of a pool can be of, by pool.
@@ -22,8 +22,8 @@ pub type Types = BTreeMap<String, Arc<Vec<InstanceType>>>;
 /// One pod of every DaemonSet that can be read, by its namespace and name.
 type Daemons<'a> = BTreeMap<(&'a str, &'a str), Arc<Pod>>;
 
-/// Every node and every claim in flight. Of those that cannot be looked at nothing is left but their names, where nobody is to
-/// be placed, and `unfit` hears of them.
+/// Every node and every claim in flight. Of those that cannot be looked at nothing is left but what counts against the limits
+/// of their pools, and `unfit` hears of them.
 pub(super) fn places(index: &Index, types: &Types, storage: &Storage, unfit: &mut Vec<Unfit>) -> Vec<Node> {
     let daemons = daemons(index);
     let mut all = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn places(index: &Index, types: &Types, storage: &Storage, unfit: &mu
         let look = || laden(index, storage, &daemons, claimed(index, types, name, claim));
         all.push(unharmed(name, look).unwrap_or_else(|panicked| {
             unfit.push(Unfit::claim(name, panicked));
-            outline(name, claim.labels(), NodeKind::ClaimInFlight)
+            outline(name, claim.labels(), || Node::from_api(None, Some(claim)))
         }));
     }
     for (name, node) in index.nodes.iter() {
@@ -39,7 +39,7 @@ pub(super) fn places(index: &Index, types: &Types, storage: &Storage, unfit: &mu
             let look = || laden(index, storage, &daemons, unclaimed(node));
             all.push(unharmed(name, look).unwrap_or_else(|panicked| {
                 unfit.push(Unfit::node(name, panicked));
-                outline(name, node.labels(), NodeKind::Node)
+                outline(name, node.labels(), || Node::from_api(Some(node), None))
             }));
         }
     }
@@ -76,11 +76,14 @@ fn unclaimed(node: &ApiNode) -> Node {
     place
 }
 
-fn outline(name: &str, labels: &BTreeMap<String, String>, kind: NodeKind) -> Node {
+/// What can be told of what cannot be looked at: as much as it says itself, if that can be read.
+fn outline(name: &str, labels: &BTreeMap<String, String>, says: impl FnOnce() -> Node) -> Node {
+    let said = unharmed(name, says).unwrap_or_default();
     Node {
         name: name.to_owned(),
-        kind,
+        kind: said.kind,
         pool: labels.get(names::NODE_POOL).cloned(),
+        capacity: said.capacity,
         standing: Standing::Leaving,
         ..Node::default()
     }
@@ -233,14 +236,16 @@ fn laden(index: &Index, storage: &Storage, daemons: &Daemons<'_>, mut place: Nod
 
 /// Puts a pod on a place.
 pub(super) fn load(place: &mut Node, seen: &Seen, pod: &Pod, storage: &Storage) {
+    let attached = pod.volumes.iter().filter_map(|volume| {
+        let driver = storage.needs(&seen.namespace, volume).ok()?.driver?;
+        Some((driver, format!("{}/{}", seen.namespace, volume.claim)))
+    });
+    // Before anything is changed: what panics leaves nothing half done.
+    let attached: Vec<(String, String)> = attached.collect();
     place.used.add(&pod.requests);
     place.ports.extend(pod.ports.iter().cloned());
-    for volume in &pod.volumes {
-        let needs = storage.needs(&seen.namespace, volume).ok();
-        if let Some(driver) = needs.and_then(|needs| needs.driver) {
-            let name = format!("{}/{}", seen.namespace, volume.claim);
-            place.volumes.entry(driver).or_default().insert(name);
-        }
+    for (driver, name) in attached {
+        place.volumes.entry(driver).or_default().insert(name);
     }
 }
 

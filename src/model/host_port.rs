@@ -27,20 +27,30 @@ impl HostPort {
             .iter()
             .chain(sidecars)
             .flat_map(|container| container.ports.iter().flatten());
-        let mut all: Vec<Self> = ports.filter_map(Self::of_port).collect();
+        // On the network of the node every port is the node's. The API server writes that into pods, and since 1.28 not into
+        // the templates of DaemonSets.
+        let on_the_nodes = |port: &ContainerPort| {
+            let shares = spec.host_network == Some(true);
+            shares.then_some(port.container_port)
+        };
+        let taken = |port: &ContainerPort| {
+            let said = port.host_port.filter(|number| *number != 0);
+            let number = said.or_else(|| on_the_nodes(port))?;
+            Some(Self::of_port(port, number))
+        };
+        let mut all: Vec<Self> = ports.filter_map(taken).collect();
         all.sort();
         all.dedup();
         all
     }
 
-    fn of_port(port: &ContainerPort) -> Option<Self> {
-        let number = port.host_port.filter(|number| *number != 0)?;
+    fn of_port(port: &ContainerPort, number: i32) -> Self {
         let address = port.host_ip.clone();
-        Some(Self {
+        Self {
             address: address.filter(|address| !EVERY_ADDRESS.contains(&address.as_str())),
             port: number,
             protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
-        })
+        }
     }
 
     /// Whether both cannot be on one node.
@@ -62,16 +72,40 @@ pub fn conflict<'a>(wanted: &'a [HostPort], taken: &[HostPort]) -> Option<&'a Ho
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn port(address: &str, port: i32, protocol: &str) -> HostPort {
-        HostPort::of_port(&ContainerPort {
+        let written = ContainerPort {
             host_ip: Some(address.to_owned()),
-            host_port: Some(port),
             protocol: Some(protocol.to_owned()),
             ..ContainerPort::default()
-        })
-        .unwrap()
+        };
+        HostPort::of_port(&written, port)
+    }
+
+    #[test]
+    fn on_the_network_of_the_node_ports_of_containers_are_the_nodes() {
+        let ports = |network: Value| {
+            let spec = serde_json::from_value(json!({"hostNetwork": network,
+                "containers": [{"name": "c", "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 0},
+                    {"containerPort": 82, "hostPort": 8082}]}],
+                "initContainers": [{"name": "i", "ports": [{"containerPort": 83}]},
+                    {"name": "s", "restartPolicy": "Always", "ports": [{"containerPort": 84, "protocol": "UDP"}]}]}));
+            let all = HostPort::of_spec(&spec.unwrap());
+            all.into_iter()
+                .map(|port| (port.port, port.protocol))
+                .collect::<Vec<_>>()
+        };
+        let tcp = |port: i32| (port, "TCP".to_owned());
+        assert_eq!(
+            ports(true.into()),
+            [tcp(80), tcp(81), (84, "UDP".to_owned()), tcp(8082)]
+        );
+        for own in [false.into(), Value::Null] {
+            assert_eq!(ports(own), [tcp(8082)]);
+        }
     }
 
     #[test]

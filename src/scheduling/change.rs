@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::why::amount;
+use super::why::{amount, at_most};
 use crate::model::{Taint, Values};
 
 /// One change to a pod, to a pool, or with time.
@@ -102,7 +102,7 @@ impl fmt::Display for Change {
                 f,
                 "let the pod ask for {} less of {resource}, at most {}",
                 amount(resource, *less),
-                amount(resource, *then)
+                at_most(resource, *then)
             ),
             Self::FreePort(port) => write!(f, "let the pod not take port {port} of the host"),
             Self::Unbind { what, key } => {
@@ -129,9 +129,42 @@ impl fmt::Display for Change {
                 "raise the pool's limit of {resource} to {}",
                 amount(resource, *to)
             ),
+            // One is the least that can be asked for.
+            Self::FewerValues { key, to: 0 } => {
+                write!(f, "let the pool ask for no minimum of values of {key}")
+            }
             Self::FewerValues { key, to } => write!(f, "let the pool ask for {to} values of {key}"),
             Self::Open(why) => write!(f, "mend what keeps the pool from making nodes: {why}"),
             Self::Wait { offering, until } => write!(f, "wait until {until}, when {offering} comes back"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::MEMORY;
+
+    #[test]
+    fn whoever_asks_for_what_is_told_gets_it() {
+        let change = Change::AskLess {
+            resource: MEMORY.to_owned(),
+            less: (1 << 30) + 1,
+            then: (15 << 30) + 1,
+        };
+        assert_eq!(
+            change.to_string(),
+            "let the pod ask for 1025Mi less of memory, at most 15Gi"
+        );
+    }
+
+    #[test]
+    fn a_pool_is_never_to_ask_for_no_values_at_all() {
+        let told = |to: u32| {
+            let key = "size".to_owned();
+            Change::FewerValues { key, to }.to_string()
+        };
+        assert_eq!(told(0), "let the pool ask for no minimum of values of size");
+        assert_eq!(told(2), "let the pool ask for 2 values of size");
     }
 }

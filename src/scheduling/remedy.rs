@@ -18,6 +18,7 @@ use super::change::{Bond, Change};
 use super::plan::{LeftOut, Plan, Where, Why};
 use super::{Options, solve};
 use crate::model::pod::Term;
+use crate::model::requirements::Conflict;
 use crate::model::selector::Condition;
 use crate::model::{
     Availability, InstanceType, Pod, PodSet, Pool, Requirements, Selector, Snapshot, Standing, Toleration,
@@ -40,21 +41,33 @@ pub struct Remedy {
 /// the pool that came nearest.
 pub fn remedy(snapshot: &Snapshot, plan: &Plan, options: Options, pod: usize) -> Option<Remedy> {
     let left = plan.left_out.iter().find(|left| left.pods.contains(&pod))?;
-    let pools = refused_by(snapshot, left);
-    let after = carried_out(snapshot, plan);
-    let remedies = pools.into_iter().filter_map(|name| {
-        let pool = snapshot.pools.iter().find(|pool| pool.name == *name)?;
-        let changes = changes(&alone(&after, pool, pod)?, options)?;
-        Some(Remedy {
-            pool: name.to_owned(),
-            changes,
-        })
-    });
-    let Some(best) = remedies.min_by_key(|remedy| remedy.changes.len()) else {
+    let names = refused_by(snapshot, left).into_iter();
+    let pools = names.filter_map(|name| snapshot.pools.iter().find(|pool| pool.name == name));
+    let alone = alone(carried_out(snapshot, plan), pod)?;
+    let Some(best) = fewest(&alone, options, pools) else {
         return mended(snapshot, left);
     };
     // A pod that needs no change has a place as soon as the plan is carried out.
     (!best.changes.is_empty()).then_some(best)
+}
+
+/// The remedy with the fewest changes, of several the first: a pool is given up as soon as it needs as many as one before it.
+fn fewest<'p>(alone: &Snapshot, options: Options, pools: impl Iterator<Item = &'p Pool>) -> Option<Remedy> {
+    let mut best: Option<Remedy> = None;
+    for pool in pools {
+        let most = match &best {
+            None => CHANGES_MAX,
+            Some(best) if best.changes.is_empty() => break,
+            Some(best) => best.changes.len() - 1,
+        };
+        let mut into = alone.clone();
+        into.pools.push(pool.clone());
+        if let Some(changes) = changes(into, options, most) {
+            let pool = pool.name.clone();
+            best = Some(Remedy { pool, changes });
+        }
+    }
+    best
 }
 
 /// A pool that makes no nodes now, where that is all that is known to stand in the way there.
@@ -96,36 +109,33 @@ fn refused_by<'a>(snapshot: &'a Snapshot, left: &'a LeftOut) -> Vec<&'a str> {
     pools
 }
 
-/// The same cluster with this one pod and this one pool: nodes take nobody, and still count.
-fn alone(after: &Snapshot, pool: &Pool, pod: usize) -> Option<Snapshot> {
+/// The same cluster with this one pod and no pool: nodes take nobody, and still count.
+fn alone(mut after: Snapshot, pod: usize) -> Option<Snapshot> {
     let mut member = after.pending.members.get(pod)?.clone();
     let class = after.pending.classes[member.class].clone();
     member.class = 0;
-    let mut alone = after.clone();
-    alone.pools = vec![pool.clone()];
-    alone.closed.clear();
-    alone.pending = PodSet {
+    after.pools.clear();
+    after.closed.clear();
+    after.pending = PodSet {
         classes: vec![class],
         members: vec![member],
     };
-    for node in &mut alone.nodes {
+    for node in &mut after.nodes {
         node.standing = Standing::Leaving;
     }
-    Some(alone)
+    Some(after)
 }
 
-fn changes(alone: &Snapshot, options: Options) -> Option<Vec<Change>> {
-    let mut alone = alone.clone();
+/// So many changes at most that let the one pod into the one pool.
+fn changes(mut alone: Snapshot, options: Options, most: usize) -> Option<Vec<Change>> {
     let mut changes = Vec::new();
-    loop {
-        let Some(why) = obstacle(&alone, options) else {
-            return Some(changes);
-        };
-        if changes.len() >= CHANGES_MAX {
+    while let Some(why) = obstacle(&alone, options) {
+        if changes.len() >= most {
             return None;
         }
         changes.push(change(&mut alone, options, &why)?);
     }
+    Some(changes)
 }
 
 /// What stands in the way of the one pod.
@@ -167,6 +177,14 @@ fn change_pod(pod: &mut Pod, why: &Why) -> Option<Change> {
             terms.find(|term| term.get(&conflict.key).is_some())?;
             unrequire(pod, &conflict.key);
             let (key, wanted) = (conflict.key.clone(), conflict.wanted.clone());
+            Some(Change::Unrequire { key, wanted })
+        }
+        // Where a volume is, it stays; but what the pod itself asks may keep it from there.
+        Why::VolumePlace(Conflict { key, .. }) => {
+            let mut terms = pod.node_terms.iter().rev();
+            let wanted = terms.find_map(|term| term.get(key))?.clone();
+            unrequire(pod, key);
+            let key = key.clone();
             Some(Change::Unrequire { key, wanted })
         }
         Why::Resource {
@@ -236,21 +254,27 @@ fn without(term: &Requirements, key: &str) -> Requirements {
     rest
 }
 
-/// Each label can be had, but not all together: the first whose absence brings the pod further.
+/// Each label can be had, but not all together: the first whose absence lets the pod in, else the first that brings it
+/// further.
 fn drop_one_label(alone: &mut Snapshot, options: Options) -> Option<Change> {
     let asked = alone.pending.classes[0].as_ref().ok()?.node_terms.last()?.clone();
+    let mut further = None;
     for (key, wanted) in asked.iter() {
         let mut tried = alone.clone();
         unrequire(tried.pending.classes[0].as_mut().ok()?, key);
-        if !matches!(obstacle(&tried, options), Some(Why::NoType { .. })) {
-            *alone = tried;
-            return Some(Change::Unrequire {
-                key: key.clone(),
-                wanted: wanted.clone(),
-            });
+        match obstacle(&tried, options) {
+            Some(Why::NoType { .. }) => {}
+            Some(_) => further = further.or(Some((key, wanted))),
+            None => {
+                further = Some((key, wanted));
+                break;
+            }
         }
     }
-    None
+    let (key, wanted) = further?;
+    unrequire(alone.pending.classes[0].as_mut().ok()?, key);
+    let (key, wanted) = (key.clone(), wanted.clone());
+    Some(Change::Unrequire { key, wanted })
 }
 
 /// Leaves a pod so many volumes of a driver, those that come first by name.

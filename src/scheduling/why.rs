@@ -335,8 +335,8 @@ fn over(f: &mut fmt::Formatter<'_>, resource: &str, (allowed, used): (i64, i64),
     write!(
         f,
         "its limit of {} {resource} leaves {}, and the smallest type that fits has {}",
-        amount(resource, allowed),
-        amount(resource, allowed.saturating_sub(used).max(0)),
+        at_most(resource, allowed),
+        at_most(resource, allowed.saturating_sub(used).max(0)),
         amount(resource, wanted),
     )
 }
@@ -348,7 +348,7 @@ fn short(f: &mut fmt::Formatter<'_>, shortage: &Shortage, nearest: &str, daemons
         "{} is short by {} on {nearest}, which has {} of {}",
         shortage.resource,
         amount(shortage.wanted - shortage.available),
-        amount(shortage.available),
+        at_most(&shortage.resource, shortage.available),
         amount(shortage.wanted),
     )?;
     if daemons > 0 {
@@ -357,14 +357,31 @@ fn short(f: &mut fmt::Formatter<'_>, shortage: &Shortage, nearest: &str, daemons
     Ok(())
 }
 
-/// An amount as people write it.
+/// How an amount is made a whole one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rounded {
+    Up,
+    Down,
+}
+
+/// An amount as people write it, or a little more: of what is missing, no less will do.
 pub(super) fn amount(resource: &str, amount: i64) -> String {
+    written(resource, amount, Rounded::Up)
+}
+
+/// An amount as people write it, or a little less: whoever asks for so much of what there is must get it.
+pub(super) fn at_most(resource: &str, amount: i64) -> String {
+    written(resource, amount, Rounded::Down)
+}
+
+fn written(resource: &str, amount: i64, rounded: Rounded) -> String {
     const KI: i64 = 1024;
     match resource {
         CPU if amount % 1000 == 0 => (amount / 1000).to_string(),
         CPU => format!("{amount}m"),
         MEMORY | EPHEMERAL_STORAGE if amount.abs() >= KI * KI => {
-            let mi = amount.div_euclid(KI * KI) + i64::from(amount.rem_euclid(KI * KI) != 0);
+            let more = rounded == Rounded::Up && amount.rem_euclid(KI * KI) != 0;
+            let mi = amount.div_euclid(KI * KI) + i64::from(more);
             if mi % KI == 0 {
                 format!("{}Gi", mi / KI)
             } else {
@@ -392,7 +409,7 @@ mod tests {
         };
         assert_eq!(
             why.to_string(),
-            "memory is short by 17Gi on bxf-4x16, which has 15361Mi of 32Gi"
+            "memory is short by 17Gi on bxf-4x16, which has 15Gi of 32Gi"
         );
         let why = Why::Limit {
             resource: CPU.to_owned(),
@@ -407,6 +424,25 @@ mod tests {
         assert_eq!(
             refusal.to_string(),
             "NodePool default: its limit of 10 cpu leaves 2, and the smallest type that fits has 4"
+        );
+    }
+
+    #[test]
+    fn what_there_is_is_rounded_down_and_what_is_missing_up() {
+        let odd = (15 << 30) + 1;
+        assert_eq!(
+            (amount(MEMORY, odd), at_most(MEMORY, odd)),
+            ("15361Mi".to_owned(), "15Gi".to_owned())
+        );
+        let why = Why::Limit {
+            resource: MEMORY.to_owned(),
+            allowed: 32 << 30,
+            used: (17 << 30) - 1,
+            wanted: odd,
+        };
+        assert_eq!(
+            why.to_string(),
+            "its limit of 32Gi memory leaves 15Gi, and the smallest type that fits has 15361Mi"
         );
     }
 

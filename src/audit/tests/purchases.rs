@@ -279,6 +279,8 @@ fn values_of_every_label_are_counted_among_what_can_be_had() {
         let expected = found(key == ZONE, Rule::MinValues);
         assert_eq!(broken(&snapshot, &fewer), expected, "{key}");
         fewer.claims[0].min_values = MinValues::Relaxed;
+        assert_eq!(broken(&snapshot, &fewer), expected, "launch is asked for {key}");
+        fewer.claims[0].requirements.lower_min_values(key, 1);
         assert_eq!(broken(&snapshot, &fewer), BTreeSet::new(), "{key} is given up");
     }
     let snapshot = two_of(ZONE);
@@ -332,6 +334,27 @@ fn values_are_given_up_only_where_the_policy_allows_it() {
         [Rule::MinValues].into()
     );
     assert!(ensure_legal(MinValuesPolicy::Strict, &few, &made).is_err());
+    let mut refused = made;
+    refused.claims[0].requirements = few.pools[0].requirements.clone();
+    assert_eq!(
+        under(MinValuesPolicy::BestEffort, &few, &refused),
+        [Rule::MinValues].into(),
+        "launch is still asked for two"
+    );
+}
+
+#[test]
+fn a_claim_that_gives_no_values_up_asks_launch_for_as_many_as_its_pool() {
+    let snapshot = two_of("family");
+    let made = legal(&snapshot);
+    let mut fewer = made.clone();
+    fewer.claims[0].requirements.lower_min_values("family", 1);
+    assert_eq!(broken(&snapshot, &fewer), [Rule::MinValues].into());
+    let mut none = made;
+    none.claims[0].requirements = none.claims[0].requirements.clone().without(&["family"]);
+    assert_eq!(broken(&snapshot, &none), [Rule::MinValues].into());
+    none.claims[0].min_values = MinValues::Relaxed;
+    assert_eq!(broken(&snapshot, &none), BTreeSet::new(), "it may ask for less");
 }
 
 #[test]

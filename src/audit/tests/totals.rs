@@ -145,3 +145,19 @@ fn a_limit_holds_for_every_type_that_a_claim_names_besides_what_is_planned_for_o
         assert_eq!(broken(&snapshot, &made), found(held, Rule::Limit), "{limit}");
     }
 }
+
+#[test]
+fn a_sum_that_no_number_holds_is_the_largest_there_is() {
+    let mut snapshot = snapshot(&[("a", json!({}))]);
+    let made = legal(&snapshot);
+    for name in ["m", "n"] {
+        let mut huge = node(name, "z1");
+        huge.pool = Some("default".to_owned());
+        huge.capacity.set(CPU, i64::MAX);
+        snapshot.nodes.push(huge);
+    }
+    for (limit, held) in [(100_000, false), (i64::MAX, true)] {
+        snapshot.pools[0].limits = Some(Resources::new().with(CPU, limit));
+        assert_eq!(broken(&snapshot, &made), found(held, Rule::Limit), "{limit}");
+    }
+}

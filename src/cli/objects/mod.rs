@@ -1,6 +1,7 @@
 //! Objects of a cluster, from files or from a live one, and the snapshot that they are.
 
 pub(super) mod expand;
+mod origin;
 pub(super) mod read;
 pub(super) mod sold;
 
@@ -138,3 +139,6 @@ fn usable(pool: &NodePool, sold: &Sold) -> Result<Arc<Vec<InstanceType>>, Unusab
     let found = sold.get(&reference.name).cloned().unwrap_or_else(missing);
     found.map_err(Unusable::Closed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! Objects from files: YAML or JSON, several documents in one file, lists unfolded and workloads expanded.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
@@ -14,7 +13,8 @@ use serde_json::Value;
 
 use super::Objects;
 use super::expand::{self, PODS_MAX, Workload};
-use crate::api::{IBMNodeClass, NodeClaim, NodePool, UnavailableOffering, Violation};
+use super::origin::{Key, Origin, Written};
+use crate::api::{IBMNodeClass, NodeClaim, NodePool, UnavailableOffering};
 use crate::cli::BadInput;
 use crate::controllers::node_pool::readiness;
 
@@ -27,59 +27,16 @@ const SCALAR_BYTES_MAX: usize = PODS_MAX * 16 * 1024;
 /// Each pod may be a document of its own, beside as many others.
 const DOCUMENTS_MAX: usize = PODS_MAX * 2;
 
-/// Where an object was written.
-#[derive(Clone, Debug)]
-struct Origin {
-    file: String,
-    /// Counted from 1.
-    document: usize,
-    /// In a list of objects, counted from 1.
-    item: Option<usize>,
-    kind: String,
-    /// The default one, if none is written.
-    namespace: String,
-    name: String,
-}
-
-/// Where objects were written, by kind, namespace and name.
-type Written = BTreeMap<(String, String, String), Origin>;
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, document {}", self.file, self.document)?;
-        if let Some(item) = self.item {
-            write!(f, ", item {item}")?;
-        }
-        write!(f, ", {} {}", self.kind, self.name)
-    }
-}
-
-impl Origin {
-    fn wrong(&self, field: &str, message: impl fmt::Display) -> BadInput {
-        BadInput::new(format!("{self}: {field}: {message}"))
-    }
-
-    fn violated(&self, violations: &[Violation]) -> BadInput {
-        let all: Vec<String> = violations.iter().map(ToString::to_string).collect();
-        BadInput::new(format!("{self}: {}", all.join("; ")))
-    }
-
-    /// Takes note of where an object of a kind and a name was written; there is one of them in a cluster.
-    fn note(&self, written: &mut Written, kind: &str, name: &str) -> Result<(), BadInput> {
-        let key = (kind.to_owned(), self.namespace.clone(), name.to_owned());
-        match written.insert(key, self.clone()) {
-            None => Ok(()),
-            Some(first) => {
-                let what = if kind == self.kind {
-                    "it".to_owned()
-                } else {
-                    format!("its {kind} {name}")
-                };
-                let message = format!("{what} is there already, in {first}");
-                Err(self.wrong("metadata.name", message))
-            }
-        }
-    }
+/// A workload that was read. Its pods are made once everything is, since some of them may be among it.
+#[derive(Debug)]
+struct Unmade {
+    origin: Origin,
+    /// The field that says how many pods it keeps.
+    field: &'static str,
+    replicas: Option<i32>,
+    template: PodTemplateSpec,
+    /// Each pod of a StatefulSet has a claim of its own like each of these.
+    volume_claims: Vec<PersistentVolumeClaim>,
 }
 
 /// What was read.
@@ -89,6 +46,9 @@ pub(in crate::cli) struct Reader {
     /// What has no part in a plan: kind and name.
     pub(in crate::cli) ignored: Vec<String>,
     pools: Vec<Origin>,
+    /// Pods that their workloads need not make any more.
+    active: Vec<Origin>,
+    unmade: Vec<Unmade>,
     written: Written,
 }
 
@@ -102,7 +62,7 @@ impl Reader {
     }
 
     /// What was read, if it fits together.
-    pub(in crate::cli) fn done(self) -> Result<(Objects, Vec<String>), BadInput> {
+    pub(in crate::cli) fn done(mut self) -> Result<(Objects, Vec<String>), BadInput> {
         let pools = self.objects.pools.iter().zip(&self.pools);
         for (pool, origin) in pools.filter(|(pool, _)| readiness::is_ours(pool)) {
             let class = &pool.spec.template.spec.node_class_ref.name;
@@ -117,6 +77,7 @@ impl Reader {
                 return Err(origin.wrong(field, message));
             }
         }
+        self.make()?;
         if self.objects.pods.len() > PODS_MAX {
             let number = self.objects.pods.len();
             return Err(BadInput::new(format!("{number} pods are more than {PODS_MAX}")));
@@ -133,16 +94,7 @@ impl Reader {
         if value.is_null() {
             return Ok(());
         }
-        let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
-        let namespace = value["metadata"]["namespace"].as_str().unwrap_or("default");
-        let origin = Origin {
-            file: file.to_owned(),
-            document,
-            item,
-            kind: text(&value, "kind"),
-            namespace: namespace.to_owned(),
-            name: text(&value["metadata"], "name"),
-        };
+        let origin = Origin::of((file, document, item), &value);
         if origin.kind.is_empty() {
             return Err(BadInput::new(format!(
                 "{file}, document {document}: kind: it is missing"
@@ -170,6 +122,9 @@ impl Reader {
                 settle(&mut pod.metadata);
                 let uid = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
                 pod.metadata.uid.get_or_insert(uid);
+                if expand::is_active(&pod) {
+                    self.active.push(origin.clone());
+                }
                 all.pods.push(expand::refused(pod));
             }
             "NodePool" => {
@@ -217,24 +172,26 @@ impl Reader {
 
     fn sort_workload(&mut self, origin: &Origin, value: Value) -> Result<(), BadInput> {
         let written = &mut self.written;
-        let (template, field, replicas): (PodTemplateSpec, _, _) = match origin.kind.as_str() {
+        let (mut field, mut volume_claims) = ("spec.replicas", Vec::new());
+        let (template, replicas) = match origin.kind.as_str() {
             "Deployment" => {
                 let spec = typed::<Deployment>(written, origin, value)?.spec;
-                (spec.template, "spec.replicas", spec.replicas)
+                (spec.template, spec.replicas)
             }
             "ReplicaSet" => {
                 let spec = typed::<ReplicaSet>(written, origin, value)?.spec;
-                (spec.template.unwrap_or_default(), "spec.replicas", spec.replicas)
+                (spec.template.unwrap_or_default(), spec.replicas)
             }
             "Job" => {
-                let spec = typed::<Job>(written, origin, value)?.spec.unwrap_or_default();
-                let most = spec.completions.unwrap_or(i32::MAX);
-                let parallel = spec.parallelism.unwrap_or(1).min(most);
-                (spec.template, "spec.parallelism", Some(parallel))
+                let job: Job = typed(written, origin, value)?;
+                field = "spec.parallelism";
+                let running = expand::running(&job);
+                (job.spec.unwrap_or_default().template, Some(running))
             }
             "StatefulSet" => {
-                let set: StatefulSet = typed(written, origin, value)?;
-                return self.sort_stateful(origin, &set);
+                let spec = typed::<StatefulSet>(written, origin, value)?.spec;
+                volume_claims = spec.volume_claim_templates.unwrap_or_default();
+                (spec.template, spec.replicas)
             }
             "DaemonSet" => {
                 let mut set: DaemonSet = typed(written, origin, value)?;
@@ -247,22 +204,76 @@ impl Reader {
                 return Ok(());
             }
         };
-        let workload = self.workload(origin, field, replicas)?;
-        self.objects.pods.extend(workload.pods(&template));
+        self.unmade.push(Unmade {
+            origin: origin.clone(),
+            field,
+            replicas,
+            template,
+            volume_claims,
+        });
         Ok(())
     }
 
-    /// The names of its pods are no invention: each is another object that the files may have.
-    fn sort_stateful(&mut self, origin: &Origin, set: &StatefulSet) -> Result<(), BadInput> {
-        let workload = self.workload(origin, "spec.replicas", set.spec.replicas)?;
-        let (pods, claims) = expand::stateful(set, workload);
-        for pod in &pods {
-            origin.note(&mut self.written, "Pod", &pod.name_any())?;
+    /// Makes the pods of workloads that were not read. What another workload makes is that one's: the ReplicaSet of a
+    /// Deployment says again what the Deployment says.
+    fn make(&mut self) -> Result<(), BadInput> {
+        let mut there: BTreeMap<Key, usize> = BTreeMap::new();
+        for pod in &self.active {
+            if let Some(maker) = pod.maker(&self.written) {
+                *there.entry(maker.key()).or_default() += 1;
+            }
         }
-        self.objects.pods.extend(pods);
+        for workload in std::mem::take(&mut self.unmade) {
+            if workload.origin.controller(&self.written).is_none() {
+                let there = there.get(&workload.origin.key()).copied();
+                self.make_missing(&workload, there.unwrap_or_default())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the pods of a workload beside so many that are there, if there is room for them in a plan.
+    fn make_missing(&mut self, unmade: &Unmade, there: usize) -> Result<(), BadInput> {
+        let origin = &unmade.origin;
+        let replicas = usize::try_from(unmade.replicas.unwrap_or(1)).unwrap_or_default();
+        let missing = replicas.saturating_sub(there);
+        let total = self.objects.pods.len().saturating_add(missing);
+        if total > PODS_MAX {
+            let message = format!("{missing} pods make {total} in all, and a plan is for {PODS_MAX} at most");
+            return Err(origin.wrong(unmade.field, message));
+        }
+        let workload = |replicas: usize| Workload {
+            kind: &origin.kind,
+            namespace: &origin.namespace,
+            name: &origin.name,
+            replicas,
+        };
+        if origin.kind == "StatefulSet" {
+            return self.make_stateful(unmade, workload(replicas), missing);
+        }
+        self.objects.pods.extend(workload(missing).pods(&unmade.template));
+        Ok(())
+    }
+
+    /// The names of its pods are no invention: those that are missing are the ones of which none was read.
+    fn make_stateful(
+        &mut self,
+        unmade: &Unmade,
+        workload: Workload<'_>,
+        missing: usize,
+    ) -> Result<(), BadInput> {
+        let (pods, claims) = expand::stateful(workload, &unmade.template, &unmade.volume_claims);
+        let mut made = Vec::new();
+        for pod in pods {
+            if !self.is_there(&unmade.origin, &pod.name_any())? {
+                made.push(pod);
+            }
+        }
+        made.truncate(missing);
+        self.objects.pods.extend(made);
         // A claim that is written stays: the set would take it as it is.
         let kind = "PersistentVolumeClaim";
-        let key = |name: String| (kind.to_owned(), origin.namespace.clone(), name);
+        let key = |name: String| (kind.to_owned(), unmade.origin.namespace.clone(), name);
         let is_new = |claim: &PersistentVolumeClaim| !self.written.contains_key(&key(claim.name_any()));
         self.objects
             .volume_claims
@@ -270,26 +281,18 @@ impl Reader {
         Ok(())
     }
 
-    /// A workload with as many pods as a field says, if there is room for them in a plan.
-    fn workload<'o>(
-        &self,
-        origin: &'o Origin,
-        field: &str,
-        replicas: Option<i32>,
-    ) -> Result<Workload<'o>, BadInput> {
-        let replicas = usize::try_from(replicas.unwrap_or(1)).unwrap_or_default();
-        let total = self.objects.pods.len().saturating_add(replicas);
-        if total > PODS_MAX {
-            let message =
-                format!("{replicas} pods make {total} in all, and a plan is for {PODS_MAX} at most");
-            return Err(origin.wrong(field, message));
+    /// Whether a pod of a StatefulSet was read; one of that name that is somebody else's cannot be.
+    fn is_there(&self, set: &Origin, pod: &str) -> Result<bool, BadInput> {
+        let key = ("Pod".to_owned(), set.namespace.clone(), pod.to_owned());
+        let Some(there) = self.written.get(&key) else {
+            return Ok(false);
+        };
+        let controller = there.controller(&self.written);
+        if controller.is_some_and(|controller| controller.key() == set.key()) {
+            return Ok(true);
         }
-        Ok(Workload {
-            kind: &origin.kind,
-            namespace: &origin.namespace,
-            name: &origin.name,
-            replicas,
-        })
+        let message = format!("another of this name is made of {set}");
+        Err(there.wrong("metadata.name", message))
     }
 }
 
@@ -326,7 +329,7 @@ fn settle(written: &mut ObjectMeta) {
 
 /// An object of a kind; the field that is not as it must be is named.
 fn typed<T: DeserializeOwned>(written: &mut Written, origin: &Origin, value: Value) -> Result<T, BadInput> {
-    origin.note(written, &origin.kind, &origin.name)?;
+    origin.note(written)?;
     serde_path_to_error::deserialize(value).map_err(|error| {
         let field = error.path().to_string();
         origin.wrong(&field, error.into_inner())

@@ -82,9 +82,11 @@ impl Index {
         let leaving: BTreeSet<&str> = leaving(self).map(String::as_str).collect();
         move |uid, wants| {
             let look = || {
-                let holder = holds.holder(uid, now);
-                let is_held = holder.is_some_and(|claim| !leaving.contains(claim));
-                wants() && !is_held && self.gives_up(&holds, uid, now).is_none()
+                let is_held = || {
+                    let holder = holds.holder(uid, now);
+                    holder.is_some_and(|claim| !leaving.contains(claim))
+                };
+                wants() && !is_held() && self.gives_up(&holds, uid, now).is_none()
             };
             !but.contains(uid) && unharmed(uid, look).unwrap_or(true)
         }
@@ -96,7 +98,7 @@ impl Index {
         let mut unfit = Vec::new();
         let mut nodes = places(self, types, &storage, &mut unfit);
         let holds = self.holds();
-        let held = self.kept_promises(&holds, now, &mut nodes, &storage);
+        let held = self.kept_promises(&holds, now, &mut nodes, &storage, &mut unfit);
         let all = self.needy(&holds, &held, but, now, &mut unfit);
         let (given_up, needy): (BTreeMap<_, _>, BTreeMap<_, _>) =
             all.into_iter().partition(|(_, past)| past.given_up.is_some());
@@ -186,14 +188,17 @@ impl Index {
             && class.is_some_and(|pod| forbid(budgets, &seen.namespace, &pod.labels))
     }
 
-    /// Puts the pods that claims were made for on them, as far as they have room; says which.
+    /// Puts the pods that claims were made for on them, as far as they have room; says which. A claim that could not be looked at
+    /// keeps them all: else they would be bought for again in every pass.
     fn kept_promises(
         &self,
         holds: &Holds,
         now: Timestamp,
         nodes: &mut [Node],
         storage: &Storage,
+        unfit: &mut Vec<Unfit>,
     ) -> BTreeMap<String, String> {
+        let unread: BTreeSet<String> = unfit.iter().filter_map(|it| it.object.name.clone()).collect();
         let by_name: BTreeMap<String, usize> = nodes
             .iter()
             .enumerate()
@@ -204,43 +209,36 @@ impl Index {
             let (Some(seen), Some(at)) = (self.pods.get(uid), by_name.get(claim)) else {
                 continue;
             };
-            // Whoever cannot be looked at is promised nothing, and is found to be unfit when it is asked whether it is needy.
-            let keeps = || self.keeps_promise(seen, nodes, &by_name, *at, storage);
-            if unharmed(uid, keeps).unwrap_or(false) {
-                kept.insert(uid.to_owned(), nodes[*at].name.clone());
+            // The scheduler puts pods that are alike wherever it likes: whoever has found a place needs no other.
+            let has_place = seen
+                .node()
+                .and_then(|node| by_name.get(node))
+                .is_some_and(|&on| nodes[on].standing != Standing::Leaving);
+            // It may take long to stop, or for ever where its kubelet is dead: the place is for who comes after it.
+            if has_place || seen.is_over() {
+                continue;
+            }
+            let keeps = || unread.contains(claim) || self.takes(&mut nodes[*at], seen, storage);
+            match unharmed(uid, keeps) {
+                Ok(true) => _ = kept.insert(uid.to_owned(), claim.to_owned()),
+                Ok(false) => {}
+                Err(panicked) => unfit.push(Unfit::pod(uid, seen, panicked)),
             }
         }
         kept
     }
 
-    /// Puts a pod on the place that was made for it, if it still needs that and has room there.
-    fn keeps_promise(
-        &self,
-        seen: &Seen,
-        nodes: &mut [Node],
-        by_name: &BTreeMap<String, usize>,
-        at: usize,
-        storage: &Storage,
-    ) -> bool {
-        // It may take long to stop, or for ever where its kubelet is dead: the place is for who comes after it.
-        if seen.is_over() {
-            return false;
-        }
-        // The scheduler puts pods that are alike wherever it likes: whoever has found a place needs no other.
-        let has_place = seen
-            .node()
-            .and_then(|node| by_name.get(node))
-            .is_some_and(|&on| nodes[on].standing != Standing::Leaving);
-        let place = &mut nodes[at];
+    /// Puts a pod on a place, if that stays and has room.
+    fn takes(&self, place: &mut Node, seen: &Seen, storage: &Storage) -> bool {
         let pod = self.pods.class(seen.class).and_then(|read| read.as_ref().ok());
         let (Some(pod), Standing::Open) = (pod, place.standing) else {
             return false;
         };
-        if has_place || !fits(place, pod) {
-            return false;
+        let has_room = fits(place, pod);
+        if has_room {
+            load(place, seen, pod, storage);
         }
-        load(place, seen, pod, storage);
-        true
+        has_room
     }
 
     /// The pods that need a place, by uid.
@@ -253,8 +251,9 @@ impl Index {
         unfit: &mut Vec<Unfit>,
     ) -> BTreeMap<String, Past> {
         let mut needy = BTreeMap::new();
+        let unread: BTreeSet<String> = unfit.iter().filter_map(|it| it.object.uid.clone()).collect();
         let mut ask = |uid: &str, seen: &Seen, wants: &dyn Fn() -> bool| {
-            if held.contains_key(uid) || but.contains(uid) {
+            if held.contains_key(uid) || but.contains(uid) || unread.contains(uid) {
                 return;
             }
             let look = || wants().then(|| self.past(holds, uid, now));

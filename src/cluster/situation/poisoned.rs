@@ -42,6 +42,14 @@ fn a_pod_that_was_promised_a_place_and_cannot_be_looked_at_has_none() {
 }
 
 #[test]
+fn a_claim_that_cannot_be_looked_at_keeps_the_pods_that_it_was_made_for() {
+    let index = index(&[pod("a", None), pod("b", None)], &[claim("c", "a", &json!({}))]);
+    let (pending, unfit) = found(&index, &["c"]);
+    assert_eq!(pending, ["b"]);
+    assert_eq!(unfit, [("NodeClaim".to_owned(), "c".to_owned())]);
+}
+
+#[test]
 fn nobody_is_placed_on_what_cannot_be_looked_at_and_it_counts_for_its_pool() {
     let index = index(&[pod("a", None)], &[claim("c", "", &json!({}))]);
     poison::put(&["c"]);

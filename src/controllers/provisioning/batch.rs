@@ -21,14 +21,42 @@ const HURRY: Duration = Duration::from_secs(2);
 /// Pods that are left to the scheduler are looked at again after this at the latest, however wrong a clock is.
 const LEFT_TO_OTHERS: Duration = Duration::from_secs(1);
 
-/// What a pass is wanted for.
-pub(super) struct Wanted<'a> {
-    /// What was known when the last one began.
-    pub(super) seen: Option<Marks>,
+/// So many arrivals are told apart; those before count as the oldest of these.
+const ARRIVALS_MAX: usize = 1024;
+
+/// What is known of the need for a pass.
+#[derive(Debug, Default)]
+pub(super) struct Outlook {
+    /// What was known when the last one began, or when nobody needed anything.
+    seen: Option<Marks>,
     /// When to look again although nothing has changed.
-    pub(super) again_at: Option<Instant>,
-    /// What is not looked at for a while: when that is over, a pass is due.
-    pub(super) but: &'a Quarantine,
+    again_at: Option<Instant>,
+    /// Whether there was a moment since at which nobody needed anything: whoever does now has come later.
+    was_idle: bool,
+}
+
+impl Outlook {
+    /// A pass begins, and this is known.
+    pub(super) fn begin(&mut self, known: Marks) {
+        *self = Self {
+            seen: Some(known),
+            ..Self::default()
+        };
+    }
+
+    /// It is over, and what it could not do is looked at again then.
+    pub(super) fn end(&mut self, again_at: Instant) {
+        self.again_at = Some(again_at);
+    }
+
+    /// Nobody needs anything, and this is known.
+    fn rest(&mut self, known: Marks) {
+        *self = Self {
+            seen: Some(known),
+            again_at: None,
+            was_idle: true,
+        };
+    }
 }
 
 /// What is due.
@@ -41,13 +69,15 @@ pub(super) enum Due {
 }
 
 /// Waits until pods wait for which a pass is due, and for those that come with them, or a claim has been in doubt for
-/// too long.
-pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut Doubt) -> Due {
+/// too long. What is in `but` is not looked at for a while: when that is over, a pass is due.
+pub(super) async fn gather(
+    context: &Context,
+    outlook: &mut Outlook,
+    but: &Quarantine,
+    doubt: &mut Doubt,
+) -> Due {
     let mut state = context.cluster.subscribe();
     let mut hurried: Option<Instant> = None;
-    let (mut seen, mut again_at) = (wanted.seen, wanted.again_at);
-    // Whether there was a moment at which nobody needed anything: whoever does now has come since.
-    let mut was_idle = false;
     let mut arrivals = Arrivals::default();
     // The sender is the context's own: it does not go while we wait.
     _ = state.wait_for(State::is_whole).await;
@@ -57,14 +87,14 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut D
         arrivals.note(known.last_arrival, now);
         let is_hurried =
             hurried.is_some_and(|at| now.saturating_duration_since(at) < context.clock.real(HURRY));
-        let need = need(context, wanted.but);
+        let need = need(context, but);
         context.metrics.pending(need.pending);
         if !need.is_there {
             context.metrics.nothing_to_plan();
-            (seen, again_at, was_idle) = (Some(known), None, true);
+            outlook.rest(known);
         }
-        let is_changed = seen.is_none_or(|seen| known.are_news_to(seen));
-        let is_time = again_at.is_some_and(|at| at <= now);
+        let is_changed = outlook.seen.is_none_or(|seen| known.are_news_to(seen));
+        let is_time = outlook.again_at.is_some_and(|at| at <= now);
         // Before any look: who hurries is told once, and a look would forget it.
         if need.is_there && is_hurried {
             return Due::Pass;
@@ -79,23 +109,57 @@ pub(super) async fn gather(context: &Context, wanted: &Wanted<'_>, doubt: &mut D
         if need.is_there && is_time {
             return Due::Pass;
         }
-        if need.is_there && (is_changed || need.is_new || was_idle) {
+        if need.is_there && (is_changed || need.is_new || outlook.was_idle) {
             let opened = (is_changed || !need.is_new).then_some(now);
             match window(context, &mut state, &mut arrivals, opened).await {
                 Closed::Hurried => hurried = Some(context.clock.instant()),
-                Closed::Quiet if self::need(context, wanted.but).is_there => return Due::Pass,
-                Closed::Quiet => {}
+                Closed::Quiet if self::need(context, but).is_there => return Due::Pass,
+                Closed::Quiet | Closed::Empty => {}
             }
             continue;
         }
         let next = now + context.clock.real(need.next_in.unwrap_or(super::AGAIN));
-        let again = again_at.filter(|at| *at > now).unwrap_or(next).min(next);
+        let again = outlook.again_at.filter(|at| *at > now).unwrap_or(next).min(next);
         let again = look_at.unwrap_or(again).min(again);
+        if rest(context, &mut state, &mut arrivals, again).await == Woken::Hurried {
+            hurried = Some(context.clock.instant());
+        }
+    }
+}
+
+/// Why there is something to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// A plan may be another.
+    Changed,
+    /// It is time.
+    Late,
+    /// Somebody is in a hurry.
+    Hurried,
+}
+
+/// Waits until then, or until something changes. Who comes, and who gets a node, is noted and not looked at for as long as
+/// newcomers are left to the scheduler: a look goes over everybody who waits.
+async fn rest(
+    context: &Context,
+    state: &mut watch::Receiver<State>,
+    arrivals: &mut Arrivals,
+    until: Instant,
+) -> Woken {
+    let (known, mut until) = (state.borrow().marks, until);
+    loop {
         tokio::select! {
             biased;
-            () = context.hurry.notified() => hurried = Some(context.clock.instant()),
-            _ = state.changed() => {}
-            () = tokio::time::sleep_until(again) => {}
+            () = context.hurry.notified() => return Woken::Hurried,
+            _ = state.changed() => {
+                let (marks, now) = (state.borrow_and_update().marks, context.clock.instant());
+                arrivals.note(marks.last_arrival, now);
+                if marks.are_news_to(known) {
+                    return Woken::Changed;
+                }
+                until = until.min(now + context.clock.real(LEFT_TO_OTHERS));
+            }
+            () = tokio::time::sleep_until(until) => return Woken::Late,
         }
     }
 }
@@ -140,6 +204,9 @@ impl Arrivals {
         if self.came.last().map_or(0, |(number, _)| *number) < last {
             self.came.push((last, at));
         }
+        if self.came.len() > ARRIVALS_MAX {
+            self.came.remove(0);
+        }
     }
 
     fn last_at(&self) -> Option<Instant> {
@@ -152,6 +219,8 @@ impl Arrivals {
 enum Closed {
     /// Nobody came for a while, or it was open for long enough.
     Quiet,
+    /// Everybody who came has a place, and nothing else had opened it.
+    Empty,
     /// Somebody is in a hurry.
     Hurried,
 }
@@ -167,8 +236,10 @@ async fn window(
     let (clock, settings) = (&context.clock, &context.settings.batch);
     let closes = clock.instant() + clock.real(settings.max);
     loop {
-        let quiet = arrivals.last_at().max(opened);
-        let quiet = quiet.map_or(closes, |last| last + clock.real(settings.idle));
+        let Some(last) = arrivals.last_at().max(opened) else {
+            return Closed::Empty;
+        };
+        let quiet = last + clock.real(settings.idle);
         tokio::select! {
             biased;
             () = context.hurry.notified() => return Closed::Hurried,
@@ -184,6 +255,22 @@ async fn window(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_arrivals_the_last_are_told_apart() {
+        let began = Instant::now();
+        let mut arrivals = Arrivals::default();
+        let at = |number: u64| began + Duration::from_secs(number);
+        for number in 1..=5_000 {
+            arrivals.note(number, at(number));
+        }
+        assert_eq!(arrivals.came.len(), ARRIVALS_MAX);
+        arrivals.note(4_500, at(6_000));
+        assert_eq!(arrivals.last_at(), Some(at(4_500)));
+        arrivals.note(1, at(6_001));
+        let oldest = 5_000 + 1 - u64::try_from(ARRIVALS_MAX).unwrap();
+        assert_eq!(arrivals.last_at(), Some(at(oldest)), "no later than that");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_finds_a_place_is_no_arrival_any_more() {

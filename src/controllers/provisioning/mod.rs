@@ -24,15 +24,14 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::{ListParams, ObjectList};
-use tokio::time::Instant;
 
 use super::context::Context;
 use super::pace::Pace;
 use crate::api::NodeClaim;
 use crate::cloud;
-use crate::cluster::{Marks, Situation};
+use crate::cluster::Situation;
 use crate::scheduling::Completeness;
-use batch::Due;
+use batch::{Due, Outlook};
 use catalog::Catalog;
 use doubt::Doubt;
 use quarantine::Quarantine;
@@ -129,10 +128,7 @@ struct Provisioner {
     telling: Telling,
     /// Claims of ours that nobody else has told of yet.
     doubt: Doubt,
-    /// What was known when the last pass began.
-    seen: Option<Marks>,
-    /// When to look again although nothing has changed.
-    again_at: Option<Instant>,
+    outlook: Outlook,
 }
 
 impl Provisioner {
@@ -143,8 +139,7 @@ impl Provisioner {
             quarantine: Quarantine::default(),
             telling: Telling::new(voice),
             doubt: Doubt::default(),
-            seen: None,
-            again_at: None,
+            outlook: Outlook::default(),
             context,
         }
     }
@@ -156,7 +151,8 @@ impl Provisioner {
                 continue;
             }
             let now = self.context.clock.now();
-            self.seen = Some(self.context.cluster.with(|index| index.begin_pass(now)));
+            let known = self.context.cluster.with(|index| index.begin_pass(now));
+            self.outlook.begin(known);
             // On the heap: it holds a plan.
             let wait = match Box::pin(self.pass()).await {
                 Ok(rest) => {
@@ -169,17 +165,19 @@ impl Provisioner {
                     self.pace.wait("pass")
                 }
             };
-            self.again_at = Some(self.context.clock.instant() + self.context.clock.real(wait));
+            let again_at = self.context.clock.instant() + self.context.clock.real(wait);
+            self.outlook.end(again_at);
         }
     }
 
     async fn gather(&mut self) -> Due {
-        let wanted = batch::Wanted {
-            seen: self.seen,
-            again_at: self.again_at,
-            but: &self.quarantine,
-        };
-        batch::gather(&self.context, &wanted, &mut self.doubt).await
+        batch::gather(
+            &self.context,
+            &mut self.outlook,
+            &self.quarantine,
+            &mut self.doubt,
+        )
+        .await
     }
 
     /// Reads the claims from the API server itself: one that is gone without a word keeps its pods no longer.

@@ -41,7 +41,7 @@ pub(super) async fn solve(
     out: &BTreeSet<String>,
 ) -> Result<Solved, Error> {
     let mut situation = situation;
-    let mut poisoned = unfit(context, std::mem::take(&mut situation.unfit));
+    let mut poisoned = unfit(context, std::mem::take(&mut situation.unfit), out);
     let kept = part::all_but(&situation, out);
     if !out.is_empty() {
         situation = without_others(&situation, &kept);
@@ -67,9 +67,12 @@ pub(super) async fn solve(
     })
 }
 
-/// What could not even be put together with everything else: it is not in the situation.
-fn unfit(context: &Context, unfit: Vec<Unfit>) -> Vec<Poisoned> {
-    let told = unfit.into_iter().map(|Unfit { object, panicked }| {
+/// What could not even be put together with everything else: it is not in the situation. What is out anyway was told before.
+fn unfit(context: &Context, unfit: Vec<Unfit>, out: &BTreeSet<String>) -> Vec<Poisoned> {
+    let news = unfit
+        .into_iter()
+        .filter(|it| !out.contains(&part::key(&it.object)));
+    let told = news.map(|Unfit { object, panicked }| {
         let Panicked(said) = panicked;
         context.metrics.panicked("provisioning");
         tracing::error!(

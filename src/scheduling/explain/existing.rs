@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::bins::Left;
-use super::super::class::requirements_of;
 use super::super::plan::{Refusal, Where, Why};
 use super::super::run::{Known, Run};
 use super::obstacle_why;
-use super::pool::lacks;
+use super::pool::{lacks, part_missing, scarcest};
 use crate::model::Requirements;
 use crate::model::host_port;
 use crate::model::requirements::Conflict;
@@ -58,7 +57,7 @@ fn rank(run: &mut Run<'_, '_>, class: usize, bin: usize) -> (u8, i64) {
     let left = run.bins.left(Left::Slack, bin).zip(&of.requests);
     let lacking = left.filter(|(left, wanted)| lacks(**wanted, *left));
     let short = lacking
-        .map(|(left, wanted)| wanted.saturating_sub(left).saturating_mul(1000) / wanted)
+        .map(|(left, wanted)| part_missing(*wanted, left))
         .fold(0, i64::saturating_add);
     if short > 0 { (3, -short) } else { (4, 0) }
 }
@@ -87,7 +86,7 @@ fn refusal(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
         return Why::VolumeLimit { driver, limit };
     }
     let left: Vec<i64> = run.bins.left(Left::Slack, bin).collect();
-    if let Some(dim) = (0..left.len()).find(|dim| lacks(of.requests[*dim], left[*dim])) {
+    if let Some(dim) = scarcest(&of.requests, &left) {
         let resource = run.problem.dims.names()[dim].clone();
         let free = node.allocatable.get(&resource) - node.used.get(&resource);
         return Why::Resource {
@@ -103,7 +102,7 @@ fn refusal(run: &mut Run<'_, '_>, class: usize, bin: usize) -> Why {
     others(run, class, bin)
 }
 
-/// The label that the pod's volumes need otherwise, if no alternative of them can be met by these labels.
+/// The label that one of the pod's volumes needs otherwise, wherever that can be, if these labels meet no alternative.
 fn misplaced(run: &Run<'_, '_>, class: usize, labels: &BTreeMap<String, String>) -> Option<Conflict> {
     let of = &run.problem.classes[class];
     let meanings = &run.problem.meanings;
@@ -112,8 +111,13 @@ fn misplaced(run: &Run<'_, '_>, class: usize, labels: &BTreeMap<String, String>)
     if !alternatives.all(|nodes| meanings.get(nodes).is_some_and(is_unmet)) {
         return None;
     }
-    let (_, volumes) = requirements_of(run.problem.pod(of), run.problem.snapshot);
-    volumes.iter().find_map(|need| need.unmet_by(labels))
+    let (pod, storage) = (run.problem.pod(of), &run.problem.snapshot.storage);
+    let mut volumes = pod.volumes.iter();
+    volumes.find_map(|volume| {
+        let places = storage.needs(&pod.namespace, volume).ok()?.nodes;
+        let conflicts: Option<Vec<Conflict>> = places.iter().map(|place| place.unmet_by(labels)).collect();
+        conflicts?.into_iter().next()
+    })
 }
 
 /// What remains: where other pods are, or where the pod's volumes are.

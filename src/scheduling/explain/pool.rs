@@ -17,7 +17,7 @@ use super::sold::{sold, withheld};
 use crate::api::names::{CAPACITY_TYPE, ZONE};
 use crate::model::requirements::Conflict;
 use crate::model::taint::{Preferring, untolerated};
-use crate::model::{Pod, Pool, Requirements, Values};
+use crate::model::{HostPort, Pod, Pool, Requirements, Values, host_port};
 use crate::resources::Shortage;
 
 /// So many alternatives of a pod that lead to different types or offerings are judged at each pool, and one of them is told:
@@ -96,6 +96,17 @@ pub(super) fn lacks(wanted: i64, room: i64) -> bool {
     wanted > 0 && wanted > room
 }
 
+/// How much is missing of what is wanted, in thousandths.
+pub(super) fn part_missing(wanted: i64, room: i64) -> i64 {
+    wanted.saturating_sub(room).saturating_mul(1000) / wanted.max(1)
+}
+
+/// The place of the resource of which the largest part is missing, if any is; of several the first.
+pub(super) fn scarcest(requests: &[i64], room: &[i64]) -> Option<usize> {
+    let lacking = (0..room.len()).filter(|dim| lacks(requests[*dim], room[*dim]));
+    lacking.min_by_key(|dim| Reverse(part_missing(requests[*dim], room[*dim].max(0))))
+}
+
 /// The label that cannot be what the pod asks for, or what its volumes need. The term that comes nearest is the last one.
 fn conflict(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, own: ReqId, asked: &[ReqId]) -> Why {
     let space = &run.problem.space;
@@ -147,16 +158,14 @@ fn no_type(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, nodes: ReqId) -> Why {
     let (_, volumes) = requirements_of(pod, run.problem.snapshot);
     let wanted = pool.requirements.and(meaning);
     for (key, values) in wanted.iter() {
-        let offered = offered(pool, key);
-        let is_met = |values: &Values| offered.iter().any(|value| values.allows(value));
-        if offered.is_empty() || is_met(values) {
+        if is_met(pool, key, values) {
             continue;
         }
         let mut needs = volumes.iter().filter_map(|need| need.get(key));
-        let of_volumes = needs.any(|values| !is_met(values));
+        let of_volumes = needs.any(|values| !is_met(pool, key, values));
         let conflict = Conflict {
             key: key.clone(),
-            offered: Values::one_of(offered),
+            offered: offered(pool, key),
             wanted: values.clone(),
         };
         return if of_volumes {
@@ -170,8 +179,31 @@ fn no_type(run: &Run<'_, '_>, pod: &Pod, pool: &Pool, nodes: ReqId) -> Why {
     }
 }
 
+/// Whether any type of a pool can have one of these values of a label, or be without it where that is allowed.
+fn is_met(pool: &Pool, key: &str, values: &Values) -> bool {
+    if [ZONE, CAPACITY_TYPE].contains(&key) {
+        let sold = listed(pool, key);
+        return sold.is_empty() || sold.iter().any(|value| values.allows(value));
+    }
+    let mut own = pool.types.iter().map(|kind| kind.requirements.get(key));
+    // A type that does not tell of a label is without it where others do, unless the pool says what it is.
+    let told = pool.requirements.get(key).is_none() && own.clone().any(|own| own.is_some());
+    let met = |own: Option<&Values>| own.map_or(!told || values.allows_absence(), |own| own.meets(values));
+    pool.types.is_empty() || own.any(met)
+}
+
+/// What a label can be on any type of a pool.
+fn offered(pool: &Pool, key: &str) -> Values {
+    let values = listed(pool, key);
+    if !values.is_empty() {
+        return Values::one_of(values);
+    }
+    let mut own = pool.types.iter().filter_map(|kind| kind.requirements.get(key));
+    own.next().cloned().unwrap_or_else(Values::absent)
+}
+
 /// The values of a label that any type of a pool can have.
-fn offered(pool: &Pool, key: &str) -> Vec<String> {
+fn listed(pool: &Pool, key: &str) -> Vec<String> {
     let offerings = || pool.types.iter().flat_map(|kind| &kind.offerings);
     let mut all: Vec<String> = match key {
         ZONE => offerings().map(|offering| offering.zone.clone()).collect(),
@@ -199,7 +231,7 @@ fn words(requirements: &Requirements) -> String {
     all.join(", ")
 }
 
-/// What is short on the type that comes nearest, unless one of them has room.
+/// What is shortest on the type that comes nearest, unless one of them has room.
 fn short(run: &Run<'_, '_>, class: usize, template: usize, kinds: &[usize]) -> Option<Why> {
     let requests = &run.problem.classes[class].requests;
     let of = &run.problem.templates[template];
@@ -207,12 +239,12 @@ fn short(run: &Run<'_, '_>, class: usize, template: usize, kinds: &[usize]) -> O
         let amounts = requests.iter().zip(of.room(*kind));
         let lacking = amounts.filter(|(wanted, room)| lacks(**wanted, **room));
         lacking
-            .map(|(wanted, room)| wanted.saturating_sub(*room).saturating_mul(1000) / wanted)
+            .map(|(wanted, room)| part_missing(*wanted, *room))
             .fold(0, i64::saturating_add)
     };
     let nearest = kinds.iter().copied().min_by_key(|kind| (missing(kind), *kind))?;
     let room = of.room(nearest);
-    let dim = (0..room.len()).find(|dim| lacks(requests[*dim], room[*dim]))?;
+    let dim = scarcest(requests, room)?;
     let kind = &of.types[nearest];
     let pool = &run.problem.snapshot.pools[of.pool];
     Some(Why::Resource {
@@ -233,9 +265,11 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
     for kind in fitting {
         bits::put(&mut types, *kind);
     }
-    of.keep_without_ports(&mut types, &run.problem.classes[class].ports);
+    let ports = &run.problem.classes[class].ports;
+    let before = types.clone();
+    of.keep_without_ports(&mut types, ports);
     if bits::is_empty(&types)
-        && let Some(port) = run.problem.classes[class].ports.first()
+        && let Some(port) = taken(of, &before, ports)
     {
         return Why::Port(port.clone());
     }
@@ -261,6 +295,14 @@ fn buyable(run: &mut Run<'_, '_>, class: usize, template: usize, req: ReqId, fit
         return why;
     }
     too_few(run, class, template, req).unwrap_or_else(|| topology(run, class, req))
+}
+
+/// The first port that daemons take on some of these types; if they take none, the first.
+fn taken<'p>(template: &Template, types: &[u64], ports: &'p [HostPort]) -> Option<&'p HostPort> {
+    let comes = |on: &[u64]| types.iter().zip(on).any(|(types, on)| types & on != 0);
+    let daemons = template.daemon_ports.iter();
+    let clashes = daemons.filter_map(|(own, on)| host_port::conflict(ports, own).filter(|_| comes(on)));
+    clashes.min().or_else(|| ports.first())
 }
 
 /// Who would have too few values of a label to choose from if a node was made for the pod, where limits let a type in.

@@ -119,6 +119,17 @@ fn ports_that_a_daemon_takes_are_taken() {
 }
 
 #[test]
+fn ports_of_a_daemon_on_the_network_of_its_node_are_taken() {
+    let listens = |port: Value| json!({"hostNetwork": true, "containers": [{"name": "c", "ports": [port]}]});
+    let base = cluster().daemon(pod_with("d", "1", &listens(json!({"containerPort": 9100}))));
+    for (port, is_free) in [(9100, false), (9101, true)] {
+        let asks = listens(json!({"containerPort": port, "hostPort": port}));
+        let solved = base.clone().with([pod_with("p", "1", &asks)]).solve();
+        assert_eq!(solved.all_placed(), is_free, "{port}");
+    }
+}
+
+#[test]
 fn ports_that_a_daemon_will_take_of_what_is_there_are_taken_too() {
     let ports = json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
     let flying = |name: &str, zone: &str| {

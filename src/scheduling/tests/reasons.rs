@@ -2,6 +2,7 @@
 
 use super::volumes::{mounts, storage, with};
 use super::*;
+use crate::api::names::INSTANCE_GPU_COUNT;
 
 fn words(cluster: &Cluster) -> Vec<String> {
     cluster.solve().words()
@@ -26,6 +27,36 @@ fn a_label_is_named_with_what_is_wanted_and_what_there_is() {
     assert_eq!(
         words(&cluster().with([team])),
         ["NodePool default: label team must be in [a], but is absent"]
+    );
+}
+
+#[test]
+fn a_label_that_must_be_absent_is_not_the_reason_where_a_type_does_without_it() {
+    let cards = |name: &str, count: &Values| {
+        let mut kind = kind(name, 4);
+        kind.requirements.narrow(INSTANCE_GPU_COUNT, count);
+        kind
+    };
+    let plain = || cards("plain", &Values::absent());
+    let base = cluster().types(vec![plain(), cards("card", &Values::one_of(["1"]))]);
+    let elsewhere = json!({"key": ZONES, "operator": "In", "values": ["z9"]});
+    let none = json!({"key": INSTANCE_GPU_COUNT, "operator": "DoesNotExist"});
+    let asks = |all: &[&Value]| pod_with("p", "1", &required(&json!([{"matchExpressions": all}])));
+    let of_pool = base.clone().requires(INSTANCE_GPU_COUNT, &Values::absent());
+    for told in [
+        words(&base.with([asks(&[&none, &elsewhere])])),
+        words(&of_pool.with([asks(&[&elsewhere])])),
+    ] {
+        assert_eq!(
+            told,
+            ["NodePool default: label topology.kubernetes.io/zone must be in [z9], but is in [z1, z2, z3]"]
+        );
+    }
+    let one = json!({"nodeSelector": {INSTANCE_GPU_COUNT: "1"}});
+    let without = cluster().types(vec![plain()]).with([pod_with("p", "1", &one)]);
+    assert_eq!(
+        words(&without),
+        ["NodePool default: label karpenter-ibm.sh/instance-gpu-count must be in [1], but is absent"]
     );
 }
 
@@ -62,6 +93,16 @@ fn a_label_that_a_pod_asks_for_otherwise_than_its_volumes_is_named() {
         words(&asks("z1")),
         ["NodePool default: its volumes need label topology.kubernetes.io/zone in [z2], but it is in [z1]"]
     );
+}
+
+#[test]
+fn of_several_volumes_the_one_that_can_nowhere_be_on_a_node_is_the_reason() {
+    let volumes: [(&str, &[&str]); 2] = [("any", &["z3", "z1", "z2"]), ("far", &["z2"])];
+    let none = with(storage(&volumes)).pool(|pool| pool.limits = Some(Resources::new().with("nodes", 0)));
+    let there = none.node(node("n", 4, &[(ZONES, "z1")]));
+    let told = words(&there.with([mounts("p", &["any", "far"])]));
+    let said = "node n: its volumes need label topology.kubernetes.io/zone in [z2], but it is in [z1]";
+    assert!(told.contains(&said.to_owned()), "{told:?}");
 }
 
 #[test]
@@ -113,6 +154,50 @@ fn whoever_asks_for_nothing_of_a_resource_is_not_told_that_it_is_short() {
         told[1].starts_with("2 nodes, nearest n: memory is short by "),
         "{told:?}"
     );
+}
+
+#[test]
+fn of_what_is_short_that_is_told_of_which_most_is_missing() {
+    let sized = |name: &str, cpu: i64, memory: i64| {
+        let mut kind = kind(name, cpu);
+        kind.allocatable.set(MEMORY, memory * GI);
+        pool(name, vec![kind])
+    };
+    let mut there = node("n", 16, &[]);
+    there.allocatable.set(MEMORY, 20 * GI);
+    let asks = json!({"cpu": "20", "memory": "100Gi"});
+    let fields = json!({"containers": [{"name": "c", "resources": {"requests": asks}}]});
+    let mut base = cluster().node(there).with([pod_with("p", "20", &fields)]);
+    base.pools = vec![sized("a", 16, 10), sized("b", 10, 100)];
+    assert_eq!(
+        words(&base),
+        [
+            "NodePool b: cpu is short by 10100m on b, which has 9900m of 20",
+            "node n: memory is short by 80Gi on n, which has 20Gi of 100Gi",
+            "NodePool a: memory is short by 90Gi on a, which has 10Gi of 100Gi",
+        ]
+    );
+}
+
+/// A pod that asks for some processors and takes these ports of its host, with these fields as well.
+fn taking(name: &str, cpu: &str, ports: &[i32], more: &Value) -> core::Pod {
+    let port = |port: &i32| json!({"containerPort": port, "hostPort": port});
+    let ports: Vec<Value> = ports.iter().map(port).collect();
+    let container = json!({"name": "c", "ports": ports, "resources": {"requests": {"cpu": cpu}}});
+    pod_with(name, cpu, &both(&json!({"containers": [container]}), more))
+}
+
+#[test]
+fn the_port_that_a_daemon_takes_where_there_is_room_is_named() {
+    let on = |arch: &str| json!({"nodeSelector": {ARCH: arch}});
+    let told = words(
+        &cluster()
+            .types(vec![kind("large", 8), with_arch(kind("small", 2), "arm64")])
+            .daemon(taking("d", "100m", &[80], &on("amd64")))
+            .daemon(taking("e", "100m", &[75], &on("arm64")))
+            .with([taking("p", "3", &[70, 75, 80], &json!({}))]),
+    );
+    assert_eq!(told, ["NodePool default: port 80/TCP of the host is taken"]);
 }
 
 #[test]

@@ -72,6 +72,52 @@ fn the_pool_that_needs_fewest_changes_is_the_one() {
 }
 
 #[test]
+fn a_pool_is_given_up_once_it_needs_as_many_changes_as_one_before_it() {
+    let mut near = pool("near", vec![kind("x", 32)]);
+    near.limits = Some(Resources::new().with(CPU, 4000));
+    let asks = json!({"cpu": "8", "memory": "20Gi"});
+    let fields = json!({"containers": [{"name": "c", "resources": {"requests": asks}}]});
+    let mut base = cluster().with([pod_with("p", "8", &fields)]);
+    base.pools = vec![near, pool("short-of-both", vec![kind("y", 2)])];
+    let solved = base.solve();
+    explain::judgements::take();
+    let found = remedy(&solved.snapshot, &solved.plan, base.options, 0).unwrap();
+    assert_eq!((found.pool.as_str(), found.changes.len()), ("near", 1));
+    assert_eq!(explain::judgements::take(), 2, "one obstacle of each");
+}
+
+#[test]
+fn of_labels_that_no_type_has_together_the_one_is_given_up_that_lets_the_pod_in() {
+    let types = vec![kind("amd", 16), with_arch(kind("arm", 2), "arm64")];
+    let asks = json!({"nodeSelector": {ARCH: "amd64", INSTANCE_TYPE: "arm"}});
+    assert_eq!(
+        words(&cluster().types(types).with([pod_with("p", "8", &asks)])),
+        [
+            "default",
+            "let the pod not require that label node.kubernetes.io/instance-type is in [arm]"
+        ]
+    );
+}
+
+#[test]
+fn what_a_pod_asks_otherwise_than_its_volumes_need_can_be_given_up() {
+    let asks = |volume: &str, zone: &str| {
+        let mut pod = mounts("p", &["v"]);
+        let selector = json!({ZONES: zone});
+        pod.spec.as_mut().unwrap().node_selector = serde_json::from_value(selector).unwrap();
+        words(&with(storage(&[("v", &[volume])])).with([pod]))
+    };
+    assert_eq!(
+        asks("z2", "z1"),
+        [
+            "default",
+            "let the pod not require that label topology.kubernetes.io/zone is in [z1]"
+        ]
+    );
+    assert!(asks("nowhere", "z1").is_empty(), "nothing is sold there");
+}
+
+#[test]
 fn time_can_be_waited_for() {
     let until: jiff::Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
     let mut types = cluster().pools[0].types.to_vec();

@@ -133,7 +133,7 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
     let waiting = pods::waiting(truth).into_iter();
     let healed = healed(book, truth);
     let waiting = waiting
-        .filter(|pod| !is_held(pod, &claims, healed))
+        .filter(|pod| !is_held(pod, &claims, healed, truth))
         .map(|pod| Lack {
             id: "L1",
             subject: object::uid(&pod).to_owned(),
@@ -208,18 +208,22 @@ fn healed(book: &Book, truth: &Truth<'_>) -> Timestamp {
 }
 
 /// Whether a claim on its way keeps the pod whose machine was ordered under faults: it may never start, for which it has
-/// five minutes, or never join, for which it has fifteen.
-fn is_held(pod: &Value, claims: &[Value], healed: Timestamp) -> bool {
-    let names = |claim: &&Value| {
+/// five minutes, or never join, for which it has fifteen. It was made for the pod, or has room for it, as the pod was told,
+/// since those that it was made for have gone.
+fn is_held(pod: &Value, claims: &[Value], healed: Timestamp, truth: &Truth<'_>) -> bool {
+    let names = |claim: &Value| {
         let named = claim["metadata"]["annotations"][NOMINATED_PODS].as_str();
         named.is_some_and(|named| named.split(',').any(|uid| uid == object::uid(pod)))
     };
+    let is_promised =
+        |claim: &Value| holds::promised(object::uid(pod), truth).is_some_and(|it| it == object::name(claim));
     let made = |claim: &Value| claim["metadata"]["creationTimestamp"].as_str()?.parse().ok();
-    let mut claims = claims.iter().filter(names);
-    claims.any(|claim| {
+    let is_coming = |claim: &&Value| {
         let is_old = made(claim).is_some_and(|made: Timestamp| made <= healed);
         is_old && !object::is_deleting(claim) && !is_true(claim, NODE_REGISTERED)
-    })
+    };
+    let mut coming = claims.iter().filter(is_coming);
+    coming.any(|claim| names(claim) || is_promised(claim))
 }
 
 #[cfg(test)]

@@ -162,6 +162,35 @@ async fn pods_that_get_a_node_at_once_keep_nobody_waiting() {
     .await;
 }
 
+/// The window that was opened for pods that got a node after all is closed when they have: it would be full when others come.
+#[tokio::test(start_paused = true)]
+async fn a_window_that_everybody_has_left_is_closed() {
+    let world = World::new();
+    while_working(
+        world.replica(),
+        Box::pin(async {
+            ready(&world).await;
+            world.coming("early", json!({})).await;
+            world.clock.sleep(6 * MOMENT).await;
+            world.coming("later", json!({})).await;
+            world.clock.sleep(5 * MOMENT).await;
+            world.bind("early", "elsewhere").await;
+            world.bind("later", "elsewhere").await;
+            world.clock.sleep(Duration::from_millis(9600)).await;
+            world.waiting("first", json!({})).await;
+            let (took, pods) = until_claim(&world, 6 * MOMENT, async |step| {
+                if step == 1 {
+                    world.waiting("second", json!({})).await;
+                }
+            })
+            .await;
+            assert_about(took, 16 * MOMENT);
+            assert_eq!(pods, 2);
+        }),
+    )
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_the_scheduler_does_not_come_to_is_planned_for_as_soon_as_one_that_it_refuses() {
     let world = World::new();
