@@ -28,6 +28,9 @@ use super::state::State;
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// The first date that is a version.
 const VERSION_FIRST: Date = date(2019, 1, 1);
+/// How long clients wait for an answer, and the seconds after that in which they order again.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);
+const JUST_AFTER: Duration = Duration::from_secs(2);
 /// What the network in front of the API says when it is itself in trouble.
 const HTML: &str = "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n<center><h1>502 Bad Gateway\
                     </h1></center>\r\n<hr><center>cloudflare</center>\r\n</body>\r\n</html>\r\n";
@@ -240,7 +243,7 @@ fn plot(state: &mut State, route: &Route, ask: &Ask) -> Course {
         _ => state.faults.hits(kind, route.operation),
     };
     if route.operation == "instances.create" && hits(FaultKind::LateCreate) {
-        course.wait_before = state.faults.delay(state.options.timings.late_create_max);
+        course.wait_before = late(state);
         course.ending = Ending::Lost;
     } else if route.operation == "instances.create" && hits(FaultKind::LostCreate) {
         course.ending = Ending::Lost;
@@ -258,6 +261,16 @@ fn plot(state: &mut State, route: &Route, ask: &Ask) -> Course {
         course.wait_after = state.options.timings.slow;
     }
     course
+}
+
+/// How late an order is carried out. Half of the time when the client has just given up, and is about to order again: else that
+/// would hardly ever be met.
+fn late(state: &mut State) -> Duration {
+    let max = state.options.timings.late_create_max;
+    match state.faults.pick(2) {
+        0 => state.faults.delay(max),
+        _ => (GIVEN_UP_AFTER + state.faults.delay(JUST_AFTER)).min(max),
+    }
 }
 
 /// The answers that come without anything being done.

@@ -25,8 +25,6 @@ const SLACK: Duration = Duration::from_mins(2);
 const OLD_WORD: Duration = Duration::from_mins(5);
 /// How a pod is told of what is withheld: what stands before the time, in words of the scheduler's.
 const TOLD: &str = " is withheld until ";
-/// How a pod is told of the claim that it is to wait for.
-const PROMISE: &str = "Pod should schedule on nodeclaim/";
 /// The operator, as its events name it.
 const REPORTER: &str = "karpenter";
 
@@ -108,13 +106,6 @@ fn last_word(pod: &str, truth: &Truth<'_>) -> Option<Arc<Value>> {
         version.and_then(|it| it.parse::<u64>().ok())
     };
     words.max_by_key(version)
-}
-
-/// The claim on its way that a pod was promised last.
-pub(super) fn promised(pod: &str, truth: &Truth<'_>) -> Option<String> {
-    let word = last_word(pod, truth)?;
-    let claim = word["message"].as_str()?.strip_prefix(PROMISE)?;
-    Some(claim.to_owned())
 }
 
 fn is_by_us(event: &Value) -> bool {

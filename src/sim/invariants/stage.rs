@@ -357,17 +357,13 @@ impl Stage {
 
     /// What is not as it must be after healing.
     pub(in crate::sim) fn unmet(&self) -> Vec<Violation> {
-        self.judge.unmet(&self.truth())
-    }
-
-    /// How things are.
-    pub(in crate::sim) fn truth(&self) -> Truth<'_> {
-        Truth {
+        let truth = Truth {
             kube: &self.server,
             cloud: &self.cloud,
             now: self.clock.now(),
             since_start: self.clock.instant() - self.started,
-        }
+        };
+        self.judge.unmet(&truth)
     }
 
     /// Looks at how things get well.

@@ -130,17 +130,14 @@ fn lacks(book: &Book, truth: &Truth<'_>) -> Vec<Lack> {
         object: claim.clone(),
         message: format!("claim {} is still being deleted", object::name(claim)),
     });
-    let waiting = pods::waiting(truth).into_iter();
-    let healed = healed(book, truth);
-    let waiting = waiting
-        .filter(|pod| !is_held(pod, &claims, healed, truth))
-        .map(|pod| Lack {
-            id: "L1",
-            subject: object::uid(&pod).to_owned(),
-            name: format!("pod {}", object::name(&pod)),
-            message: format!("pod {} still waits", object::name(&pod)),
-            object: pod,
-        });
+    let waiting = unkept(pods::waiting(truth), &claims, healed(book, truth)).into_iter();
+    let waiting = waiting.map(|pod| Lack {
+        id: "L1",
+        subject: object::uid(&pod).to_owned(),
+        name: format!("pod {}", object::name(&pod)),
+        message: format!("pod {} still waits", object::name(&pod)),
+        object: pod,
+    });
     leaks.chain(going).chain(waiting).collect()
 }
 
@@ -207,23 +204,40 @@ fn healed(book: &Book, truth: &Truth<'_>) -> Timestamp {
     earlier(truth.now, since.unwrap_or_default())
 }
 
+/// Those of the pods that wait that no claim on its way keeps. It also keeps those that are spread with others whom it does:
+/// until they run there, one more elsewhere would be one too many.
+fn unkept(waiting: Vec<Value>, claims: &[Value], healed: Timestamp) -> Vec<Value> {
+    let (held, mut waiting): (Vec<Value>, Vec<Value>) =
+        waiting.into_iter().partition(|pod| is_held(pod, claims, healed));
+    let owner = |pod: &Value| pod["metadata"]["ownerReferences"][0]["uid"].clone();
+    let owners: Vec<Value> = held.iter().map(owner).filter(|owner| !owner.is_null()).collect();
+    waiting.retain(|pod| !is_spread(pod) || !owners.contains(&owner(pod)));
+    waiting
+}
+
+/// Whether where a pod may be depends on where others like it are.
+fn is_spread(pod: &Value) -> bool {
+    let spreads = pod["spec"]["topologySpreadConstraints"].as_array();
+    spreads.is_some_and(|spreads| {
+        spreads
+            .iter()
+            .any(|it| it["whenUnsatisfiable"] == "DoNotSchedule")
+    })
+}
+
 /// Whether a claim on its way keeps the pod whose machine was ordered under faults: it may never start, for which it has
-/// five minutes, or never join, for which it has fifteen. It was made for the pod, or has room for it, as the pod was told,
-/// since those that it was made for have gone.
-fn is_held(pod: &Value, claims: &[Value], healed: Timestamp, truth: &Truth<'_>) -> bool {
-    let names = |claim: &Value| {
+/// five minutes, or never join, for which it has fifteen.
+fn is_held(pod: &Value, claims: &[Value], healed: Timestamp) -> bool {
+    let names = |claim: &&Value| {
         let named = claim["metadata"]["annotations"][NOMINATED_PODS].as_str();
         named.is_some_and(|named| named.split(',').any(|uid| uid == object::uid(pod)))
     };
-    let is_promised =
-        |claim: &Value| holds::promised(object::uid(pod), truth).is_some_and(|it| it == object::name(claim));
     let made = |claim: &Value| claim["metadata"]["creationTimestamp"].as_str()?.parse().ok();
-    let is_coming = |claim: &&Value| {
+    let mut claims = claims.iter().filter(names);
+    claims.any(|claim| {
         let is_old = made(claim).is_some_and(|made: Timestamp| made <= healed);
         is_old && !object::is_deleting(claim) && !is_true(claim, NODE_REGISTERED)
-    };
-    let mut coming = claims.iter().filter(is_coming);
-    coming.any(|claim| names(claim) || is_promised(claim))
+    })
 }
 
 #[cfg(test)]

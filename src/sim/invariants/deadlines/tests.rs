@@ -193,51 +193,44 @@ async fn whoever_waits_too_long_for_what_is_withheld_no_more_was_forgotten() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_machine_that_was_ordered_under_faults_keeps_its_pods_until_it_joins_or_is_given_up() {
-    let stage = Stage::new().await;
+#[test]
+fn a_machine_that_was_ordered_under_faults_keeps_its_pods_until_it_joins_or_is_given_up() {
+    let pod = json!({"metadata": {"uid": "p"}});
     let healed = "2026-11-16T10:00:00Z".parse().unwrap();
-    let is_held = |uid: &str, made: &str, registered: &str| {
-        let pod = json!({"metadata": {"uid": uid}});
+    let is_held = |made: &str, registered: &str| {
         let claim = json!({
-            "metadata": {"name": "a", "annotations": {NOMINATED_PODS: "o,p"}, "creationTimestamp": made},
+            "metadata": {"annotations": {NOMINATED_PODS: "o,p"}, "creationTimestamp": made},
             "status": {"conditions": [{"type": NODE_REGISTERED, "status": registered}]},
         });
-        is_held(&pod, &[claim], healed, &stage.truth())
+        is_held(&pod, &[claim], healed)
     };
-    assert!(is_held("p", "2026-11-16T09:59:00Z", "Unknown"));
-    assert!(!is_held("p", "2026-11-16T09:59:00Z", "True"));
-    assert!(!is_held("p", "2026-11-16T10:01:00Z", "Unknown"));
-    // Who comes after those that it was made for is told so, by us and last.
-    assert!(!is_held("q", "2026-11-16T09:59:00Z", "Unknown"));
-    for (at, by, message, held) in [
-        (1, "somebody", "Pod should schedule on nodeclaim/a", false),
-        (
-            2,
-            "karpenter-ibm.sh/controller",
-            "Pod should schedule on nodeclaim/a",
-            true,
-        ),
-        (
-            3,
-            "karpenter-ibm.sh/controller",
-            "Pod should schedule on nodeclaim/b",
-            false,
-        ),
-    ] {
-        write::insert(
-            &stage.server,
-            json!({
-                "apiVersion": "v1", "kind": "Event",
-                "metadata": {"name": format!("q.{at}"), "namespace": "default"},
-                "reportingComponent": by, "reason": "Nominated", "message": message,
-                "involvedObject": {"kind": "Pod", "uid": "q"},
-            }),
-        );
-        assert_eq!(
-            is_held("q", "2026-11-16T09:59:00Z", "Unknown"),
-            held,
-            "{by}: {message}"
-        );
-    }
+    assert!(is_held("2026-11-16T09:59:00Z", "Unknown"));
+    assert!(!is_held("2026-11-16T09:59:00Z", "True"));
+    assert!(!is_held("2026-11-16T10:01:00Z", "Unknown"));
+}
+
+#[test]
+fn a_machine_that_is_on_its_way_also_keeps_those_who_are_spread_with_its_pods() {
+    let healed = "2026-11-16T10:00:00Z".parse().unwrap();
+    let claim = json!({"metadata": {
+        "annotations": {NOMINATED_PODS: "p"}, "creationTimestamp": "2026-11-16T09:59:00Z",
+    }});
+    let pod = |uid: &str, owner: &str, otherwise: &str| {
+        json!({
+            "metadata": {"uid": uid, "ownerReferences": [{"uid": owner}]},
+            "spec": {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": otherwise}]},
+        })
+    };
+    let waiting = vec![
+        pod("p", "web", "DoNotSchedule"),
+        pod("beside", "web", "DoNotSchedule"),
+        pod("anywhere", "web", "ScheduleAnyway"),
+        pod("other", "db", "DoNotSchedule"),
+    ];
+    let blamed = |claims: &[Value]| -> Vec<String> {
+        let unkept = unkept(waiting.clone(), claims, healed);
+        unkept.iter().map(|pod| object::uid(pod).to_owned()).collect()
+    };
+    assert_eq!(blamed(&[claim]), ["anywhere", "other"]);
+    assert_eq!(blamed(&[]), ["p", "beside", "anywhere", "other"]);
 }
