@@ -19,8 +19,8 @@ use crate::sim::invariants::{Book, Sent, Truth, bought_for, is_reached_exactly, 
 use crate::sim::kube::kind::TableKey;
 use crate::sim::kube::object;
 
-/// An answer that was lost is missed at once; a machine that appears so much later came late.
-const LATE: Duration = Duration::from_secs(5);
+/// After so long without an answer the operator gives an order up for lost.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);
 
 /// What became of orders, by the uid of their claim.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,7 @@ impl Orders {
             }
             self.look_at_failures(book, hits);
         }
-        self.look_at_new(entry.at, book, hits);
+        Self::look_at_new(book, hits);
         for change in &book.changed.claims {
             self.look_at_claim(change.before.as_deref(), &change.after, book, hits);
         }
@@ -121,24 +121,24 @@ impl Orders {
             Some(404) => hits.hit(WITHDRAWN),
             None | Some(500..) => {
                 self.lost.insert(claim.to_owned(), sent.at);
+                // Nobody listens any more when it becomes known that this was carried out.
+                let is_late = |seen: Duration| seen.saturating_sub(sent.at) > GIVEN_UP_AFTER;
+                let mut machines = book.machines_of(claim);
+                if book.strikes("c1-late-create") > 0 && machines.any(|machine| is_late(machine.seen)) {
+                    hits.hit(LATE_CREATE);
+                }
             }
             _ => {}
         }
     }
 
-    fn look_at_new(&mut self, at: Duration, book: &Book, hits: &mut Hits<'_>) {
+    fn look_at_new(book: &Book, hits: &mut Hits<'_>) {
         for id in &book.new_machines {
             let Some(claim) = book.machines.get(id).and_then(|machine| machine.claim.as_ref()) else {
                 continue;
             };
             if book.machines_of(claim).count() > 1 {
                 hits.hit(SECOND_ATTEMPT);
-            }
-            let lost = self.lost.get(claim);
-            // Slow answers carry the machine with them.
-            if lost.is_some_and(|sent| at.saturating_sub(*sent) > LATE) && book.strikes("c1-late-create") > 0
-            {
-                hits.hit(LATE_CREATE);
             }
         }
     }
